@@ -1,0 +1,1 @@
+"""Batched inverse kinematics on NVIDIA Warp, and a service around it."""

@@ -1,0 +1,1 @@
+"""Objectives of inverse kinematics: what a configuration should achieve."""
