@@ -1,0 +1,107 @@
+"""What an objective may read of a robot, as a protocol: `objectives` knows no robot class.
+
+Every array lives on one device. The word *DOF* is an entry of `joint_qd`, *coordinate* an entry of `joint_q`; only
+`dof_coordinate` leads from one to the other.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import warp as wp
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class IKModel(Protocol):
+    """A robot on one device: trees of bodies, one joint above each of them.
+
+    Joint types by their number in `joint_type`: revolute 0, continuous 1, prismatic 2, planar 3, floating 4, ball 5.
+    """
+
+    @property
+    def joint_count(self) -> int:
+        """Number of joints."""
+
+    @property
+    def body_count(self) -> int:
+        """Number of moving bodies."""
+
+    @property
+    def joint_coord_count(self) -> int:
+        """Number of coordinates, the length of `joint_q`."""
+
+    @property
+    def joint_dof_count(self) -> int:
+        """Number of DOFs, the length of `joint_qd`."""
+
+    @property
+    def device(self) -> Any:
+        """Warp device of the arrays."""
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the joints, length joint_count."""
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        """Names of all links of the file, the static and the folded ones among them."""
+
+    @property
+    def joint_type(self) -> wp.array[wp.int32]:
+        """Joint types, shape [joint_count]."""
+
+    @property
+    def joint_child(self) -> wp.array[wp.int32]:
+        """Body that each joint moves, shape [joint_count]."""
+
+    @property
+    def joint_parent(self) -> wp.array[wp.int32]:
+        """Body on which each joint stands, -1 for the world, shape [joint_count]."""
+
+    @property
+    def joint_articulation(self) -> wp.array[wp.int32]:
+        """Index of the tree of each joint, shape [joint_count]."""
+
+    @property
+    def joint_ancestor(self) -> wp.array[wp.int32]:
+        """Joint that moves the parent body of each joint, -1 if none, shape [joint_count]."""
+
+    @property
+    def joint_q_start(self) -> wp.array[wp.int32]:
+        """First coordinate of each joint, shape [joint_count + 1]."""
+
+    @property
+    def joint_qd_start(self) -> wp.array[wp.int32]:
+        """First DOF of each joint, shape [joint_count + 1]."""
+
+    @property
+    def joint_dof_dim(self) -> wp.array[wp.int32]:
+        """Numbers of linear and of angular DOFs of each joint, shape [joint_count, 2]."""
+
+    @property
+    def dof_coordinate(self) -> wp.array[wp.int32]:
+        """Coordinate of each DOF, -1 where a quaternion holds it, shape [joint_dof_count]."""
+
+    @property
+    def joint_limit_lower(self) -> wp.array[wp.float32]:
+        """Lower limits [m or rad], -inf where there is none, shape [joint_dof_count]."""
+
+    @property
+    def joint_limit_upper(self) -> wp.array[wp.float32]:
+        """Upper limits [m or rad], inf where there is none, shape [joint_dof_count]."""
+
+    def link_frame(self, name: str) -> tuple[int, FloatArray]:
+        """Find a link by name.
+
+        Args:
+            name: A link of the file, static or folded ones too.
+
+        Returns:
+            The body that carries the link, or -1 if nothing moves it; and T_body_link (T_world_link if the body is -1)
+            as position [m] and unit quaternion xyzw, shape [7].
+
+        Raises:
+            UnknownNameError: No link has this name.
+        """
