@@ -1,0 +1,65 @@
+"""Derivatives of expressions, as expressions of the same graph: one sweep backwards gives all of one output."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from objectives.expression import Expression, Scalar, cos, reachable, sin, step
+from objectives.operation import Operation
+
+_Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]
+
+
+def _multiply(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
+    a, b = node.operands
+    return seed * b, seed * a
+
+
+def _divide(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
+    by_numerator = seed / node.operands[1]
+    return by_numerator, -(by_numerator * node)
+
+
+def _minimum(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
+    second = step(node.operands[0] - node.operands[1])
+    return seed * (1.0 - second), seed * second
+
+
+def _maximum(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
+    first = step(node.operands[0] - node.operands[1])
+    return seed * first, seed * (1.0 - first)
+
+
+_RULES: Mapping[Operation, _Rule] = {
+    Operation.ADD: lambda node, seed: (seed, seed),
+    Operation.SUBTRACT: lambda node, seed: (seed, -seed),
+    Operation.MULTIPLY: _multiply,
+    Operation.DIVIDE: _divide,
+    Operation.NEGATE: lambda node, seed: (-seed,),
+    Operation.SQRT: lambda node, seed: (seed * 0.5 / node,),
+    Operation.SIN: lambda node, seed: (seed * cos(node.operands[0]),),
+    Operation.COS: lambda node, seed: (-(seed * sin(node.operands[0])),),
+    Operation.SIGN: lambda node, seed: (0.0,),
+    Operation.STEP: lambda node, seed: (0.0,),
+    Operation.MINIMUM: _minimum,
+    Operation.MAXIMUM: _maximum,
+}
+
+
+def gradient(output: Expression, variables: Sequence[Expression], seed: Scalar = 1.0) -> list[Expression]:
+    """Give the derivatives of `seed * output`, `seed` held constant.
+
+    Args:
+        output: What is differentiated.
+        variables: With respect to these variables of the same graph.
+        seed: Factor of all derivatives.
+
+    Returns:
+        One expression per variable; the constant 0 where the output does not contain it.
+    """
+    zero = output.graph.constant(0.0)
+    adjoint: dict[Expression, Expression] = {output: zero + seed}
+    for node in reversed(reachable([output])):
+        if node not in adjoint or node.operation in (Operation.VARIABLE, Operation.CONSTANT):
+            continue
+        for operand, part in zip(node.operands, _RULES[node.operation](node, adjoint[node]), strict=True):
+            adjoint[operand] = adjoint.get(operand, zero) + part
+    return [adjoint.get(variable, zero) for variable in variables]

@@ -1,0 +1,220 @@
+"""Scalar expressions: a graph of operations in which equal ones exist once, with derivatives and an evaluator.
+
+The graph knows neither vectors nor widths: the same expressions become scalar Warp source (`objectives.emission`) or
+code for SIMD packets. Expressions are built with Python's operators and the functions of this module, once per
+statement; nothing here runs in a solve;
+`objectives.folding` keeps the graph small while it is built.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from objectives import folding
+from objectives.operation import FUNCTIONS, Operation
+
+
+class Expression:
+    """A node of an `ExpressionGraph`. Equal expressions of one graph are the same object."""
+
+    __slots__ = ("graph", "index", "name", "operands", "operation", "value")
+    __array_ufunc__ = None  # a NumPy number on the left must not swallow the expression into an object array
+
+    def __init__(
+        self,
+        graph: "ExpressionGraph",
+        operation: Operation,
+        operands: tuple["Expression", ...] = (),
+        value: float | None = None,
+        name: str = "",
+    ) -> None:
+        """Make a node; only the graph does that."""
+        self.graph, self.operation, self.operands = graph, operation, operands
+        self.value, self.name = value, name
+        self.index = len(graph.nodes)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether this is the constant 0."""
+        return self.value == 0.0
+
+    def _lift(self, other: object) -> "Expression":
+        if isinstance(other, Expression):
+            if other.graph is not self.graph:
+                raise TypeError("Expressions of different graphs do not combine.")
+            return other
+        if isinstance(other, (int, float, np.floating, np.integer)):
+            return self.graph.constant(float(other))
+        raise TypeError(f"An expression combines with expressions and numbers, not with {type(other).__name__}.")
+
+    def __add__(self, other: "Scalar") -> "Expression":
+        """Sum."""
+        return folding.add(self, self._lift(other))
+
+    def __sub__(self, other: "Scalar") -> "Expression":
+        """Difference."""
+        return folding.subtract(self, self._lift(other))
+
+    def __rsub__(self, other: float) -> "Expression":
+        """Difference from a number."""
+        return folding.subtract(self._lift(other), self)
+
+    def __mul__(self, other: "Scalar") -> "Expression":
+        """Product."""
+        return folding.multiply(self, self._lift(other))
+
+    def __truediv__(self, other: "Scalar") -> "Expression":
+        """Quotient."""
+        return folding.divide(self, self._lift(other))
+
+    def __rtruediv__(self, other: float) -> "Expression":
+        """Quotient of a number and this."""
+        return folding.divide(self._lift(other), self)
+
+    def __neg__(self) -> "Expression":
+        """Negative."""
+        return folding.negate(self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+Scalar: TypeAlias = Expression | float
+"""What a statement computes with."""
+
+
+class ExpressionGraph:
+    """The nodes of one program in the order of their making: operands stand before the operations that use them."""
+
+    def __init__(self) -> None:
+        """Start with no nodes."""
+        self.nodes: list[Expression] = []
+        self._known: dict[tuple[object, ...], Expression] = {}
+
+    def variable(self, name: str) -> Expression:
+        """Give the input of this name; a name is a Python identifier."""
+        return self._node(("variable", name), Operation.VARIABLE, (), None, name)
+
+    def constant(self, value: float) -> Expression:
+        """Give a number as an expression. It is kept in float64 and rounded where it is emitted.
+
+        Raises:
+            ValueError: The number is not finite.
+        """
+        if not math.isfinite(value):
+            raise ValueError(f"A constant of an expression must be finite, not {value}.")
+        value = value + 0.0  # -0.0 becomes 0.0, so that both are one node
+        return self._node(("constant", value), Operation.CONSTANT, (), value)
+
+    def apply(self, operation: Operation, *operands: Expression) -> Expression:
+        """Give the node of an operation as it stands, without simplification."""
+        return self._node((operation, *(node.index for node in operands)), operation, operands)
+
+    def find(self, operation: Operation, *operands: Expression) -> Expression | None:
+        """Give the node of an operation if it exists already."""
+        return self._known.get((operation, *(node.index for node in operands)))
+
+    def _node(
+        self,
+        key: tuple[object, ...],
+        operation: Operation,
+        operands: tuple[Expression, ...],
+        value: float | None = None,
+        name: str = "",
+    ) -> Expression:
+        node = self._known.get(key)
+        if node is None:
+            node = self._known[key] = Expression(self, operation, operands, value, name)
+            self.nodes.append(node)
+        return node
+
+
+def _unary(operation: Operation, x: Scalar) -> Scalar:
+    value = x.value if isinstance(x, Expression) else float(x)
+    if value is None:
+        assert isinstance(x, Expression)
+        return x.graph.apply(operation, x)
+    folded = float(FUNCTIONS[operation](np.float64(value)))
+    return x.graph.constant(folded) if isinstance(x, Expression) else folded
+
+
+def _extremum(operation: Operation, a: Scalar, b: Scalar) -> Scalar:
+    if not isinstance(a, Expression):
+        a, b = b, a
+    if not isinstance(a, Expression):
+        return float(FUNCTIONS[operation](a, b))
+    a, b = sorted((a, a._lift(b)), key=folding.by_index)
+    if a.value is not None and b.value is not None:
+        return a.graph.constant(float(FUNCTIONS[operation](a.value, b.value)))
+    return a if a is b else a.graph.apply(operation, a, b)
+
+
+def sqrt(x: Scalar) -> Scalar:
+    """Square root; its derivative is not finite at 0, so a statement keeps the argument above it."""
+    return _unary(Operation.SQRT, x)
+
+
+def sin(x: Scalar) -> Scalar:
+    """Sine of an angle [rad]."""
+    return _unary(Operation.SIN, x)
+
+
+def cos(x: Scalar) -> Scalar:
+    """Cosine of an angle [rad]."""
+    return _unary(Operation.COS, x)
+
+
+def sign(x: Scalar) -> Scalar:
+    """-1 for negative arguments, otherwise 1 (also at 0), with derivative 0."""
+    return _unary(Operation.SIGN, x)
+
+
+def step(x: Scalar) -> Scalar:
+    """1 for positive arguments, otherwise 0 (also at 0), with derivative 0."""
+    return _unary(Operation.STEP, x)
+
+
+def minimum(a: Scalar, b: Scalar) -> Scalar:
+    """Lesser of the two; where they are equal, the derivative is that of one of them."""
+    return _extremum(Operation.MINIMUM, a, b)
+
+
+def maximum(a: Scalar, b: Scalar) -> Scalar:
+    """Greater of the two; where they are equal, the derivative is that of one of them."""
+    return _extremum(Operation.MAXIMUM, a, b)
+
+
+def reachable(outputs: Iterable[Expression]) -> list[Expression]:
+    """Give all nodes that the outputs need, the outputs too, in an order in which operands come first."""
+    found: set[Expression] = set()
+    waiting = list(outputs)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting.extend(node.operands)
+    return sorted(found, key=lambda node: node.index)
+
+
+def evaluate(outputs: Sequence[Expression], values: Mapping[str, npt.ArrayLike]) -> list[npt.NDArray[np.float64]]:
+    """Evaluate expressions in float64.
+
+    Args:
+        outputs: Expressions of one graph.
+        values: A number or an array for each variable that the outputs need; arrays broadcast.
+
+    Returns:
+        One array for each output.
+    """
+    results: dict[Expression, npt.NDArray[np.float64]] = {}
+    for node in reachable(outputs):
+        if node.operation is Operation.VARIABLE:
+            results[node] = np.asarray(values[node.name], dtype=np.float64)
+        elif node.operation is Operation.CONSTANT:
+            results[node] = np.asarray(node.value, dtype=np.float64)
+        else:
+            results[node] = FUNCTIONS[node.operation](*(results[operand] for operand in node.operands))
+    return [results[output] for output in outputs]

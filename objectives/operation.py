@@ -1,0 +1,53 @@
+"""The operations of which scalar expressions are made, and what each does to numbers."""
+
+import enum
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Operation(enum.Enum):
+    """What a node of the graph is."""
+
+    CONSTANT = "constant"
+    VARIABLE = "variable"
+    ADD = "add"
+    SUBTRACT = "subtract"
+    MULTIPLY = "multiply"
+    DIVIDE = "divide"
+    NEGATE = "negate"
+    SQRT = "sqrt"
+    SIN = "sin"
+    COS = "cos"
+    SIGN = "sign"
+    """-1 for negative arguments, otherwise 1, also at zero."""
+    STEP = "step"
+    """1 for positive arguments, otherwise 0, also at zero."""
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+
+
+def _step(x: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    return np.where(np.asarray(x) > 0.0, 1.0, 0.0)
+
+
+def _sign(x: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    return np.where(np.asarray(x) < 0.0, -1.0, 1.0)
+
+
+FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
+    Operation.ADD: np.add,
+    Operation.SUBTRACT: np.subtract,
+    Operation.MULTIPLY: np.multiply,
+    Operation.DIVIDE: np.divide,
+    Operation.NEGATE: np.negative,
+    Operation.SQRT: np.sqrt,
+    Operation.SIN: np.sin,
+    Operation.COS: np.cos,
+    Operation.SIGN: _sign,
+    Operation.STEP: _step,
+    Operation.MINIMUM: np.minimum,
+    Operation.MAXIMUM: np.maximum,
+}
+"""NumPy functions of the operations."""
