@@ -1,0 +1,57 @@
+# Everything here needs python3 (3.11 or newer, with venv) and make. 'make help' lists the commands.
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'. Python 3.11 or newer is needed: make PYTHON=/path/to/python ..." >&2; exit 1; }; \
+	$(PYTHON) .ci/environment.py $(VENV)
+python = $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check check-format check-lint check-types check-floors check-lock evidence format lock clean environment-test
+
+help: ## list these commands
+	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
+
+run: ## start the service with the built-in robots; ARGS="--port 9000"
+	@$(environment) run
+	@exec $(VENV)/bin/ik-service serve $(ARGS)
+
+test: environment-test ## run the tests; ARGS="tests/api -k health"
+	@$(python) -m pytest $(ARGS)
+
+check: check-format check-lint check-types check-floors check-lock ## format, lint, types, import floors, lock files
+
+check-format: environment-test
+	@$(python) -m ruff format --check .
+
+check-lint: environment-test
+	@$(python) -m ruff check .
+
+check-types: environment-test
+	@$(python) -m mypy
+
+check-floors: environment-test
+	@$(VENV)/bin/lint-imports
+
+check-lock: environment-test
+	@$(python) .ci/lock.py check
+
+evidence: environment-test ## the slow checks and the benchmarks, each printing its figure
+	@$(python) -m pytest -m evidence -s $(ARGS)
+
+format: environment-test ## rewrite the code as check-format and check-lint want it
+	@$(python) -m ruff format .
+	@$(python) -m ruff check --fix .
+
+lock: ## write the lock files from pyproject.toml; ARGS=--upgrade takes newer versions
+	@$(PYTHON) .ci/lock.py write $(ARGS)
+
+clean: ## remove the environment and what tools have left
+	@if [ -f $(VENV)/installed.json ]; then rm -rf $(VENV); fi
+	@rm -rf build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find ik_service objectives tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+environment-test:
+	@$(environment) test
