@@ -2,5 +2,19 @@
 
 from objectives.model import IKModel
 from objectives.objective import IKJacobianType, IKObjective
+from objectives.pose import (
+    IKObjectivePose,
+    IKObjectivePosition,
+    IKObjectiveRelativePose,
+    IKObjectiveRotation,
+)
 
-__all__ = ["IKJacobianType", "IKModel", "IKObjective"]
+__all__ = [
+    "IKJacobianType",
+    "IKModel",
+    "IKObjective",
+    "IKObjectivePose",
+    "IKObjectivePosition",
+    "IKObjectiveRelativePose",
+    "IKObjectiveRotation",
+]

@@ -2,8 +2,7 @@
 
 The graph knows neither vectors nor widths: the same expressions become scalar Warp source (`objectives.emission`) or
 code for SIMD packets. Expressions are built with Python's operators and the functions of this module, once per
-statement; nothing here runs in a solve;
-`objectives.folding` keeps the graph small while it is built.
+statement; nothing here runs in a solve. `objectives.folding` keeps the graph small while it is built.
 """
 
 import math

@@ -5,6 +5,7 @@ solver owns all arrays that a hook reads or writes, and calls every hook; none o
 the device once `init_buffers` has run, because the solver records their launches.
 """
 
+import copy
 import enum
 import typing
 import weakref
@@ -84,7 +85,7 @@ class IKObjective:
 
     def compute_residuals(
         self,
-        body_q: wp.array[wp.transform],
+        body_q: wp.array[wp.transformf],
         joint_q: wp.array[wp.float32],
         model: IKModel,
         residuals: wp.array[wp.float32],
@@ -112,7 +113,7 @@ class IKObjective:
 
     def compute_jacobian_analytic(
         self,
-        body_q: wp.array[wp.transform],
+        body_q: wp.array[wp.transformf],
         joint_q: wp.array[wp.float32],
         model: IKModel,
         jacobian: wp.array[wp.float32],
@@ -171,6 +172,16 @@ class IKObjective:
                     f"{type(self).__name__}: field '{name}' has {rows} lines for {problem_count} problems; "
                     f"give 1 line for all, or {problem_count}."
                 )
+
+    def unbound_copy(self) -> typing.Self:
+        """Give an objective with the same data that is bound to nothing; `check` works on such a copy.
+
+        This copies attributes, not what they refer to. Override it where a hook changes an attribute's object in place.
+        """
+        other = copy.copy(self)
+        other._owner = other._seed = other.problem_index = other.device = None
+        other.total_residuals = other.residual_offset = other.n_batch = None
+        return other
 
     # ------------------------------------------------------------------ binding, called by the solver
     def bind_solver(self, owner: object) -> None:

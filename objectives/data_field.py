@@ -1,0 +1,187 @@
+"""Numbers that differ from problem to problem: checked on the host, read by kernels from a device array."""
+
+import enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import warp as wp
+
+from objectives.errors import InputError, ObjectiveError
+
+UNIT_TOLERANCE = 1e-3  # quaternions off unit length by more are taken for mistakes; closer ones are normalised
+
+
+class DataKind(enum.Enum):
+    """What the numbers of a field are, which decides what is checked."""
+
+    NUMBERS = "numbers"
+    QUATERNION = "quaternion xyzw"
+    POSE = "position and quaternion xyzw"
+    WEIGHTS = "weights"
+
+
+class DataField:
+    """One array of `[1 or problem_count, columns]` float32 numbers.
+
+    NumPy input is checked and copied. A Warp array is used as it is, where it is: it may have more lines than there
+    are problems, its owner may write into it between solves, and what it holds is not checked.
+    """
+
+    def __init__(self, owner: str, name: str, columns: int | None, kind: DataKind, value: Any) -> None:
+        """Make a field of an objective.
+
+        Args:
+            owner: Name of the objective, for messages.
+            name: Name of the field.
+            columns: Numbers per problem; None if only the robot tells (see `set_columns`).
+            kind: What the numbers are.
+            value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for ones.
+
+        Raises:
+            InputError: The value has a wrong shape or type, or contains numbers that are not allowed.
+        """
+        self.owner, self.name, self.columns, self.kind = owner, name, columns, kind
+        self.version = 0
+        """Grows whenever `array` becomes another array."""
+        self._array: wp.array[wp.float32] | None = None
+        self._host: npt.NDArray[np.float32] | None = None
+        self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
+        self._device: Any = None
+        if value is not None:
+            self.set(value)
+        elif columns is not None:
+            self._host = np.ones((1, columns), dtype=np.float32)
+
+    @property
+    def rows(self) -> int:
+        """Number of lines."""
+        return int((self._given if self._host is None else self._host).shape[0])
+
+    @property
+    def preallocated(self) -> bool:
+        """Whether the caller's own Warp array is in use."""
+        return self._given is not None
+
+    @property
+    def array(self) -> wp.array[wp.float32]:
+        """The device array, shape [rows, columns].
+
+        Raises:
+            ObjectiveError: The field is not on a device yet.
+        """
+        if self._array is None:
+            raise ObjectiveError(f"{self.owner}: field '{self.name}' is on no device yet; call bind_device() first.")
+        return self._array
+
+    def host(self) -> npt.NDArray[np.float64]:
+        """Copy the numbers to the host, shape [rows, columns]."""
+        source = self._host if self._host is not None else self._view(self._given).numpy()
+        return np.asarray(source, dtype=np.float64)
+
+    def set(self, value: Any) -> None:
+        """Replace the numbers; the device array stays the same where its shape allows.
+
+        Raises:
+            InputError: As for the constructor.
+        """
+        if isinstance(value, wp.array):
+            view = self._view(value)
+            self._given, self._host = value, None
+            if self._device is not None:
+                self._use(view)
+            return
+        numbers = self._checked(value)
+        own = self._given is None and self._array is not None and self._array.shape == numbers.shape
+        self._given, self._host = None, numbers
+        if self._device is None:
+            return
+        if own and self._array is not None:
+            self._array.assign(numbers)
+        else:
+            self._use(wp.array(numbers, dtype=wp.float32, device=self._device))
+
+    def set_columns(self, columns: int) -> None:
+        """Fix the number of columns once the robot is known; a field that was given no numbers is filled with ones.
+
+        Raises:
+            InputError: The numbers given have another width.
+        """
+        self.columns = columns
+        if self._given is not None:
+            self._view(self._given)
+        elif self._host is None:
+            self._host = np.ones((1, columns), dtype=np.float32)
+        elif self._host.shape[1] != columns:
+            raise InputError(self._message(f"has {self._host.shape[1]} columns", str(columns)))
+
+    def bind(self, device: Any) -> None:
+        """Bring the numbers to a device.
+
+        Raises:
+            InputError: The caller's Warp array is on another device.
+        """
+        if self._array is not None and self._device == device:
+            return
+        self._device = device
+        if self._given is not None:
+            self._use(self._view(self._given))
+        else:
+            self._use(wp.array(self._host, dtype=wp.float32, device=device))
+
+    def unbound_copy(self) -> "DataField":
+        """Give a field with the same numbers that is on no device."""
+        value = self._given if self._host is None else self._host
+        return DataField(self.owner, self.name, self.columns, self.kind, value)
+
+    def _use(self, array: wp.array[wp.float32]) -> None:
+        if array.device != self._device:
+            raise InputError(self._message(f"is on device '{array.device}'", f"the solver's device '{self._device}'"))
+        self._array = array
+        self.version += 1
+
+    def _message(self, fault: str, allowed: str) -> str:
+        return f"{self.owner}: field '{self.name}' {fault}; allowed: {allowed}."
+
+    def _view(self, array: Any) -> wp.array[wp.float32]:
+        """See a Warp array of vectors, quaternions, transforms or floats as [rows, columns] floats, without a copy."""
+        length = getattr(array.dtype, "_length_", 1)
+        scalar = getattr(array.dtype, "_wp_scalar_type_", array.dtype)
+        shape = array.shape if array.ndim == 2 and length == 1 else (*array.shape, length)
+        if scalar is not wp.float32 or len(shape) != 2 or (self.columns is not None and shape[1] != self.columns):
+            raise InputError(
+                self._message(f"is a Warp array of {array.dtype.__name__}, shape {array.shape}", self._shapes())
+            )
+        if shape[0] == 0:
+            raise InputError(self._message("has no lines", self._shapes()))
+        strides = array.strides if array.ndim == 2 else (array.strides[0], 4)
+        return wp.array(ptr=array.ptr, dtype=wp.float32, shape=shape, strides=strides, device=array.device)
+
+    def _shapes(self) -> str:
+        width = "columns" if self.columns is None else self.columns
+        return f"{self.kind.value} in float32, shape [{width}] or [problem_count, {width}]"
+
+    def _checked(self, value: Any) -> npt.NDArray[np.float32]:
+        """Check host numbers and give them as [rows, columns]."""
+        try:
+            numbers = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(self._message(f"is not an array of numbers ({error})", self._shapes())) from None
+        if numbers.ndim not in (1, 2) or (self.columns is not None and numbers.shape[-1] != self.columns):
+            raise InputError(self._message(f"has shape {list(numbers.shape)}", self._shapes()))
+        numbers = np.atleast_2d(numbers)
+        if numbers.shape[0] == 0:
+            raise InputError(self._message("has no lines", self._shapes()))
+        self._require(np.isfinite(numbers), numbers, "finite numbers")
+        if self.kind is DataKind.WEIGHTS:
+            self._require(numbers >= 0.0, numbers, "weights of 0 or more")
+        if self.kind in (DataKind.QUATERNION, DataKind.POSE):
+            lengths = np.linalg.norm(numbers[:, -4:], axis=1, keepdims=True)
+            self._require(np.abs(lengths - 1.0) <= UNIT_TOLERANCE, lengths, "quaternions xyzw of length 1")
+            numbers[:, -4:] /= lengths
+        return numbers.astype(np.float32)
+
+    def _require(self, good: npt.NDArray[np.bool_], values: npt.NDArray[np.float64], allowed: str) -> None:
+        if not good.all():
+            row, column = np.argwhere(~good)[0]
+            raise InputError(self._message(f"has {values[row, column]} in line {row}, column {column}", allowed))

@@ -1,0 +1,72 @@
+"""Expressions as straight-line Warp source, one scalar operation per line."""
+
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+
+import numpy as np
+
+from objectives.expression import Expression, reachable
+from objectives.operation import Operation
+
+_TEXT: Mapping[Operation, str] = {
+    Operation.ADD: "{} + {}",
+    Operation.SUBTRACT: "{} - {}",
+    Operation.MULTIPLY: "{} * {}",
+    Operation.DIVIDE: "{} / {}",
+    Operation.NEGATE: "-{}",
+    Operation.SQRT: "wp.sqrt({})",
+    Operation.SIN: "wp.sin({})",
+    Operation.COS: "wp.cos({})",
+    Operation.SIGN: "wp.where({} < 0.0, -1.0, 1.0)",
+    Operation.STEP: "wp.where({} > 0.0, 1.0, 0.0)",
+    Operation.MINIMUM: "wp.min({}, {})",
+    Operation.MAXIMUM: "wp.max({}, {})",
+}
+
+
+def constant_text(value: float) -> str:
+    """Write a number as a literal that stands for its float32 rounding, so that equal roundings have equal text."""
+    return repr(float(np.float32(value)))
+
+
+def straight_line(outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
+    """Write the assignments that compute the outputs.
+
+    Args:
+        outputs: Expressions of one graph.
+        names: Names of what has been assigned already; the names of this call's assignments are added, so that
+            a following call continues where this one ends. Variables go by their own names.
+
+    Returns:
+        One line of source per operation, without those that no output needs.
+    """
+    lines = []
+    for node in reachable(outputs):
+        if node in names:
+            continue
+        if node.value is not None:
+            names[node] = f"({constant_text(node.value)})" if node.value < 0.0 else constant_text(node.value)
+        elif node.operation is Operation.VARIABLE:
+            names[node] = node.name
+        else:
+            names[node] = f"t{node.index}"
+            operands = (names[operand] for operand in node.operands)
+            lines.append(f"{names[node]} = {_TEXT[node.operation].format(*operands)}")
+    return lines
+
+
+def invariant_part(outputs: Iterable[Expression], loop_variables: Iterable[Expression]) -> list[Expression]:
+    """Give the operands that a loop over values of `loop_variables` can take from outside.
+
+    Emitting these first, and the outputs inside the loop, computes nothing in the loop that does not change there.
+    """
+    outputs = list(outputs)
+    varying = set(loop_variables)
+    outside: list[Expression] = []
+    for node in reachable(outputs):
+        if any(operand in varying for operand in node.operands):
+            varying.add(node)
+    for node in reachable(outputs):
+        if node not in varying:
+            continue
+        outside.extend(operand for operand in node.operands if operand not in varying and operand not in outside)
+    return outside + [node for node in outputs if node not in varying and node not in outside]

@@ -1,0 +1,278 @@
+"""Objectives that state their rows as expressions: the kernels, the Jacobian and the support follow from that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import warp as wp
+
+from objectives.data_field import DataField, DataKind
+from objectives.element_table import Element, ElementTable, build_element_table
+from objectives.errors import InputError, ObjectiveError, UnknownNameError
+from objectives.group_kernels import jacobian_kernel, residual_kernel
+from objectives.model import BoolArray, IKModel
+from objectives.objective import IKJacobianType, IKObjective
+from objectives.statement import ROW_WEIGHTS, RowGroup
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The elements of one group, on the device."""
+
+    table: ElementTable
+    integers: wp.array[wp.int32]
+    frame_offsets: wp.array[wp.transformf]
+    moving_dofs: wp.array[wp.int32]
+
+
+class ExpressionObjective(IKObjective):
+    """An objective whose rows are arithmetic over link frames, coordinates and data.
+
+    A subclass gives its data fields to the constructor and says in `stated_elements` which row groups it applies to
+    what. Every row is multiplied with `weight` and with its entry of the field `row_weights`.
+
+    The fields can be set at any time before or between solves.
+    """
+
+    def __init__(
+        self, fields: Sequence[DataField], *, row_count: int | None, row_weights: Any = None, weight: float = 1.0
+    ) -> None:
+        """Take data and weights.
+
+        Args:
+            fields: Data fields, by the names that the row groups use.
+            row_count: Number of rows; None if only the robot tells.
+            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off; a
+                Warp array is used in place. None for ones.
+            weight: Factor of all rows, positive.
+
+        Raises:
+            InputError: A weight is negative or not finite, or has a wrong shape.
+        """
+        if not (np.isfinite(weight) and weight > 0.0):
+            allowed = "a positive number (a row weight of 0 switches a row off)"
+            raise InputError(f"{type(self).__name__}: weight is {weight}; allowed: {allowed}.")
+        self._weight = float(weight)
+        weights = DataField(type(self).__name__, ROW_WEIGHTS, row_count, DataKind.WEIGHTS, row_weights)
+        self._fields: dict[str, DataField] = {field.name: field for field in (*fields, weights)}
+        self._tables: list[ElementTable] | None = None
+        self._blocks: list[_Block] = []
+        self._row_count = row_count
+
+    # ------------------------------------------------------------------ what a subclass states
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """Say which row groups apply to what on this robot; the rows follow one another in this order.
+
+        Raises:
+            UnknownNameError: The robot lacks a link or joint.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override stated_elements().")
+
+    # ------------------------------------------------------------------ data
+    @property
+    def weight(self) -> float:
+        """Factor of all rows."""
+        return self._weight
+
+    @property
+    def data_version(self) -> int:
+        """Counter that grows whenever a field's device array was exchanged for another."""
+        return sum(field.version for field in self._fields.values())
+
+    def set_data(self, name: str, value: Any) -> None:
+        """Replace the numbers of a field.
+
+        NumPy input of the same shape is copied into the device array in use; otherwise the field gets another array
+        and `data_version` grows. A Warp array takes the place of the one in use.
+
+        Args:
+            name: Name of the field.
+            value: Shape [columns] for all problems, or [problem_count, columns].
+
+        Raises:
+            UnknownNameError: There is no such field.
+            InputError: The value has a wrong shape, type or device, or numbers that are not allowed.
+        """
+        self._field(name).set(value)
+
+    def data(self, name: str) -> wp.array[wp.float32]:
+        """Give the device array of a field, shape [1 or problem_count, columns].
+
+        Raises:
+            UnknownNameError: There is no such field.
+            ObjectiveError: The objective is on no device yet.
+        """
+        return self._field(name).array
+
+    def data_rows(self) -> Mapping[str, int]:
+        """Give the number of lines of each field, by name."""
+        return {name: field.rows for name, field in self._fields.items()}
+
+    def require_problem_count(self, problem_count: int) -> None:
+        """Check that every field has one line or one per problem; a caller's Warp array may have more.
+
+        Raises:
+            InputError: A field has another number of lines.
+        """
+        super().require_problem_count(problem_count)
+        for name, field in self._fields.items():
+            if field.rows > max(problem_count, 1) and not field.preallocated:
+                raise InputError(
+                    f"{type(self).__name__}: field '{name}' has {field.rows} lines for {problem_count} problems; "
+                    f"give 1 line for all, or {problem_count}."
+                )
+
+    def row_weights(self) -> wp.array[wp.float32]:
+        """Give the device array of the rows' weights, shape [1 or problem_count, residual_dim]."""
+        return self.data(ROW_WEIGHTS)
+
+    def set_row_weights(self, row_weights: Any) -> None:
+        """Replace the weights of the rows, shape [residual_dim] or [problem_count, residual_dim].
+
+        Raises:
+            InputError: A weight is negative or not finite, or the shape is wrong.
+        """
+        self.set_data(ROW_WEIGHTS, row_weights)
+
+    def _field(self, name: str) -> DataField:
+        if name not in self._fields:
+            raise UnknownNameError(
+                f"{type(self).__name__} has no data field '{name}'. Fields: {', '.join(sorted(self._fields))}."
+            )
+        return self._fields[name]
+
+    def unbound_copy(self) -> Self:
+        """Give an objective with the same data that is bound to nothing."""
+        other = super().unbound_copy()
+        other._fields = {name: field.unbound_copy() for name, field in self._fields.items()}
+        other._blocks = []
+        return other
+
+    # ------------------------------------------------------------------ hooks
+    def bind_model(self, model: IKModel) -> None:
+        """Resolve links and joints on the robot.
+
+        Raises:
+            UnknownNameError: The robot lacks a link or joint that the objective names.
+            InputError: A field does not fit the robot.
+        """
+        self._tables, row = [], 0
+        for group, elements in self.stated_elements(model):
+            if elements:
+                self._tables.append(build_element_table(group, elements, row, model))
+                row += len(elements) * group.row_count
+        self._row_count = row
+        self._blocks = []
+        self._fields[ROW_WEIGHTS].set_columns(row)
+
+    def residual_dim(self) -> int:
+        """Give the number of rows.
+
+        Raises:
+            ObjectiveError: Only the robot tells, and `bind_model` has not been called.
+        """
+        if self._row_count is None:
+            raise ObjectiveError(f"{type(self).__name__}: the number of rows is known after bind_model().")
+        return self._row_count
+
+    def supports_analytic(self) -> bool:
+        """Say yes: the Jacobian follows from the statement."""
+        return True
+
+    def row_support(self, model: IKModel) -> BoolArray:
+        """Tell which DOFs each row can depend on, shape [residual_dim, joint_dof_count]."""
+        tables = self._tables_on(model)
+        empty = np.zeros((0, model.joint_dof_count), dtype=bool)
+        return np.concatenate([empty, *(table.row_support for table in tables)])
+
+    def bind_device(self, device: Any) -> None:
+        """Bring the data to the solver's device.
+
+        Raises:
+            InputError: A Warp array given as data is on another device.
+        """
+        super().bind_device(device)
+        for field in self._fields.values():
+            field.bind(self.device)
+
+    def init_buffers(self, model: IKModel, jacobian_mode: IKJacobianType) -> None:
+        """Bring the tables of the robot to the device and build the kernels.
+
+        Raises:
+            ObjectiveError: A hook that comes before this one has not been called.
+        """
+        super().init_buffers(model, jacobian_mode)
+        if not self._blocks:
+            self._blocks = [self._block(table) for table in self._tables_on(model)]
+
+    def _tables_on(self, model: IKModel) -> list[ElementTable]:
+        if self._tables is None:
+            self.bind_model(model)
+        assert self._tables is not None
+        return self._tables
+
+    def _block(self, table: ElementTable) -> _Block:
+        return _Block(
+            table,
+            wp.array(table.integers, dtype=wp.int32, device=self.device),
+            wp.array(table.frame_offsets.astype(np.float32), dtype=wp.transformf, device=self.device),
+            wp.array(table.moving_dofs, dtype=wp.int32, device=self.device),
+        )
+
+    def compute_residuals(
+        self,
+        body_q: wp.array[wp.transformf],
+        joint_q: wp.array[wp.float32],
+        model: IKModel,
+        residuals: wp.array[wp.float32],
+        start_idx: int,
+        problem_idx: wp.array[wp.int32],
+    ) -> None:
+        """Write the weighted rows of all instances; see `IKObjective.compute_residuals`."""
+        for block in self._blocks:
+            wp.launch(
+                residual_kernel(block.table.group),
+                dim=(body_q.shape[0], block.integers.shape[0]),
+                inputs=self._inputs(block, body_q, joint_q, problem_idx, start_idx),
+                outputs=[residuals],
+                device=body_q.device,
+            )
+
+    def compute_jacobian_analytic(
+        self,
+        body_q: wp.array[wp.transformf],
+        joint_q: wp.array[wp.float32],
+        model: IKModel,
+        jacobian: wp.array[wp.float32],
+        joint_S_s: wp.array[wp.spatial_vectorf],
+        start_idx: int,
+    ) -> None:
+        """Write the derivatives of the weighted rows; see `IKObjective.compute_jacobian_analytic`.
+
+        Raises:
+            ObjectiveError: `bind_problem_index` has not been called.
+        """
+        if self.problem_index is None:
+            raise ObjectiveError(f"{type(self).__name__}: call bind_problem_index() first.")
+        for block in self._blocks:
+            inputs = self._inputs(block, body_q, joint_q, self.problem_index, start_idx)
+            wp.launch(
+                jacobian_kernel(block.table.group),
+                dim=(body_q.shape[0], block.integers.shape[0]),
+                inputs=[*inputs, joint_S_s, block.moving_dofs],
+                outputs=[jacobian],
+                device=body_q.device,
+            )
+
+    def _inputs(
+        self,
+        block: _Block,
+        body_q: wp.array[wp.transformf],
+        joint_q: wp.array[wp.float32],
+        problem_idx: wp.array[wp.int32],
+        start_idx: int,
+    ) -> list[Any]:
+        names = [*(name for name, _ in block.table.group.data), ROW_WEIGHTS]
+        fixed = [body_q, joint_q, problem_idx, block.integers, block.frame_offsets, self._weight, start_idx]
+        return [*fixed, *(self._fields[name].array for name in names)]

@@ -1,0 +1,108 @@
+"""Vectors, quaternions and frames over scalar expressions: what statements of rows are written in.
+
+Vectors are tuples of three scalars, quaternions tuples of four in the order xyzw. All quaternions are unit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from objectives.expression import Scalar, maximum, sign, sqrt
+
+Vector: TypeAlias = tuple[Scalar, Scalar, Scalar]
+QuaternionXYZW: TypeAlias = tuple[Scalar, Scalar, Scalar, Scalar]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame in the world: position of its origin [m] and orientation."""
+
+    position: Vector
+    orientation_xyzw: QuaternionXYZW
+
+    def compose(self, inner: "Frame") -> "Frame":
+        """Give the frame that stands at `inner` in this frame: T_world_inner = T_world_self T_self_inner."""
+        arm = rotate(self.orientation_xyzw, inner.position)
+        return Frame(add(self.position, arm), quaternion_product(self.orientation_xyzw, inner.orientation_xyzw))
+
+    def relative_to(self, reference: "Frame") -> "Frame":
+        """Give this frame in the frame `reference`: T_reference_self."""
+        back = conjugate(reference.orientation_xyzw)
+        return Frame(
+            rotate(back, subtract(self.position, reference.position)), quaternion_product(back, self.orientation_xyzw)
+        )
+
+
+def vector(values: Sequence[Scalar]) -> Vector:
+    """Give three scalars as a vector."""
+    x, y, z = values
+    return x, y, z
+
+
+def quaternion(values: Sequence[Scalar]) -> QuaternionXYZW:
+    """Give four scalars as a quaternion xyzw."""
+    x, y, z, w = values
+    return x, y, z, w
+
+
+def add(a: Vector, b: Vector) -> Vector:
+    """Sum of two vectors."""
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def subtract(a: Vector, b: Vector) -> Vector:
+    """Difference of two vectors."""
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def scale(factor: Scalar, a: Vector) -> Vector:
+    """Vector times a number."""
+    return factor * a[0], factor * a[1], factor * a[2]
+
+
+def dot(a: Vector, b: Vector) -> Scalar:
+    """Inner product."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def cross(a: Vector, b: Vector) -> Vector:
+    """Cross product."""
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+def direction(a: Vector, floor: float) -> Vector:
+    """Unit vector along `a`; a vector shorter than `floor` (> 0) gives one that is shorter than 1, and never NaN."""
+    return scale(1.0 / sqrt(maximum(dot(a, a), floor * floor)), a)
+
+
+def conjugate(q: QuaternionXYZW) -> QuaternionXYZW:
+    """Inverse of a unit quaternion."""
+    return -q[0], -q[1], -q[2], q[3]
+
+
+def quaternion_product(p: QuaternionXYZW, q: QuaternionXYZW) -> QuaternionXYZW:
+    """Quaternion of the rotation `q` followed by `p`."""
+    px, py, pz, pw = p
+    qx, qy, qz, qw = q
+    return (
+        pw * qx + px * qw + (py * qz - pz * qy),
+        pw * qy + py * qw + (pz * qx - px * qz),
+        pw * qz + pz * qw + (px * qy - py * qx),
+        pw * qw - (px * qx + py * qy + pz * qz),
+    )
+
+
+def rotate(q: QuaternionXYZW, a: Vector) -> Vector:
+    """Vector turned by a unit quaternion."""
+    axis = vector(q[:3])
+    turn = scale(2.0, cross(axis, a))
+    return add(add(a, scale(q[3], turn)), cross(axis, turn))
+
+
+def rotation_difference(q: QuaternionXYZW, target: QuaternionXYZW) -> Vector:
+    """Give 2 sign(w) vec(q target^-1): to first order the rotation vector [rad] from `target` to `q`, on the short way.
+
+    It is expressed in the frame in which both orientations are given. Its norm is 2 sin(angle / 2).
+    """
+    x, y, z, w = quaternion_product(q, conjugate(target))
+    return scale(2.0 * sign(w), (x, y, z))
