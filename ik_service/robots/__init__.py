@@ -1,0 +1,32 @@
+"""Robots: descriptions in, immutable models out, with float64 kinematics on the host and a view for each device."""
+
+from typing import TYPE_CHECKING, Any
+
+from ik_service.robots.catalog import builtin_robot_names, load_robot, load_urdf
+from ik_service.robots.forward import LinkPoses
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.model import RobotModel
+from ik_service.robots.names import DofInfo
+
+if TYPE_CHECKING:
+    from ik_service.robots.device_model import DeviceModel
+
+__all__ = [
+    "DeviceModel",
+    "DofInfo",
+    "JointType",
+    "LinkPoses",
+    "RobotModel",
+    "builtin_robot_names",
+    "load_robot",
+    "load_urdf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the device view on first use: reading a robot alone should not wait for Warp."""
+    if name == "DeviceModel":
+        from ik_service.robots.device_model import DeviceModel
+
+        return DeviceModel
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

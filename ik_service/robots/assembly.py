@@ -1,0 +1,212 @@
+"""A robot description into a model: the tree is checked, ordered depth-first, and its fixed joints are folded.
+
+Runs once per robot. The couplings and limits of the joints are resolved in ``coupling``.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from ik_service.errors import RobotFileError
+from ik_service.robots.coupling import check_couplings, resolve_mimics
+from ik_service.robots.description import JointDescription, LinkDescription, RobotDescription
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.model import RobotModel
+from ik_service.robots.transforms import (
+    Float64Array,
+    identity_transform,
+    quaternion_between,
+    quaternion_rotate,
+    transform_multiply,
+)
+
+FLOATING_BASE = "floating_base"
+"""Name of the joint that ``floating_base=True`` puts in front of the root link."""
+WORLD = "world"
+"""Name of the link that stands for the world then."""
+_Named = TypeVar("_Named", LinkDescription, JointDescription)
+_Z_AXIS = np.array([0.0, 0.0, 1.0])
+
+
+def build_model(description: RobotDescription, *, floating_base: bool = False) -> RobotModel:
+    """Turn a description into a model.
+
+    Args:
+        description: Links, joints and couplings by name.
+        floating_base: Put a floating joint ``floating_base`` between a new link ``world`` and the root.
+
+    Returns:
+        The model with every joint free that the description does not hold.
+
+    Raises:
+        RobotFileError: The links and joints make no tree, a name stands twice or nowhere, or couplings and limits
+            contradict each other.
+    """
+    if not description.links:
+        raise RobotFileError("the robot has no <link>.")
+    links = _unique(description.links, "link")
+    _unique(description.joints, "joint")
+    joint_of_child = _check_tree(links, description.joints)
+    root = _find_root(description.links, joint_of_child)
+    joints = list(description.joints)
+    if floating_base:
+        root = _add_floating_base(links, joints, joint_of_child, root)
+    order = _depth_first(root, joints)
+    if len(order) < len(links):
+        lost = next(link for name, link in links.items() if name not in set(order))
+        raise RobotFileError(
+            f"the joints form a cycle: the link is not connected to the root '{root}'.",
+            element=f"link '{lost.name}'",
+            line=lost.line,
+        )
+    return _assemble(description.name, order, joints, joint_of_child)
+
+
+def _unique(items: Iterable[_Named], what: str) -> dict[str, _Named]:
+    found: dict[str, _Named] = {}
+    for item in items:
+        if item.name in found:
+            first = f" (first in line {found[item.name].line})" if found[item.name].line else ""
+            raise RobotFileError(f"the name stands twice{first}.", element=f"{what} '{item.name}'", line=item.line)
+        found[item.name] = item
+    return found
+
+
+def _check_tree(links: dict[str, LinkDescription], joints: Iterable[JointDescription]) -> dict[str, JointDescription]:
+    """Check that both ends of every joint exist and give the joint above each link."""
+    joint_of_child: dict[str, JointDescription] = {}
+    for joint in joints:
+        element = f"joint '{joint.name}'"
+        for end, link in (("parent", joint.parent), ("child", joint.child)):
+            if link not in links:
+                raise RobotFileError(f"its {end} link '{link}' does not exist.", element=element, line=joint.line)
+        if joint.parent == joint.child:
+            raise RobotFileError(f"it joins link '{joint.child}' to itself.", element=element, line=joint.line)
+        if joint.child in joint_of_child:
+            other = joint_of_child[joint.child].name
+            raise RobotFileError(
+                f"link '{joint.child}' has two parents, through joint '{other}' too; closed chains are not read.",
+                element=element,
+                line=joint.line,
+            )
+        joint_of_child[joint.child] = joint
+    return joint_of_child
+
+
+def _find_root(links: Iterable[LinkDescription], joint_of_child: dict[str, JointDescription]) -> str:
+    roots = [link for link in links if link.name not in joint_of_child]
+    if not roots:
+        joint = next(iter(joint_of_child.values()))
+        raise RobotFileError(
+            "the joints form a cycle: every link has a parent.", element=f"joint '{joint.name}'", line=joint.line
+        )
+    if len(roots) > 1:
+        raise RobotFileError(
+            f"no joint connects it to link '{roots[0].name}'; a robot has one root.",
+            element=f"link '{roots[1].name}'",
+            line=roots[1].line,
+        )
+    return roots[0].name
+
+
+def _add_floating_base(
+    links: dict[str, LinkDescription],
+    joints: list[JointDescription],
+    joint_of_child: dict[str, JointDescription],
+    root: str,
+) -> str:
+    if WORLD in links or any(joint.name == FLOATING_BASE for joint in joints):
+        raise RobotFileError(
+            f"floating_base=True adds a link '{WORLD}' and a joint '{FLOATING_BASE}'; one of these names is taken.",
+            element=f"link '{root}'",
+            line=links[root].line,
+        )
+    links[WORLD] = LinkDescription(WORLD)
+    joint_of_child[root] = JointDescription(FLOATING_BASE, JointType.FLOATING, WORLD, root)
+    joints.insert(0, joint_of_child[root])
+    return WORLD
+
+
+def _depth_first(root: str, joints: Iterable[JointDescription]) -> list[str]:
+    """Give the links that the root reaches, parents first, subtrees together, children in document order."""
+    children: dict[str, list[str]] = {}
+    for joint in joints:
+        children.setdefault(joint.parent, []).append(joint.child)
+    order, stack = [], [root]
+    while stack:
+        link = stack.pop()
+        order.append(link)
+        stack.extend(reversed(children.get(link, ())))
+    return order
+
+
+class _Bodies:
+    """The moving joints in body order, and where every link sits on them."""
+
+    def __init__(self, order: list[str], joint_of_child: dict[str, JointDescription]) -> None:
+        self.joints: list[JointDescription] = []
+        self.parents: list[int] = []
+        self.X_p: list[Float64Array] = []
+        self.link_body: list[int] = []
+        self.link_X_body: list[Float64Array] = []
+        self.link_parent: list[int] = []
+        index = {name: i for i, name in enumerate(order)}
+        for name in order:
+            joint = joint_of_child.get(name)
+            self._place(joint, index[joint.parent] if joint else -1)
+
+    def _place(self, joint: JointDescription | None, parent: int) -> None:
+        body, T_body_link = -1, identity_transform()
+        if joint is not None:
+            body = self.link_body[parent]
+            T_body_link = transform_multiply(self.link_X_body[parent], joint.X_parent)
+        if joint is not None and joint.joint_type is not JointType.FIXED:
+            self.parents.append(body)
+            self.X_p.append(T_body_link)
+            self.joints.append(joint)
+            body, T_body_link = len(self.joints) - 1, identity_transform()
+        self.link_body.append(body)
+        self.link_X_body.append(T_body_link)
+        self.link_parent.append(parent)
+
+
+def _assemble(
+    name: str, order: list[str], joints: list[JointDescription], joint_of_child: dict[str, JointDescription]
+) -> RobotModel:
+    bodies = _Bodies(order, joint_of_child)
+    moving = bodies.joints
+    dof_joint = [joint for joint in moving for _ in joint.joint_type.dof_components]
+    leader, multiplier, offset = resolve_mimics(joints, moving)
+    robot = RobotModel(
+        name=name,
+        joint_names=tuple(joint.name for joint in moving),
+        link_names=tuple(order),
+        link_parent=np.array(bodies.link_parent, dtype=np.int32),
+        link_body=np.array(bodies.link_body, dtype=np.int32),
+        link_X_body=np.array(bodies.link_X_body).reshape(-1, 7),
+        joint_type=np.array([joint.joint_type for joint in moving], dtype=np.int32),
+        joint_parent=np.array(bodies.parents, dtype=np.int32),
+        joint_X_p=np.array(bodies.X_p).reshape(-1, 7),
+        joint_axis=np.concatenate([np.zeros((0, 3)), *map(_dof_axes, moving)]),
+        joint_limit_lower=np.array([joint.lower for joint in dof_joint]),
+        joint_limit_upper=np.array([joint.upper for joint in dof_joint]),
+        joint_velocity_limit=np.array([joint.velocity for joint in dof_joint]),
+        joint_effort_limit=np.array([joint.effort for joint in dof_joint]),
+        dof_leader=leader,
+        dof_multiplier=multiplier,
+        dof_offset=offset,
+    )
+    check_couplings(robot, {joint.name: joint.line for joint in moving})
+    held = {joint.name: joint.locked_value for joint in moving if joint.locked_value is not None}
+    return robot.lock(held) if held else robot
+
+
+def _dof_axes(joint: JointDescription) -> Float64Array:
+    """Give the axes of a joint's DOFs in the joint-parent frame, shape [dofs, 3]."""
+    axis = np.array(joint.axis, dtype=np.float64)
+    if joint.joint_type.is_scalar:
+        return axis[np.newaxis]
+    if joint.joint_type is JointType.PLANAR:
+        return quaternion_rotate(quaternion_between(_Z_AXIS, axis), np.eye(3))
+    return np.eye(3)[[*range(joint.joint_type.linear_dof_count), 0, 1, 2]]

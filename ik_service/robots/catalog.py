@@ -1,0 +1,91 @@
+"""Robots by name or by file: the built-in ones, and URDF and MJCF files of the caller."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+
+from ik_service.errors import RobotFileError
+from ik_service.robots.assembly import build_model
+from ik_service.robots.description import RobotDescription
+from ik_service.robots.model import RobotModel
+from ik_service.robots.names import unknown_name
+from ik_service.robots.urdf import read_urdf
+from ik_service.robots.xml_reader import MAX_BYTES
+from objectives.errors import UnknownNameError
+
+_BUILTIN = files("ik_service.robots") / "builtin"
+
+
+@cache
+def builtin_robot_names() -> tuple[str, ...]:
+    """Give the names of the robots that come with the package, sorted."""
+    return tuple(sorted(item.name.removesuffix(".urdf") for item in _BUILTIN.iterdir() if item.name.endswith(".urdf")))
+
+
+def load_robot(
+    source: str | PathLike[str],
+    *,
+    locked: Mapping[str, float | Sequence[float]] | None = None,
+    active: Sequence[str] | None = None,
+    floating_base: bool = False,
+) -> RobotModel:
+    """Load a robot.
+
+    Args:
+        source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
+        locked: Joints to hold, with their coordinates [m or rad].
+        active: Joints that may move; all others are held at ``locked``, or else in the middle of their limits.
+        floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
+
+    Returns:
+        The model.
+
+    Raises:
+        UnknownNameError: There is no such built-in robot, file or joint.
+        RobotFileError: The file cannot be read as a robot.
+        InputError: A locked value does not fit, or MJCF was asked for without the ``mujoco`` package.
+    """
+    robot = build_model(_describe(source), floating_base=floating_base)
+    if locked:
+        robot = robot.lock(locked)
+    return robot if active is None else robot.activate(active)
+
+
+def load_urdf(text: bytes | str, *, floating_base: bool = False) -> RobotModel:
+    """Load a robot from the text of a URDF; safe on untrusted text.
+
+    Args:
+        text: The document; bytes must be UTF-8.
+        floating_base: As for ``load_robot``.
+
+    Raises:
+        RobotFileError: The text cannot be read as a robot.
+    """
+    data = text.encode("utf-8", errors="surrogatepass") if isinstance(text, str) else text
+    return build_model(read_urdf(data), floating_base=floating_base)
+
+
+def _describe(source: str | PathLike[str]) -> RobotDescription:
+    if isinstance(source, str) and source in builtin_robot_names():
+        return read_urdf((_BUILTIN / f"{source}.urdf").read_bytes())
+    path = Path(source)
+    if path.suffix.lower() not in (".urdf", ".xml"):
+        opening = f"Robot '{source}' is neither built in nor the path of a .urdf or .xml file."
+        raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), source))
+    if path.suffix.lower() == ".xml":
+        from ik_service.robots.mjcf import read_mjcf  # the mujoco package is optional
+
+        return read_mjcf(path)
+    return read_urdf(_bytes_of(path))
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise UnknownNameError(f"Robot file '{path}' does not exist.") from None
+    except OSError as error:
+        raise RobotFileError(f"robot file '{path}' cannot be read: {error.strerror}.") from None

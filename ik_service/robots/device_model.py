@@ -1,0 +1,185 @@
+"""The view of a robot that kernels read: the same arrays in float32 and int32 on one device.
+
+Made once per robot and device. Limits are rounded inwards: what is inside them in float32 is inside the exact ones.
+"""
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.robots.float32_limits import active_inwards, inwards
+from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from ik_service.robots.model import RobotModel
+
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceModel:
+    """Arrays of a robot on one device; names and meanings are those of ``RobotModel``.
+
+    Attributes:
+        robot: The model that this is a view of.
+        device: The Warp device that holds the arrays.
+        joint_type: Shape [joint_count].
+        joint_parent: Shape [joint_count].
+        joint_child: Shape [joint_count].
+        joint_ancestor: Shape [joint_count].
+        joint_articulation: Shape [joint_count].
+        joint_q_start: Shape [joint_count + 1].
+        joint_qd_start: Shape [joint_count + 1].
+        joint_dof_dim: Linear and angular DOFs, shape [joint_count, 2].
+        joint_X_p: Joint-parent frames [m, xyzw], shape [joint_count].
+        joint_axis: Unit axes in the joint-parent frame, shape [joint_dof_count].
+        joint_limit_lower: Rounded upwards, shape [joint_dof_count].
+        joint_limit_upper: Rounded downwards, shape [joint_dof_count].
+        joint_velocity_limit: Shape [joint_dof_count].
+        joint_effort_limit: Shape [joint_dof_count].
+        dof_coordinate: Shape [joint_dof_count].
+        dof_leader: Shape [joint_dof_count].
+        dof_multiplier: Shape [joint_dof_count].
+        dof_offset: Shape [joint_dof_count].
+        dof_active: Shape [joint_dof_count].
+        active_dof: Shape [active_dof_count].
+        active_limit_lower: Rounded inwards so far that followers stay inside theirs too, shape [active_dof_count].
+        active_limit_upper: The same from above, shape [active_dof_count].
+        mid_joint_q: Shape [joint_coord_count].
+    """
+
+    robot: "RobotModel"
+    device: wp.Device
+    joint_type: wp.array[Any]
+    joint_parent: wp.array[Any]
+    joint_child: wp.array[Any]
+    joint_ancestor: wp.array[Any]
+    joint_articulation: wp.array[Any]
+    joint_q_start: wp.array[Any]
+    joint_qd_start: wp.array[Any]
+    joint_dof_dim: wp.array2d[Any]
+    joint_X_p: wp.array[Any]
+    joint_axis: wp.array[Any]
+    joint_limit_lower: wp.array[Any]
+    joint_limit_upper: wp.array[Any]
+    joint_velocity_limit: wp.array[Any]
+    joint_effort_limit: wp.array[Any]
+    dof_coordinate: wp.array[Any]
+    dof_leader: wp.array[Any]
+    dof_multiplier: wp.array[Any]
+    dof_offset: wp.array[Any]
+    dof_active: wp.array[Any]
+    active_dof: wp.array[Any]
+    active_limit_lower: wp.array[Any]
+    active_limit_upper: wp.array[Any]
+    mid_joint_q: wp.array[Any]
+
+    @property
+    def joint_count(self) -> int:
+        """Number of moving joints, locked ones included."""
+        return self.robot.joint_count
+
+    @property
+    def body_count(self) -> int:
+        """Number of bodies; equal to ``joint_count``."""
+        return self.robot.body_count
+
+    @property
+    def joint_coord_count(self) -> int:
+        """Number of coordinates, the length of ``joint_q``."""
+        return self.robot.joint_coord_count
+
+    @property
+    def joint_dof_count(self) -> int:
+        """Number of DOFs, the length of ``joint_qd``."""
+        return self.robot.joint_dof_count
+
+    @property
+    def active_dof_count(self) -> int:
+        """Number of DOFs that a solver may move."""
+        return self.robot.active_dof_count
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        """Names of all links."""
+        return self.robot.link_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the moving joints."""
+        return self.robot.joint_names
+
+    def link_frame(self, name: str) -> tuple[int, Float64Array]:
+        """Give the body that carries a link and ``T_body_link``; see ``RobotModel.link_frame``.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+        """
+        return self.robot.link_frame(name)
+
+
+def on_device(robot: "RobotModel", device: str) -> DeviceModel:
+    """Give the view of a robot on a device, made once; safe from several threads.
+
+    Raises:
+        InputError: There is no such device.
+    """
+    try:
+        place = wp.get_device(device)
+    except (ValueError, RuntimeError) as error:
+        known = ", ".join(str(d) for d in wp.get_devices())
+        raise InputError(f"Device '{device}' is not there ({error}). Devices: {known}.") from None
+    with _LOCK:
+        views: dict[str, DeviceModel] = robot.device_models
+        if place.alias not in views:
+            views[place.alias] = _make(robot, place)
+        return views[place.alias]
+
+
+def _make(robot: "RobotModel", device: wp.Device) -> DeviceModel:
+    lower, upper = inwards(robot.joint_limit_lower, robot.joint_limit_upper)
+    active_lower, active_upper = active_inwards(robot)
+    mid_joint_q = robot.mid_joint_q.astype(np.float32)
+    coordinate = robot.dof_coordinate[robot.active_dof]
+    own = coordinate >= 0
+    mid_joint_q[coordinate[own]] = np.clip(mid_joint_q[coordinate[own]], active_lower[own], active_upper[own])
+    floats = {name: getattr(robot, name) for name in _FLOAT_FIELDS} | {
+        "joint_limit_lower": lower,
+        "joint_limit_upper": upper,
+        "active_limit_lower": active_lower,
+        "active_limit_upper": active_upper,
+        "mid_joint_q": mid_joint_q,
+    }
+    ints: dict[str, Any] = {name: wp.array(getattr(robot, name), dtype=wp.int32, device=device) for name in _INT_FIELDS}
+    rounded: dict[str, Any] = {
+        name: wp.array(values, dtype=wp.float32, device=device) for name, values in floats.items()
+    }
+    return DeviceModel(
+        robot=robot,
+        device=device,
+        joint_X_p=wp.array(robot.joint_X_p, dtype=wp.transform, device=device),
+        joint_axis=wp.array(robot.joint_axis, dtype=wp.vec3, device=device),
+        **ints,
+        **rounded,
+    )
+
+
+_INT_FIELDS = (
+    "joint_type",
+    "joint_parent",
+    "joint_child",
+    "joint_ancestor",
+    "joint_articulation",
+    "joint_q_start",
+    "joint_qd_start",
+    "joint_dof_dim",
+    "dof_coordinate",
+    "dof_leader",
+    "dof_active",
+    "active_dof",
+)
+_FLOAT_FIELDS = ("joint_velocity_limit", "joint_effort_limit", "dof_multiplier", "dof_offset")

@@ -1,0 +1,217 @@
+"""Forward kinematics in float64 on the host: the judge of every solution.
+
+Loops over joints and is vectorised over configurations, components first ([4, n] and [3, n]) so that every operation
+runs over contiguous memory; long batches go in blocks that stay in the cache.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots.configuration import checked_joint_q
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.transforms import Float64Array, quaternion_multiply, quaternion_rotate
+
+if TYPE_CHECKING:
+    from ik_service.robots.model import RobotModel
+
+BLOCK = 2048
+"""Configurations per block: the arrays of one joint then fit into the second-level cache."""
+
+
+class LinkPoses(NamedTuple):
+    """Poses of links in the world frame.
+
+    Attributes:
+        positions: [m], shape [n, links, 3].
+        orientations_xyzw: Unit quaternions, shape [n, links, 4].
+    """
+
+    positions: Float64Array
+    orientations_xyzw: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class JointStep:
+    """Constants of one joint.
+
+    With the parent's quaternion p: the child's is ``turn[:4] @ p`` at angle zero, and
+    ``cos(angle / 2) * turn[:4] @ p + sin(angle / 2) * turn[4:] @ p`` in general.
+
+    Attributes:
+        joint_type: Its type.
+        parent: Body that carries it, -1 for the world.
+        coordinates: Where its coordinates stand in joint_q.
+        origin: Origin of the joint-parent frame in the parent body [m], shape [3].
+        axes: Axes of its DOFs in the parent body, shape [dofs, 3].
+        turn: Two right-multiplications by constant quaternions, one above the other, shape [8, 4].
+    """
+
+    joint_type: JointType
+    parent: int
+    coordinates: slice
+    origin: Float64Array
+    axes: Float64Array
+    turn: Float64Array
+
+
+class BodyPose(NamedTuple):
+    """Pose of one body in many configurations: position [3, n] and quaternion xyzw [4, n]."""
+
+    position: Float64Array
+    q_xyzw: Float64Array
+
+
+def joint_steps(robot: "RobotModel") -> tuple[JointStep, ...]:
+    """Compute the constants of every joint."""
+    steps = []
+    for joint in range(robot.joint_count):
+        X_p = robot.joint_X_p[joint]
+        local_axes = robot.joint_axis[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]]
+        half_turn_xyzw = np.append(local_axes[-1], 0.0)
+        turn = [_right_multiplication(q) for q in (X_p[3:], quaternion_multiply(X_p[3:], half_turn_xyzw))]
+        steps.append(
+            JointStep(
+                joint_type=JointType(robot.joint_type[joint]),
+                parent=int(robot.joint_parent[joint]),
+                coordinates=slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])),
+                origin=X_p[:3],
+                axes=quaternion_rotate(X_p[3:], local_axes),
+                turn=np.concatenate(turn),
+            )
+        )
+    return tuple(steps)
+
+
+def _right_multiplication(q_xyzw: Float64Array) -> Float64Array:
+    """Give the matrix M with M @ p = p * q, shape [4, 4]."""
+    return quaternion_multiply(np.eye(4), q_xyzw).T
+
+
+def forward_kinematics(robot: "RobotModel", joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
+    """Give the poses of links in the world frame; see ``RobotModel.forward_kinematics``."""
+    configurations = checked_joint_q(robot, joint_q)
+    indices = range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
+    positions = np.empty((len(configurations), len(indices), 3))
+    orientations_xyzw = np.empty((len(configurations), len(indices), 4))
+    bodies = _with_ancestors(robot, {int(robot.link_body[i]) for i in indices})
+    for block in _blocks(len(configurations)):
+        poses = poses_of_bodies(robot, configurations[block], bodies)
+        for column, index in enumerate(indices):
+            pose = _carried(poses, int(robot.link_body[index]), robot.link_X_body[index])
+            positions[block, column] = pose.position.T
+            orientations_xyzw[block, column] = pose.q_xyzw.T
+    return LinkPoses(positions, orientations_xyzw)
+
+
+def body_poses(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
+    """Give ``T_world_body`` of every body, shape [n, body_count, 7]; see ``RobotModel.body_poses``."""
+    configurations = checked_joint_q(robot, joint_q)
+    T_world_body = np.empty((len(configurations), robot.body_count, 7))
+    for block in _blocks(len(configurations)):
+        poses = poses_of_bodies(robot, configurations[block], range(robot.body_count))
+        for body, pose in poses.items():
+            T_world_body[block, body, :3] = pose.position.T
+            T_world_body[block, body, 3:] = pose.q_xyzw.T
+    return T_world_body
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+
+
+def _with_ancestors(robot: "RobotModel", bodies: set[int]) -> list[int]:
+    """Give the bodies and all that carry them, parents first."""
+    needed = bodies - {-1}
+    for body in range(robot.body_count - 1, -1, -1):
+        if body in needed and robot.joint_parent[body] >= 0:
+            needed.add(int(robot.joint_parent[body]))
+    return sorted(needed)
+
+
+def poses_of_bodies(robot: "RobotModel", configurations: Float64Array, bodies: Sequence[int]) -> dict[int, BodyPose]:
+    """Give the world poses of bodies.
+
+    Args:
+        robot: The robot.
+        configurations: Checked configurations, shape [n, joint_coord_count].
+        bodies: Bodies to place, parents first, no parent left out.
+
+    Returns:
+        The pose of each body.
+    """
+    columns = np.ascontiguousarray(configurations.T)
+    poses: dict[int, BodyPose] = {}
+    for body in bodies:
+        step = robot.joint_steps[body]
+        parent = poses[step.parent] if step.parent >= 0 else _world(columns.shape[1])
+        poses[body] = moved(step, parent, columns[step.coordinates])
+    return poses
+
+
+def _world(n: int) -> BodyPose:
+    q_xyzw = np.zeros((4, n))
+    q_xyzw[3] = 1.0
+    return BodyPose(np.zeros((3, n)), q_xyzw)
+
+
+def _carried(poses: dict[int, BodyPose], body: int, T_body_link: Float64Array) -> BodyPose:
+    if body < 0:
+        return BodyPose(T_body_link[:3, np.newaxis], T_body_link[3:, np.newaxis])
+    pose = poses[body]
+    q_xyzw = pose.q_xyzw
+    if T_body_link[6] != 1.0:
+        q_xyzw = _right_multiplication(T_body_link[3:]) @ q_xyzw
+    return BodyPose(shifted(pose, T_body_link[:3]), q_xyzw)
+
+
+def shifted(pose: BodyPose, point: Float64Array) -> Float64Array:
+    """Give a point of a body [m, shape 3] in the world frame, shape [3, n]."""
+    return np.asarray(pose.position + rotated(pose.q_xyzw, point)) if point.any() else pose.position
+
+
+def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
+    """Rotate a vector, shape [3] or [3, n], by quaternions [4, n], shape [3, n]."""
+    x, y, z, w = q_xyzw
+    a, b, c = vector
+    # twice the cross product of the quaternion's vector part and the vector
+    u, v, t = y * c - z * b, z * a - x * c, x * b - y * a
+    u, v, t = u + u, v + v, t + t
+    return np.stack([a + w * u + (y * t - z * v), b + w * v + (z * u - x * t), c + w * t + (x * v - y * u)])
+
+
+def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:
+    """Give the pose of a joint's child.
+
+    Args:
+        step: The joint.
+        parent: Pose of the body that carries it.
+        q: Its coordinates, shape [coordinates, n].
+    """
+    position = shifted(parent, step.origin)
+    kind = step.joint_type
+    if kind is JointType.PRISMATIC:
+        return BodyPose(position + rotated(parent.q_xyzw, step.axes[0]) * q[0], step.turn[:4] @ parent.q_xyzw)
+    if kind in (JointType.REVOLUTE, JointType.CONTINUOUS):
+        return BodyPose(position, _turned(step, parent.q_xyzw, q[0]))
+    if kind is JointType.PLANAR:
+        slide = step.axes[:2].T @ q[:2]
+        return BodyPose(position + rotated(parent.q_xyzw, slide), _turned(step, parent.q_xyzw, q[2]))
+    if kind is JointType.FLOATING:
+        position = position + rotated(parent.q_xyzw, step.axes[:3].T @ q[:3])
+    return BodyPose(position, _product(step.turn[:4] @ parent.q_xyzw, q[-4:]))
+
+
+def _turned(step: JointStep, q_xyzw: Float64Array, angle: Float64Array) -> Float64Array:
+    half = 0.5 * angle
+    both = step.turn @ q_xyzw
+    both[:4] *= np.cos(half)
+    both[4:] *= np.sin(half)
+    return np.asarray(both[:4] + both[4:])
+
+
+def _product(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Array:
+    return np.moveaxis(quaternion_multiply(a_xyzw.T, b_xyzw.T), -1, 0)

@@ -1,0 +1,59 @@
+"""The joint types, with their numbers of coordinates and DOFs and the names of those.
+
+The tangent frame of every type is the joint-parent frame ``T_world_parent * joint_X_p``; ``docs/conventions.md`` writes
+the formulas out.
+"""
+
+from enum import IntEnum
+
+
+class JointType(IntEnum):
+    """Type of a joint; the values are those of the ``joint_type`` arrays."""
+
+    REVOLUTE = 0
+    CONTINUOUS = 1
+    PRISMATIC = 2
+    PLANAR = 3
+    FLOATING = 4
+    BALL = 5
+    FIXED = 6
+
+    @property
+    def coordinate_components(self) -> tuple[str, ...]:
+        """Names of the coordinates within the joint; a scalar joint has one, without a name."""
+        return _COORDINATES.get(self, ("",))
+
+    @property
+    def dof_components(self) -> tuple[str, ...]:
+        """Names of the DOFs within the joint; a scalar joint has one, without a name."""
+        return _DOFS.get(self, ("",))
+
+    @property
+    def linear_dof_count(self) -> int:
+        """Number of DOFs that translate; they stand before those that rotate."""
+        return _LINEAR.get(self, 0)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the joint has exactly one coordinate."""
+        return self in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC)
+
+    @property
+    def quaternion_offset(self) -> int | None:
+        """Where the quaternion stands among the joint's coordinates; None where there is none."""
+        return {JointType.FLOATING: 3, JointType.BALL: 0}.get(self)
+
+
+_COORDINATES = {
+    JointType.PLANAR: ("x", "y", "angle"),
+    JointType.FLOATING: ("px", "py", "pz", "qx", "qy", "qz", "qw"),
+    JointType.BALL: ("qx", "qy", "qz", "qw"),
+    JointType.FIXED: (),
+}
+_DOFS = {
+    JointType.PLANAR: ("x", "y", "angle"),
+    JointType.FLOATING: ("vx", "vy", "vz", "wx", "wy", "wz"),
+    JointType.BALL: ("wx", "wy", "wz"),
+    JointType.FIXED: (),
+}
+_LINEAR = {JointType.PRISMATIC: 1, JointType.PLANAR: 2, JointType.FLOATING: 3}

@@ -1,0 +1,264 @@
+"""The immutable model of a robot on the host, and what can be asked of it.
+
+A model is made by ``load_robot`` and never changes; ``lock``, ``activate``, ``with_frame`` and ``subrobot`` give new
+ones. It may be shared between threads. Its float64 kinematics judge every solution; the view that kernels read is
+``DeviceModel``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots import coupling, forward, locking, names, subtree, tangent
+from ik_service.robots.arrays import Int32Array, RobotArrays
+from ik_service.robots.coupling import ActiveMap
+from ik_service.robots.forward import JointStep, LinkPoses
+from ik_service.robots.names import DofInfo
+from ik_service.robots.transforms import Float64Array
+
+if TYPE_CHECKING:
+    from ik_service.robots.device_model import DeviceModel
+
+
+@dataclass(frozen=True, eq=False)
+class RobotModel(RobotArrays):
+    """A robot: its arrays (see ``RobotArrays``), its float64 kinematics, and the ways to derive others from it."""
+
+    @cached_property
+    def active_map(self) -> ActiveMap:
+        """Which DOFs a solver may move, within which limits, and the configuration in the middle."""
+        return coupling.active_map(self)
+
+    @property
+    def active_dof_count(self) -> int:
+        """Number of DOFs that a solver may move: neither locked nor followers."""
+        return len(self.active_dof)
+
+    @property
+    def dof_active(self) -> Int32Array:
+        """Active DOF that moves each DOF, -1 where locked, shape [joint_dof_count]."""
+        return self.active_map.dof_active
+
+    @property
+    def active_dof(self) -> Int32Array:
+        """DOF of each active DOF, increasing, shape [active_dof_count]."""
+        return self.active_map.active_dof
+
+    @property
+    def active_limit_lower(self) -> Float64Array:
+        """Lower limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
+        return self.active_map.active_limit_lower
+
+    @property
+    def active_limit_upper(self) -> Float64Array:
+        """Upper limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
+        return self.active_map.active_limit_upper
+
+    @property
+    def mid_joint_q(self) -> Float64Array:
+        """Configuration in the middle of the limits, 0 (clamped) without, locked values held, [joint_coord_count]."""
+        return self.active_map.mid_joint_q
+
+    @cached_property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """Name of each coordinate: the joint's, with ``/x`` and the like where it has several."""
+        return names.coordinate_names(self)
+
+    @cached_property
+    def dof_names(self) -> tuple[str, ...]:
+        """Name of each DOF: the joint's, with ``/vx`` and the like where it has several."""
+        return names.dof_names(self)
+
+    @cached_property
+    def joint_steps(self) -> tuple[JointStep, ...]:
+        """What forward kinematics needs of each joint, computed once."""
+        return forward.joint_steps(self)
+
+    @cached_property
+    def device_models(self) -> dict[str, "DeviceModel"]:
+        """Views that ``on_device`` has made, by device."""
+        return {}
+
+    def dof_at(self, index: int) -> DofInfo:
+        """Tell what DOF ``index`` is.
+
+        Raises:
+            InputError: There is no such DOF.
+        """
+        return names.dof_at(self, index)
+
+    def link_index(self, name: str) -> int:
+        """Give the index of a link in ``link_names``.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+        """
+        return names.index_of(self, "Link", self.link_names, name)
+
+    def joint_index(self, name: str) -> int:
+        """Give the index of a moving joint in ``joint_names``.
+
+        Raises:
+            UnknownNameError: The robot has no such moving joint.
+        """
+        return names.index_of(self, "Joint", self.joint_names, name)
+
+    def link_frame(self, name: str) -> tuple[int, Float64Array]:
+        """Give the body that carries a link and ``T_body_link`` [m, xyzw], shape [7].
+
+        The body is -1 for a static link, and the transform ``T_world_link`` then.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+        """
+        index = self.link_index(name)
+        return int(self.link_body[index]), self.link_X_body[index]
+
+    def forward_kinematics(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
+        """Give the poses of links in the world frame, in float64.
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count]; quaternions in it
+                are normalised.
+            links: Names of the links; None for all, in the order of ``link_names``.
+
+        Returns:
+            Positions [m], shape [n, links, 3], and orientations, shape [n, links, 4].
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+            InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+        """
+        return forward.forward_kinematics(self, joint_q, links)
+
+    def body_poses(self, joint_q: ArrayLike) -> Float64Array:
+        """Give ``T_world_body`` [m, xyzw] of every body, shape [n, body_count, 7].
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
+
+        Raises:
+            InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+        """
+        return forward.body_poses(self, joint_q)
+
+    def motion_subspace(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
+
+        Linear first: the velocity of the point of the body that is at the world origin; then angular.
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
+
+        Raises:
+            InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+        """
+        return tangent.motion_subspace(self, joint_q)
+
+    def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
+        """Move configurations along tangents on the manifold; quaternions come out unit.
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
+            dq: Tangents, shape [joint_dof_count] or [n, joint_dof_count]; followers and locked ones are moved too.
+
+        Returns:
+            New configurations, shape [n, joint_coord_count].
+
+        Raises:
+            InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
+        """
+        return tangent.integrate(self, joint_q, dq)
+
+    def random_joint_q(self, rng: np.random.Generator, n: int) -> Float64Array:
+        """Draw configurations uniformly inside the limits, shape [n, joint_coord_count].
+
+        Unlimited angles are drawn from +-pi, unlimited lengths from +-1 m, quaternions uniformly over all rotations.
+        """
+        return tangent.random_joint_q(self, rng, n)
+
+    def complete_joint_q(self, joint_q: ArrayLike) -> Float64Array:
+        """Set followers from their leaders and locked joints to their values, in copies, shape [n, joint_coord_count].
+
+        Raises:
+            InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+        """
+        return coupling.complete_joint_q(self, joint_q)
+
+    def clamp_joint_q(self, joint_q: ArrayLike) -> Float64Array:
+        """Clamp copies into the active limits and complete them, shape [n, joint_coord_count].
+
+        Raises:
+            InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+        """
+        return coupling.clamp_joint_q(self, joint_q)
+
+    def lock(self, values: Mapping[str, float | Sequence[float]]) -> "RobotModel":
+        """Give a model with joints held at coordinates; their followers are held with them.
+
+        Args:
+            values: Coordinates [m or rad] by joint name; as many numbers as the joint has coordinates.
+
+        Raises:
+            UnknownNameError: The robot has no such joint.
+            InputError: The joint follows another, the count is wrong, or a value is not inside the limits.
+        """
+        return locking.lock(self, values)
+
+    def activate(self, joints: Sequence[str]) -> "RobotModel":
+        """Give a model in which these joints (and their followers) move and all others are held.
+
+        Joints that were locked keep their values, the others are held at ``mid_joint_q``.
+
+        Raises:
+            UnknownNameError: The robot has no such joint.
+            InputError: A joint follows another that is not named.
+        """
+        return locking.activate(self, joints)
+
+    def with_frame(self, name: str, link: str, offset: ArrayLike) -> "RobotModel":
+        """Give a model with one more link, fixed to another: a tool centre point, say.
+
+        Args:
+            name: Name of the new link.
+            link: Link that carries it.
+            offset: ``T_link_frame``, position [m] and quaternion xyzw, shape [7].
+
+        Raises:
+            UnknownNameError: The robot has no link of that name to carry it.
+            InputError: The new name is taken, or the offset is no transform.
+        """
+        return subtree.with_frame(self, name, link, offset)
+
+    def subrobot(
+        self, root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
+    ) -> "RobotModel":
+        """Cut a part of the robot out; its root link becomes the fixed base and its frame the world frame.
+
+        Args:
+            root: Link that becomes the root; only links below it are kept.
+            branches: Keep only the paths to these links and all that is below them; None keeps every branch.
+            stop_at: Links that become ends: what is below them is left out; None cuts nothing.
+
+        Returns:
+            The part, locked joints still locked. ``subrobot(a, [b], [b])`` is the chain from a to b.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+            InputError: A link is not below the root, or a kept joint follows one that is left out.
+        """
+        return subtree.subrobot(self, root, branches, stop_at)
+
+    def on_device(self, device: str) -> "DeviceModel":
+        """Give the view that kernels read on a Warp device (``"cpu"``, ``"cuda:0"``), made once per device.
+
+        Raises:
+            InputError: There is no such device.
+        """
+        from ik_service.robots.device_model import on_device  # reading a robot alone should not wait for Warp
+
+        return on_device(self, device)

@@ -1,0 +1,147 @@
+"""Added frames and parts of robots."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.robots.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
+from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from ik_service.robots.model import RobotModel
+
+BoolArray = NDArray[np.bool_]
+
+
+def with_frame(robot: "RobotModel", name: str, link: str, offset: ArrayLike) -> "RobotModel":
+    """Give a model with one more link, fixed to another; see ``RobotModel.with_frame``."""
+    if not name or name in robot.link_names:
+        raise InputError(f"A frame needs a name that no link of robot '{robot.name}' has, got '{name}'.")
+    carrier = robot.link_index(link)
+    T_link_frame = checked_transform(offset, f"Frame '{name}': the offset")
+    T_body_frame = transform_multiply(robot.link_X_body[carrier], T_link_frame)
+    return dataclasses.replace(
+        robot,
+        link_names=(*robot.link_names, name),
+        link_parent=np.append(robot.link_parent, np.int32(carrier)),
+        link_body=np.append(robot.link_body, robot.link_body[carrier]),
+        link_X_body=np.concatenate([robot.link_X_body, T_body_frame[np.newaxis]]),
+    )
+
+
+def subrobot(
+    robot: "RobotModel", root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
+) -> "RobotModel":
+    """Cut a part of the robot out; see ``RobotModel.subrobot``."""
+    base = robot.link_index(root)
+    kept_links = _below(robot, base)
+    if branches is not None:
+        kept_links &= _on_branches(robot, [_checked_link(robot, kept_links, root, link) for link in branches])
+    for link in stop_at or ():
+        ends = _below(robot, _checked_link(robot, kept_links, root, link))
+        ends[robot.link_index(link)] = False
+        kept_links &= ~ends
+    return _cut(robot, base, kept_links)
+
+
+def _checked_link(robot: "RobotModel", kept: BoolArray, root: str, link: str) -> int:
+    index = robot.link_index(link)
+    if not kept[index]:
+        raise InputError(f"Link '{link}' is not in the part of robot '{robot.name}' below '{root}' that is kept.")
+    return index
+
+
+def _below(robot: "RobotModel", link: int) -> BoolArray:
+    """Tell which links are this one or below it; parents stand before children."""
+    below = np.zeros(len(robot.link_names), dtype=bool)
+    below[link] = True
+    for index, parent in enumerate(robot.link_parent):
+        below[index] |= parent >= 0 and below[parent]
+    return below
+
+
+def _on_branches(robot: "RobotModel", tips: list[int]) -> BoolArray:
+    """Tell which links lead to a tip, are one, or are below one."""
+    on = np.zeros(len(robot.link_names), dtype=bool)
+    for tip in tips:
+        on |= _below(robot, tip)
+        while tip >= 0:
+            on[tip] = True
+            tip = int(robot.link_parent[tip])
+    return on
+
+
+def _cut(robot: "RobotModel", base: int, kept_links: BoolArray) -> "RobotModel":
+    links = np.flatnonzero(kept_links)
+    moving = set(links.tolist()) - {base}
+    # A joint stays when the link that it moves stays below the base: that link is the body's first one.
+    joints = np.array([j for j in range(robot.joint_count) if _own_link(robot, j) in moving], dtype=np.int64)
+    new_body = _renumbering(robot.body_count, joints)
+    T_base_body = transform_inverse(robot.link_X_body[base])
+    on_base = robot.link_body[links] == robot.link_body[base]
+    link_X_body, joint_X_p = robot.link_X_body[links].copy(), robot.joint_X_p[joints].copy()
+    link_X_body[on_base] = transform_multiply(T_base_body, link_X_body[on_base])
+    from_base = robot.joint_parent[joints] == robot.link_body[base]
+    joint_X_p[from_base] = transform_multiply(T_base_body, joint_X_p[from_base])
+    dofs = np.concatenate(
+        [np.zeros(0, dtype=np.int64)]
+        + [np.arange(robot.joint_qd_start[j], robot.joint_qd_start[j + 1], dtype=np.int64) for j in joints]
+    )
+    coupling = _kept_couplings(robot, dofs)
+    names = tuple(robot.joint_names[j] for j in joints)
+    return dataclasses.replace(
+        robot,
+        joint_names=names,
+        link_names=tuple(robot.link_names[i] for i in links),
+        link_parent=_renumbering(len(robot.link_names), links)[robot.link_parent[links]],
+        link_body=new_body[robot.link_body[links]],
+        link_X_body=link_X_body,
+        joint_type=robot.joint_type[joints],
+        joint_parent=new_body[robot.joint_parent[joints]],
+        joint_X_p=joint_X_p,
+        joint_axis=robot.joint_axis[dofs],
+        joint_limit_lower=robot.joint_limit_lower[dofs],
+        joint_limit_upper=robot.joint_limit_upper[dofs],
+        joint_velocity_limit=robot.joint_velocity_limit[dofs],
+        joint_effort_limit=robot.joint_effort_limit[dofs],
+        dof_leader=coupling.leader,
+        dof_multiplier=coupling.multiplier,
+        dof_offset=coupling.offset,
+        locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
+    )
+
+
+def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Give the new index of each old one, -1 where it is left out; the last entry, reached by -1, stays -1."""
+    renumbering = np.full(count + 1, -1, dtype=np.int32)
+    renumbering[kept] = np.arange(len(kept), dtype=np.int32)
+    return renumbering
+
+
+def _own_link(robot: "RobotModel", joint: int) -> int:
+    """Give the link whose frame is the body's own: the first that stands on the body."""
+    return int(np.argmax(robot.link_body == joint))
+
+
+class _Couplings(NamedTuple):
+    leader: NDArray[np.int32]
+    multiplier: Float64Array
+    offset: Float64Array
+    locked: dict[str, tuple[float, ...]]
+
+
+def _kept_couplings(robot: "RobotModel", dofs: NDArray[np.int64]) -> _Couplings:
+    """Renumber the couplings; a follower of a locked joint that is left out is locked by itself where it stands."""
+    leader = _renumbering(robot.joint_dof_count, dofs)[robot.dof_leader[dofs]]
+    multiplier, offset = robot.dof_multiplier[dofs].copy(), robot.dof_offset[dofs].copy()
+    locked: dict[str, tuple[float, ...]] = {}
+    for k in np.flatnonzero(leader < 0):
+        name, other = robot.dof_names[dofs[k]], robot.dof_names[robot.dof_leader[dofs[k]]]
+        if other not in robot.locked:
+            raise InputError(f"Joint '{name}' follows '{other}', which is not in this part; keep it, or lock it first.")
+        leader[k], multiplier[k], offset[k] = k, 1.0, 0.0
+        locked[name] = (float(robot.mid_joint_q[robot.dof_coordinate[dofs[k]]]),)
+    return _Couplings(leader, multiplier, offset, locked)

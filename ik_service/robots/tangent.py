@@ -1,0 +1,94 @@
+"""Tangents in float64 on the host: motion subspace, integration, random configurations.
+
+The tangent of every joint is expressed in its joint-parent frame: floating (v, w) with v the velocity of the child's
+origin, ball w; a rotation is integrated by the left product ``exp(w) * q``.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots.configuration import checked_joint_q, checked_tangent
+from ik_service.robots.forward import BodyPose, poses_of_bodies, rotated
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
+from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from ik_service.robots.model import RobotModel
+
+
+def motion_subspace(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
+    """Give the twist per unit of each DOF, shape [n, joint_dof_count, 6]; see ``RobotModel.motion_subspace``."""
+    configurations = checked_joint_q(robot, joint_q)
+    n = len(configurations)
+    poses = poses_of_bodies(robot, configurations, range(robot.body_count))
+    still = np.tile([[0.0], [0.0], [0.0], [1.0]], (1, n))
+    twists = np.zeros((n, robot.joint_dof_count, 6))
+    for body, step in enumerate(robot.joint_steps):
+        parent = poses[step.parent] if step.parent >= 0 else BodyPose(np.zeros((3, n)), still)
+        origin = poses[body].position.T
+        first = int(robot.joint_qd_start[body])
+        for k, axis in enumerate(step.axes):
+            world_axis = rotated(parent.q_xyzw, axis).T
+            if k < step.joint_type.linear_dof_count:
+                twists[:, first + k, :3] = world_axis
+            else:
+                twists[:, first + k, :3] = np.cross(origin, world_axis)
+                twists[:, first + k, 3:] = world_axis
+    return twists
+
+
+def integrate(robot: "RobotModel", joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
+    """Move configurations along tangents, shape [n, joint_coord_count]; see ``RobotModel.integrate``."""
+    start, step = checked_joint_q(robot, joint_q), checked_tangent(robot, dq)
+    if len(start) != len(step) and 1 not in (len(start), len(step)):
+        raise InputError(f"joint_q has {len(start)} rows and dq {len(step)}; they must be as many, or one.")
+    n = len(step) if len(start) == 1 else len(start)
+    result = np.broadcast_to(start, (n, robot.joint_coord_count)).copy()
+    additive = robot.dof_coordinate >= 0
+    result[:, robot.dof_coordinate[additive]] += step[:, additive]
+    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
+        if joint_type.quaternion_offset is None:
+            continue
+        first = robot.joint_q_start[joint] + joint_type.quaternion_offset
+        w = step[:, robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]]
+        turned = quaternion_multiply(quaternion_exp(w), result[:, first : first + 4])
+        result[:, first : first + 4] = turned / np.linalg.norm(turned, axis=-1, keepdims=True)
+    return result
+
+
+def random_joint_q(robot: "RobotModel", rng: np.random.Generator, n: int) -> Float64Array:
+    """Draw configurations uniformly inside the limits, shape [n, joint_coord_count].
+
+    Unlimited angles come from +-pi, unlimited lengths from +-1 m, quaternions uniformly from all rotations. A limit on
+    one side opens a range of the same width. Followers and locked joints are consistent.
+
+    Raises:
+        InputError: n is negative.
+    """
+    if n < 0:
+        raise InputError(f"n must not be negative, got {n}.")
+    joint_q = np.tile(robot.mid_joint_q, (n, 1))
+    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
+        if joint_type.quaternion_offset is not None:
+            first = robot.joint_q_start[joint] + joint_type.quaternion_offset
+            gaussian = rng.standard_normal((n, 4))
+            joint_q[:, first : first + 4] = gaussian / np.linalg.norm(gaussian, axis=-1, keepdims=True)
+    lower, upper = _ranges(robot)
+    coordinate = robot.dof_coordinate[robot.active_dof]
+    has_own = coordinate >= 0
+    joint_q[:, coordinate[has_own]] = rng.uniform(lower[has_own], upper[has_own], (n, int(has_own.sum())))
+    return robot.clamp_joint_q(joint_q)
+
+
+def _ranges(robot: "RobotModel") -> tuple[Float64Array, Float64Array]:
+    """Give the range that each active DOF is drawn from."""
+    linear = np.concatenate([np.arange(a + b) < a for a, b in robot.joint_dof_dim] or [np.zeros(0, dtype=bool)])
+    reach = np.where(linear[robot.active_dof], 1.0, np.pi)
+    lower, upper = robot.active_limit_lower, robot.active_limit_upper
+    free_below, free_above = np.isinf(lower), np.isinf(upper)
+    low = np.where(free_below, np.where(free_above, -reach, upper - 2.0 * reach), lower)
+    high = np.where(free_above, np.where(free_below, reach, lower + 2.0 * reach), upper)
+    return low, high

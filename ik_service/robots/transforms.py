@@ -1,0 +1,120 @@
+"""Rotations and rigid transforms in float64 on the host, vectorised over leading axes.
+
+Quaternions are xyzw, shape [..., 4]. A transform is a position and a quaternion, shape [..., 7]: ``T_a_b`` takes points
+given in frame b to frame a. Used when robots are built and when their configurations are judged, never inside a solve.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from objectives.errors import InputError
+
+Float64Array = NDArray[np.float64]
+SMALL_ANGLE = 1e-8
+"""Below this angle [rad] sin(x)/x is 1 to the last bit of float64."""
+UNIT_TOLERANCE = 1e-3
+"""A quaternion whose length is further from 1 than this is taken for a mistake and not normalised."""
+
+
+def identity_transform() -> Float64Array:
+    """Give the transform that moves nothing, shape [7]."""
+    return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+def quaternion_multiply(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Array:
+    """Give the Hamilton product a * b, shape [..., 4]: first rotate by b, then by a."""
+    ax, ay, az, aw = np.moveaxis(a_xyzw, -1, 0)
+    bx, by, bz, bw = np.moveaxis(b_xyzw, -1, 0)
+    return np.stack(
+        [
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+            aw * bw - ax * bx - ay * by - az * bz,
+        ],
+        axis=-1,
+    )
+
+
+def quaternion_conjugate(q_xyzw: Float64Array) -> Float64Array:
+    """Give the inverse of a unit quaternion, shape [..., 4]."""
+    return q_xyzw * np.array([-1.0, -1.0, -1.0, 1.0])
+
+
+def quaternion_rotate(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
+    """Rotate vectors [..., 3] by unit quaternions [..., 4]."""
+    xyz, w = q_xyzw[..., :3], q_xyzw[..., 3:]
+    twice = 2.0 * np.cross(xyz, vector)
+    return np.asarray(vector + w * twice + np.cross(xyz, twice))
+
+
+def quaternion_from_axis_angle(axis: Float64Array, angle: Float64Array | float) -> Float64Array:
+    """Give the rotation by ``angle`` [rad, shape ...] about a unit ``axis`` [..., 3], shape [..., 4]."""
+    half: Float64Array = 0.5 * np.asarray(angle, dtype=np.float64)[..., np.newaxis]
+    xyz: Float64Array = np.sin(half) * axis
+    cosine = np.broadcast_to(np.cos(half), (*xyz.shape[:-1], 1))
+    return np.concatenate([xyz, cosine], axis=-1)
+
+
+def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> Float64Array:
+    """Give the rotation Rz(yaw) Ry(pitch) Rx(roll), angles in radians, shape [4]: the convention of URDF."""
+    x, y, z = np.eye(3)
+    zy = quaternion_multiply(quaternion_from_axis_angle(z, yaw), quaternion_from_axis_angle(y, pitch))
+    return quaternion_multiply(zy, quaternion_from_axis_angle(x, roll))
+
+
+def quaternion_exp(rotation_vector: Float64Array) -> Float64Array:
+    """Give the unit quaternion of rotation vectors [rad, shape ..., 3], shape [..., 4]."""
+    angle = np.linalg.norm(rotation_vector, axis=-1, keepdims=True)
+    # sin(x/2)/x tends to 1/2 and is 0/0 at zero.
+    safe = np.where(angle < SMALL_ANGLE, 1.0, angle)
+    scale = np.where(angle < SMALL_ANGLE, 0.5, np.sin(0.5 * safe) / safe)
+    return np.concatenate([scale * rotation_vector, np.cos(0.5 * angle)], axis=-1)
+
+
+def quaternion_between(start: Float64Array, end: Float64Array) -> Float64Array:
+    """Give the smallest rotation that takes the unit vector ``start`` [3] to ``end`` [3], shape [4]."""
+    cosine = float(start @ end)
+    if cosine < -1.0 + 1e-12:  # opposite: any perpendicular axis is smallest; take one that does not vanish
+        perpendicular = np.cross(start, np.eye(3)[int(np.argmin(np.abs(start)))])
+        return np.append(perpendicular / np.linalg.norm(perpendicular), 0.0)
+    q_xyzw = np.append(np.cross(start, end), 1.0 + cosine)
+    return np.asarray(q_xyzw / np.linalg.norm(q_xyzw))
+
+
+def transform_multiply(T_a_b: Float64Array, T_b_c: Float64Array) -> Float64Array:
+    """Give ``T_a_c``, shape [..., 7]."""
+    position = T_a_b[..., :3] + quaternion_rotate(T_a_b[..., 3:], T_b_c[..., :3])
+    return np.concatenate([position, quaternion_multiply(T_a_b[..., 3:], T_b_c[..., 3:])], axis=-1)
+
+
+def transform_inverse(T_a_b: Float64Array) -> Float64Array:
+    """Give ``T_b_a``, shape [..., 7]."""
+    q_b_a_xyzw = quaternion_conjugate(T_a_b[..., 3:])
+    return np.concatenate([-quaternion_rotate(q_b_a_xyzw, T_a_b[..., :3]), q_b_a_xyzw], axis=-1)
+
+
+def checked_transform(values: ArrayLike, what: str) -> Float64Array:
+    """Read one transform that a caller gave: 7 numbers, position [m] and unit quaternion xyzw.
+
+    Args:
+        values: The numbers.
+        what: What they are, for the message.
+
+    Returns:
+        The transform with its quaternion normalised, shape [7].
+
+    Raises:
+        InputError: Not 7 finite numbers, or a quaternion further from unit length than ``UNIT_TOLERANCE``.
+    """
+    try:
+        transform = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be 7 numbers (position, quaternion xyzw), got {values!r}.") from None
+    if transform.shape != (7,) or not np.isfinite(transform).all():
+        raise InputError(f"{what} must be 7 finite numbers (position, quaternion xyzw), got {values!r}.")
+    length = float(np.linalg.norm(transform[3:]))
+    if abs(length - 1.0) > UNIT_TOLERANCE:
+        raise InputError(f"{what}: its quaternion (xyzw) has length {length:.6g}; it must have length 1.")
+    transform[3:] /= length
+    return transform
