@@ -1,5 +1,7 @@
 """Objectives of inverse kinematics: what a configuration should achieve."""
 
+from objectives.joint_limit import IKObjectiveJointLimit
+from objectives.look_at import IKObjectiveLookAt
 from objectives.model import IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.pose import (
@@ -8,13 +10,17 @@ from objectives.pose import (
     IKObjectiveRelativePose,
     IKObjectiveRotation,
 )
+from objectives.posture import IKObjectivePosture
 
 __all__ = [
     "IKJacobianType",
     "IKModel",
     "IKObjective",
+    "IKObjectiveJointLimit",
+    "IKObjectiveLookAt",
     "IKObjectivePose",
     "IKObjectivePosition",
+    "IKObjectivePosture",
     "IKObjectiveRelativePose",
     "IKObjectiveRotation",
 ]

@@ -1,6 +1,5 @@
 """Numbers that differ from problem to problem: checked on the host, read by kernels from a device array."""
 
-import enum
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,6 @@ from objectives.errors import InputError, ObjectiveError
 UNIT_TOLERANCE = 1e-3  # quaternions off unit length by more are taken for mistakes; closer ones are normalised
 
 
-class DataKind(enum.Enum):
-    """What the numbers of a field are, which decides what is checked."""
-
-    NUMBERS = "numbers"
-    QUATERNION = "quaternion xyzw"
-    POSE = "position and quaternion xyzw"
-    WEIGHTS = "weights"
-
-
 class DataField:
     """One array of `[1 or problem_count, columns]` float32 numbers.
 
@@ -28,20 +18,33 @@ class DataField:
     are problems, its owner may write into it between solves, and what it holds is not checked.
     """
 
-    def __init__(self, owner: str, name: str, columns: int | None, kind: DataKind, value: Any) -> None:
+    def __init__(
+        self,
+        owner: str,
+        name: str,
+        columns: int | None,
+        value: Any,
+        *,
+        quaternion_columns: tuple[int, ...] = (),
+        non_negative: bool = False,
+        finite: bool = True,
+    ) -> None:
         """Make a field of an objective.
 
         Args:
             owner: Name of the objective, for messages.
             name: Name of the field.
             columns: Numbers per problem; None if only the robot tells (see `set_columns`).
-            kind: What the numbers are.
             value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for ones.
+            quaternion_columns: First columns of unit quaternions xyzw.
+            non_negative: Whether the numbers are weights, which are 0 or more.
+            finite: Whether infinities are refused; NaN always is.
 
         Raises:
             InputError: The value has a wrong shape or type, or contains numbers that are not allowed.
         """
-        self.owner, self.name, self.columns, self.kind = owner, name, columns, kind
+        self.owner, self.name, self.columns = owner, name, columns
+        self.quaternion_columns, self.non_negative, self.finite = quaternion_columns, non_negative, finite
         self.version = 0
         """Grows whenever `array` becomes another array."""
         self._array: wp.array[wp.float32] | None = None
@@ -101,19 +104,17 @@ class DataField:
         else:
             self._use(wp.array(numbers, dtype=wp.float32, device=self._device))
 
-    def set_columns(self, columns: int) -> None:
-        """Fix the number of columns once the robot is known; a field that was given no numbers is filled with ones.
+    def set_columns(self, columns: int, quaternion_columns: tuple[int, ...] = ()) -> None:
+        """Fix the columns once the robot is known; a field that was given no numbers is filled with ones.
 
         Raises:
-            InputError: The numbers given have another width.
+            InputError: The numbers given do not fit.
         """
-        self.columns = columns
+        self.columns, self.quaternion_columns = columns, quaternion_columns
         if self._given is not None:
             self._view(self._given)
-        elif self._host is None:
-            self._host = np.ones((1, columns), dtype=np.float32)
-        elif self._host.shape[1] != columns:
-            raise InputError(self._message(f"has {self._host.shape[1]} columns", str(columns)))
+        else:
+            self._host = self._checked(np.ones(columns) if self._host is None else self._host)
 
     def bind(self, device: Any) -> None:
         """Bring the numbers to a device.
@@ -132,7 +133,15 @@ class DataField:
     def unbound_copy(self) -> "DataField":
         """Give a field with the same numbers that is on no device."""
         value = self._given if self._host is None else self._host
-        return DataField(self.owner, self.name, self.columns, self.kind, value)
+        return DataField(
+            self.owner,
+            self.name,
+            self.columns,
+            value,
+            quaternion_columns=self.quaternion_columns,
+            non_negative=self.non_negative,
+            finite=self.finite,
+        )
 
     def _use(self, array: wp.array[wp.float32]) -> None:
         if array.device != self._device:
@@ -159,7 +168,7 @@ class DataField:
 
     def _shapes(self) -> str:
         width = "columns" if self.columns is None else self.columns
-        return f"{self.kind.value} in float32, shape [{width}] or [problem_count, {width}]"
+        return f"float32 numbers, shape [{width}] or [problem_count, {width}]"
 
     def _checked(self, value: Any) -> npt.NDArray[np.float32]:
         """Check host numbers and give them as [rows, columns]."""
@@ -172,13 +181,14 @@ class DataField:
         numbers = np.atleast_2d(numbers)
         if numbers.shape[0] == 0:
             raise InputError(self._message("has no lines", self._shapes()))
-        self._require(np.isfinite(numbers), numbers, "finite numbers")
-        if self.kind is DataKind.WEIGHTS:
+        self._require(np.isfinite(numbers) if self.finite else ~np.isnan(numbers), numbers, "finite numbers")
+        if self.non_negative:
             self._require(numbers >= 0.0, numbers, "weights of 0 or more")
-        if self.kind in (DataKind.QUATERNION, DataKind.POSE):
-            lengths = np.linalg.norm(numbers[:, -4:], axis=1, keepdims=True)
+        for first in self.quaternion_columns:
+            entries = slice(first, first + 4)
+            lengths = np.linalg.norm(numbers[:, entries], axis=1, keepdims=True)
             self._require(np.abs(lengths - 1.0) <= UNIT_TOLERANCE, lengths, "quaternions xyzw of length 1")
-            numbers[:, -4:] /= lengths
+            numbers[:, entries] /= lengths
         return numbers.astype(np.float32)
 
     def _require(self, good: npt.NDArray[np.bool_], values: npt.NDArray[np.float64], allowed: str) -> None:

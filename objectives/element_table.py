@@ -39,6 +39,9 @@ class Element:
     data_columns: tuple[int, ...] = ()
     """First column of the element's numbers in each data field."""
 
+    row: int | None = None
+    """First row within the objective; None: after those of the element before. All elements say it, or none."""
+
 
 @dataclass(frozen=True)
 class ElementTable:
@@ -127,7 +130,7 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
     lists: list[npt.NDArray[np.intp]] = []
     listed = 0
     for e, element in enumerate(elements):
-        row = first_row + e * group.row_count
+        row = first_row + e * group.row_count if element.row is None else element.row
         integers[e, 0] = row
         bodies = []
         for k, link in enumerate(element.frames):

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import warp as wp
 
-from objectives.data_field import DataField, DataKind
+from objectives.data_field import DataField
 from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError, ObjectiveError, UnknownNameError
 from objectives.group_kernels import jacobian_kernel, residual_kernel
@@ -54,7 +54,7 @@ class ExpressionObjective(IKObjective):
             allowed = "a positive number (a row weight of 0 switches a row off)"
             raise InputError(f"{type(self).__name__}: weight is {weight}; allowed: {allowed}.")
         self._weight = float(weight)
-        weights = DataField(type(self).__name__, ROW_WEIGHTS, row_count, DataKind.WEIGHTS, row_weights)
+        weights = DataField(type(self).__name__, ROW_WEIGHTS, row_count, row_weights, non_negative=True)
         self._fields: dict[str, DataField] = {field.name: field for field in (*fields, weights)}
         self._tables: list[ElementTable] | None = None
         self._blocks: list[_Block] = []
@@ -183,8 +183,11 @@ class ExpressionObjective(IKObjective):
     def row_support(self, model: IKModel) -> BoolArray:
         """Tell which DOFs each row can depend on, shape [residual_dim, joint_dof_count]."""
         tables = self._tables_on(model)
-        empty = np.zeros((0, model.joint_dof_count), dtype=bool)
-        return np.concatenate([empty, *(table.row_support for table in tables)])
+        support = np.zeros((self.residual_dim(), model.joint_dof_count), dtype=bool)
+        for table in tables:
+            first_rows, group = table.integers[:, 0], table.group
+            support[np.add.outer(first_rows, np.arange(group.row_count)).ravel()] = table.row_support
+        return support
 
     def bind_device(self, device: Any) -> None:
         """Bring the data to the solver's device.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from objectives.data_field import DataField, DataKind
+from objectives.data_field import DataField
 from objectives.element_table import Element
 from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
@@ -66,7 +66,7 @@ class _FrameObjective(ExpressionObjective):
     ) -> None:
         fields = list(targets)
         if offset is not None:
-            fields.append(DataField(type(self).__name__, OFFSET, 7, DataKind.POSE, offset))
+            fields.append(DataField(type(self).__name__, OFFSET, 7, offset, quaternion_columns=(3,)))
         super().__init__(fields, row_count=_STATEMENTS[self._kind][0], row_weights=row_weights, weight=weight)
         self._link, self._reference_link = link, reference_link
         names = [field.name for field in fields]
@@ -134,7 +134,7 @@ class IKObjectivePosition(_FrameObjective):
         Raises:
             InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
         """
-        targets = [DataField(type(self).__name__, POSITION, 3, DataKind.NUMBERS, target_positions)]
+        targets = [DataField(type(self).__name__, POSITION, 3, target_positions)]
         super().__init__(
             link, targets, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
         )
@@ -180,7 +180,7 @@ class IKObjectiveRotation(_FrameObjective):
         Raises:
             InputError: A value has a wrong shape, is not finite, or a quaternion is not of unit length.
         """
-        targets = [DataField(type(self).__name__, ORIENTATION, 4, DataKind.QUATERNION, target_orientations_xyzw)]
+        targets = [DataField(type(self).__name__, ORIENTATION, 4, target_orientations_xyzw, quaternion_columns=(0,))]
         super().__init__(
             link, targets, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight
         )
@@ -231,8 +231,8 @@ class IKObjectivePose(_FrameObjective):
         """
         owner = type(self).__name__
         targets = [
-            DataField(owner, POSITION, 3, DataKind.NUMBERS, target_positions),
-            DataField(owner, ORIENTATION, 4, DataKind.QUATERNION, target_orientations_xyzw),
+            DataField(owner, POSITION, 3, target_positions),
+            DataField(owner, ORIENTATION, 4, target_orientations_xyzw, quaternion_columns=(0,)),
         ]
         super().__init__(
             link, targets, offset=offset, reference_link=reference_link, row_weights=row_weights, weight=weight

@@ -1,0 +1,103 @@
+"""Objective that keeps the robot near a reference configuration."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from objectives.data_field import DataField
+from objectives.element_table import Element
+from objectives.expression import Scalar
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import quaternion, rotation_difference
+from objectives.joint_selection import quaternion_joints, scalar_dofs, select_joints
+from objectives.model import IKModel
+from objectives.statement import RowGroup, RowInputs
+
+REFERENCE = "joint_q_reference"
+
+
+def _coordinate_rows(inputs: RowInputs) -> Sequence[Scalar]:
+    return [inputs.coordinates["q"] - inputs.data[REFERENCE][0]]
+
+
+def _quaternion_rows(inputs: RowInputs) -> Sequence[Scalar]:
+    return rotation_difference(inputs.quaternions_xyzw["q"], quaternion(inputs.data[REFERENCE]))
+
+
+_COORDINATE = RowGroup("posture", 1, _coordinate_rows, coordinates=("q",), data=((REFERENCE, 1),))
+_QUATERNION = RowGroup("posture_quaternion", 3, _quaternion_rows, quaternions=("q",), data=((REFERENCE, 4),))
+
+
+class IKObjectivePosture(ExpressionObjective):
+    """Keep joints near a reference configuration.
+
+    One row for every DOF, in the order of the DOFs. residual = weight row_weights (q - q_reference) for a DOF with a
+    coordinate; for the three angular DOFs of a ball or floating joint weight row_weights 2 sign(w) vec(e), with
+    e = q q_reference^-1, in the joint's parent frame. `weight` stands for 1/m or 1/rad.
+    """
+
+    def __init__(
+        self,
+        joint_q_reference: Any,
+        *,
+        weight: float = 1.0,
+        row_weights: Any = None,
+        joints: Sequence[str] | None = None,
+    ) -> None:
+        """State where joints should be.
+
+        Args:
+            joint_q_reference: Coordinates of the whole robot [m or rad, quaternions xyzw], shape [joint_coord_count] or
+                [problem_count, joint_coord_count]; Warp arrays are used as they are.
+            weight: Factor of all rows.
+            row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off.
+            joints: Names of the joints that have rows; None for all.
+
+        Raises:
+            InputError: A value has a wrong shape or is not finite, or a weight is negative.
+        """
+        fields = [DataField(type(self).__name__, REFERENCE, None, joint_q_reference)]
+        super().__init__(fields, row_count=None, row_weights=row_weights, weight=weight)
+        self._joints = joints
+
+    def set_reference(self, joint_q_reference: Any) -> None:
+        """Replace the reference, shape [joint_coord_count] or [problem_count, joint_coord_count].
+
+        Raises:
+            InputError: The value has a wrong shape, is not finite, or a quaternion is not of unit length.
+        """
+        self.set_data(REFERENCE, joint_q_reference)
+
+    def bind_model(self, model: IKModel) -> None:
+        """Check the reference against the robot.
+
+        Raises:
+            UnknownNameError: A joint is not in the robot.
+            InputError: The reference has another number of coordinates, or a quaternion is not of unit length.
+        """
+        ends = model.joint_q_start.numpy()[1:]
+        quaternions = tuple(int(ends[joint]) - 4 for joint in quaternion_joints(model, range(model.joint_count)))
+        self._fields[REFERENCE].set_columns(model.joint_coord_count, quaternions)
+        super().bind_model(model)
+
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """State one row for every DOF of the joints."""
+        joints = select_joints(model, self._joints, type(self).__name__)
+        starts, dims = model.joint_qd_start.numpy(), model.joint_dof_dim.numpy()
+        coordinate, ends = model.dof_coordinate.numpy(), model.joint_q_start.numpy()[1:]
+        row_of: dict[int, int] = {}
+        for joint in joints:
+            for dof in range(starts[joint], starts[joint + 1]):
+                row_of[dof] = len(row_of)
+        scalars = [
+            Element(coordinate_dofs=(dof,), data_columns=(int(coordinate[dof]),), row=row_of[dof])
+            for dof in scalar_dofs(model, joints)
+        ]
+        turns = [
+            Element(
+                quaternion_joints=(joint,),
+                data_columns=(int(ends[joint]) - 4,),
+                row=row_of[int(starts[joint] + dims[joint, 0])],
+            )
+            for joint in quaternion_joints(model, joints)
+        ]
+        return [(_COORDINATE, scalars), (_QUATERNION, turns)]
