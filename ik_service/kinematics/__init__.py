@@ -1,0 +1,13 @@
+"""Batched kinematics on Warp: forward kinematics, the motion subspace and integration on the manifold.
+
+Every function launches over all instances of the arrays it is given and runs on their device. The solver calls them
+once or twice an iteration. Forward kinematics and integration keep their backward pass, so that a tape can
+differentiate through them; conventions (frames, tangents, order of twists) are those of docs/conventions.md.
+"""
+
+from ik_service.kinematics.forward_kinematics import forward_kinematics
+from ik_service.kinematics.integrate import integrate, quat_exp
+from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.kinematics.trees import active_trees
+
+__all__ = ["active_trees", "forward_kinematics", "integrate", "motion_subspace", "quat_exp"]

@@ -1,0 +1,77 @@
+"""Integration on the manifold: a step in the DOFs applied to the coordinates, quaternions kept at unit length."""
+
+import typing
+
+import warp as wp
+
+from ik_service.kinematics.forward_kinematics import BALL, FLOATING
+from ik_service.robots import DeviceModel
+
+SERIES_BELOW = wp.constant(1.0e-4)  # squared angle under which the series is exact in float32
+
+
+@wp.func
+def quat_exp(w: wp.vec3):
+    """Return the quaternion xyzw of a rotation vector [rad]; smooth at zero, where a tape differentiates it."""
+    angle2 = wp.dot(w, w)
+    scale = 0.5 - angle2 / 48.0
+    real = 1.0 - angle2 / 8.0
+    if angle2 > SERIES_BELOW:
+        angle = wp.sqrt(angle2)
+        scale = wp.sin(0.5 * angle) / angle
+        real = wp.cos(0.5 * angle)
+    return wp.quat(w[0] * scale, w[1] * scale, w[2] * scale, real)
+
+
+@wp.kernel(module="unique")
+@typing.no_type_check
+def _integrate(
+    # model
+    joint_type: wp.array[wp.int32],  # [joint_count]
+    joint_q_start: wp.array[wp.int32],  # [joint_count + 1]
+    joint_qd_start: wp.array[wp.int32],  # [joint_count + 1]
+    # state
+    joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
+    dq_dof: wp.array2d[float],  # [n_batch, joint_dof_count]
+    # out
+    joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
+):
+    i, j = wp.tid()
+    kind = joint_type[j]
+    c = joint_q_start[j]
+    d = joint_qd_start[j]
+    additive = joint_qd_start[j + 1] - d
+    if kind == BALL:
+        additive = 0
+    elif kind == FLOATING:
+        additive = 3
+    for k in range(additive):
+        joint_q_out[i, c + k] = joint_q[i, c + k] + dq_dof[i, d + k]
+    if kind == BALL or kind == FLOATING:
+        c += additive
+        d += additive
+        turn = quat_exp(wp.vec3(dq_dof[i, d], dq_dof[i, d + 1], dq_dof[i, d + 2]))
+        old = wp.quat(joint_q[i, c], joint_q[i, c + 1], joint_q[i, c + 2], joint_q[i, c + 3])
+        new = wp.normalize(turn * old)
+        for k in range(4):
+            joint_q_out[i, c + k] = new[k]
+
+
+def integrate(model: DeviceModel, joint_q: wp.array, dq_dof: wp.array, joint_q_out: wp.array) -> None:
+    """Write the coordinates after a step in the DOFs.
+
+    Args:
+        model: The robot on the device of the arrays.
+        joint_q: Coordinates before the step, shape [n_batch, joint_coord_count].
+        dq_dof: Step in the DOFs [m or rad], shape [n_batch, joint_dof_count]. All DOFs: coupling and locking are the
+            caller's business.
+        joint_q_out: Out: coordinates after the step, shape [n_batch, joint_coord_count]. May alias `joint_q` where no
+            tape is recording.
+    """
+    wp.launch(
+        _integrate,
+        dim=(joint_q.shape[0], model.joint_count),
+        inputs=[model.joint_type, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof],
+        outputs=[joint_q_out],
+        device=model.device,
+    )

@@ -1,0 +1,109 @@
+"""Options of the solver: budgets, tolerances and how limits and Jacobians are treated. Checked when made."""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Self
+
+from objectives import IKJacobianType, InputError
+
+JointLimits = Literal["hard", "soft", "off"]
+JacobianMode = Literal["analytic", "autodiff", "mixed"]
+
+SEEDS_MAX = 4096
+ITERATIONS_MAX = 10_000
+CANDIDATES_MAX = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverOptions:
+    """What a solve may spend and when it is content.
+
+    Attributes:
+        seeds: Start configurations tried per problem, one after another until one succeeds; None leaves the number to
+            the engine.
+        max_iterations: Levenberg-Marquardt iterations of one attempt.
+        position_tolerance: Largest position error of a success [m].
+        orientation_tolerance: Largest orientation error of a success [rad].
+        random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
+        joint_limits: "hard" keeps every configuration inside the limits; "soft" adds penalty rows for leaving them;
+            "off" ignores them.
+        jacobian_mode: "analytic" (autodiff only for objectives without an analytic Jacobian), "autodiff" or "mixed".
+        candidates: Trial steps evaluated side by side in every iteration, of different damping and length; the best
+            is kept.
+        check_jacobians: Compare every objective's Jacobian with finite differences at the start of each solve, and
+            raise where they differ. Slow; for developing objectives.
+        use_graph: Record an iteration once and replay it. Switch off to debug objectives.
+    """
+
+    seeds: int | None = None
+    max_iterations: int = 40
+    position_tolerance: float = 1e-3
+    orientation_tolerance: float = 1e-2
+    random_seed: int = 0
+    joint_limits: JointLimits = "hard"
+    jacobian_mode: JacobianMode | IKJacobianType = "analytic"
+    candidates: int = 1
+    check_jacobians: bool = False
+    use_graph: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values outside the allowed ranges.
+
+        Raises:
+            InputError: Names the option, its value and what is allowed.
+        """
+        if self.seeds is not None:
+            _check_integer("seeds", self.seeds, 1, SEEDS_MAX)
+        _check_integer("max_iterations", self.max_iterations, 1, ITERATIONS_MAX)
+        _check_integer("random_seed", self.random_seed, 0, 2**32 - 1)
+        _check_integer("candidates", self.candidates, 1, CANDIDATES_MAX)
+        _check_tolerance("position_tolerance", self.position_tolerance)
+        _check_tolerance("orientation_tolerance", self.orientation_tolerance)
+        if self.joint_limits not in ("hard", "soft", "off"):
+            raise InputError(f"Option joint_limits is {self.joint_limits!r}. Allowed: 'hard', 'soft', 'off'.")
+        self.jacobian_type()
+        for name in ("check_jacobians", "use_graph"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"Option {name} is {getattr(self, name)!r}. Allowed: True, False.")
+
+    def jacobian_type(self) -> IKJacobianType:
+        """Return the Jacobian mode as a member of the objectives' enumeration.
+
+        Raises:
+            InputError: The mode is not one of the three.
+        """
+        if isinstance(self.jacobian_mode, IKJacobianType):
+            return self.jacobian_mode
+        by_name = {member.name.lower(): member for member in IKJacobianType}
+        if self.jacobian_mode not in by_name:
+            raise InputError(
+                f"Option jacobian_mode is {self.jacobian_mode!r}. Allowed: {', '.join(map(repr, by_name))}."
+            )
+        return by_name[self.jacobian_mode]
+
+    def merged(self, changes: "dict[str, object] | None") -> Self:
+        """Return these options with some changed.
+
+        Args:
+            changes: Option names and values; None changes nothing.
+
+        Raises:
+            InputError: An unknown option, or a value that is not allowed.
+        """
+        if not changes:
+            return self
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise InputError(f"Unknown option {name!r}. Options: {', '.join(known)}.")
+        return replace(self, **changes)  # type: ignore[arg-type]  # values are checked in __post_init__
+
+
+def _check_integer(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"Option {name} is {value!r}. Allowed: a whole number from {least} to {most}.")
+
+
+def _check_tolerance(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0.0):
+        raise InputError(f"Option {name} is {value!r}. Allowed: a finite number above 0.")

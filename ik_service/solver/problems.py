@@ -1,0 +1,93 @@
+"""Per-problem arrays on the device: starts, targets, hashes and answers, sized for the largest solve so far."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel
+from ik_service.solver.attempts import SETTINGS_COUNT, Winners
+from ik_service.solver.judge import axis_weights
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.seeds import hash_target
+from ik_service.solver.targets import Target, TargetArrays
+
+ROTATION_LENGTH = 0.4  # metres that weigh as much as a radian in the cost of pose targets: about half an arm's reach
+
+
+class Problems:
+    """Device arrays with one line per problem.
+
+    Args:
+        model: The robot on the device.
+        targets: Declared targets.
+        touches: Which trees each target touches, bool [targets, tree_count].
+        capacity: Problems there is room for.
+
+    Attributes:
+        start_joint_q: Configurations of seed 0, [capacity, joint_coord_count].
+        positions: Target positions, one [capacity, 3] per target.
+        orientations_xyzw: Target orientations, one [capacity, 4] per target.
+        row_weights: Weights of the targets' rows, one [capacity, 6] per target.
+        tree_hash: Hash of the targets that touch a tree, uint32 [capacity, tree_count].
+        settings: Integer settings of the solve, int32.
+        tolerances: Position and orientation tolerance.
+        winners: Answers.
+    """
+
+    def __init__(
+        self, model: DeviceModel, targets: Sequence[Target], touches: NDArray[np.bool_], capacity: int
+    ) -> None:
+        def floats(width: int) -> wp.array:
+            return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
+
+        self.capacity, self._targets = capacity, tuple(targets)
+        self.start_joint_q = floats(model.joint_coord_count)
+        self.positions = [floats(3) for _ in targets]
+        self.orientations_xyzw = [floats(4) for _ in targets]
+        self.row_weights = [floats(6) for _ in targets]
+        self._touches = [wp.array(row.astype(np.int32), dtype=wp.int32, device=model.device) for row in touches]
+        shape = (capacity, touches.shape[1])
+        self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
+        self.settings = wp.zeros(SETTINGS_COUNT, dtype=wp.int32, device=model.device)
+        self.tolerances = wp.zeros(2, dtype=wp.float32, device=model.device)
+        self.winners = Winners.allocate(capacity, model.joint_coord_count, model.device)
+
+    def write(
+        self,
+        arrays: TargetArrays,
+        start_joint_q: NDArray[np.float32],
+        has_start: bool,
+        options: SolverOptions,
+        seeds: int,
+    ) -> None:
+        """Copy the data of a solve to the device.
+
+        Args:
+            arrays: Target values.
+            start_joint_q: Configurations of seed 0, float32 [problem_count, joint_coord_count].
+            has_start: Whether those are the caller's; then the middle of the ranges is seed 1.
+            options: Options of the solve.
+            seeds: Seeds per problem.
+        """
+        count = arrays.problem_count
+        random_seed = np.uint32(options.random_seed).astype(np.int32)
+        self.settings.assign(
+            np.array([count, seeds, options.max_iterations, int(has_start), random_seed], dtype=np.int32)
+        )
+        self.tolerances.assign(np.array([options.position_tolerance, options.orientation_tolerance], np.float32))
+        _write(self.start_joint_q, start_joint_q)
+        self.tree_hash.zero_()
+        for k, target in enumerate(self._targets):
+            position, rotation = arrays.positions[k], arrays.orientations_xyzw[k]
+            _write(self.positions[k], np.zeros((count, 3)) if position is None else position)
+            _write(self.orientations_xyzw[k], np.tile([0.0, 0, 0, 1], (count, 1)) if rotation is None else rotation)
+            _write(self.row_weights[k], axis_weights(target, arrays, k) * np.repeat([1.0, ROTATION_LENGTH], 3))
+            goal = (self.positions[k], self.orientations_xyzw[k])
+            hash_target(count, self._touches[k], goal, self.tree_hash)
+
+
+def _write(array: wp.array, values: NDArray[np.floating]) -> None:
+    """Copy host values into the first lines of a device array."""
+    array[: len(values)].assign(np.ascontiguousarray(values, np.float32))

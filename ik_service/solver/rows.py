@@ -1,0 +1,166 @@
+"""Residual blocks of all objectives: their layout, and the evaluation of residuals and Jacobians.
+
+The blocks stand one after another in the order of the objectives. Every hook gets the full model; followers and locked
+joints appear as what they are, and the map to the active DOFs comes later.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
+from ik_service.robots import DeviceModel
+from objectives import IKJacobianType, IKObjective, ObjectiveError
+
+
+@dataclass(frozen=True)
+class Poses:
+    """Configurations of a batch and what follows from them.
+
+    Attributes:
+        joint_q: Coordinates, [n, joint_coord_count].
+        body_q: Body poses in the world frame, [n, body_count].
+        residuals: Rows of all objectives, [n, total_residuals].
+        problem_idx: Problem of every line, int32 [n].
+    """
+
+    joint_q: wp.array
+    body_q: wp.array
+    residuals: wp.array
+    problem_idx: wp.array
+
+    @classmethod
+    def allocate(cls, model: DeviceModel, n: int, rows: int, problem_idx: wp.array, requires_grad: bool) -> "Poses":
+        """Return zeroed arrays for n lines."""
+        device = model.device
+        return cls(
+            joint_q=wp.zeros((n, model.joint_coord_count), dtype=float, device=device, requires_grad=requires_grad),
+            body_q=wp.zeros((n, model.body_count), dtype=wp.transform, device=device, requires_grad=requires_grad),
+            residuals=wp.zeros((n, rows), dtype=float, device=device, requires_grad=requires_grad),
+            problem_idx=problem_idx,
+        )
+
+
+class Rows:
+    """The objectives of a solver, laid out as blocks of one residual vector.
+
+    Args:
+        model: The robot on the solver's device.
+        objectives: The objectives, in the order of their blocks.
+        mode: Jacobian mode; objectives without an analytic Jacobian are differentiated by a tape in every mode.
+    """
+
+    def __init__(self, model: DeviceModel, objectives: Sequence[IKObjective], mode: IKJacobianType) -> None:
+        self.model, self.objectives, self.mode = model, tuple(objectives), mode
+        self.start: list[int] = []
+        self.count = 0
+        for objective in self.objectives:
+            self.start.append(self.count)
+            self.count += objective.residual_dim()
+        self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
+
+    def bind(self, n_batch: int, problem_idx: wp.array) -> None:
+        """Tell every objective its place in a batch of `n_batch` lines; may be repeated for another batch."""
+        for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
+            objective.set_batch_layout(self.count, start, n_batch)
+            objective.bind_device(self.model.device)
+            bind_problem_index = getattr(objective, "bind_problem_index", None)
+            if bind_problem_index is not None:
+                bind_problem_index(problem_idx)
+            mode = IKJacobianType.AUTODIFF if taped else IKJacobianType.ANALYTIC
+            objective.init_buffers(model=self.model, jacobian_mode=_member_for(objective, mode))
+
+    def compute_residuals(self, poses: Poses) -> None:
+        """Write body poses and the residuals of all objectives."""
+        forward_kinematics(self.model, poses.joint_q, poses.body_q)
+        self._compute_blocks(poses)
+
+    def _compute_blocks(self, poses: Poses) -> None:
+        for objective, start in zip(self.objectives, self.start, strict=True):
+            objective.compute_residuals(
+                poses.body_q, poses.joint_q, self.model, poses.residuals, start, poses.problem_idx
+            )
+
+    def compute_jacobian(self, poses: Poses, joint_S_s: wp.array, jacobian: wp.array, tape: "RowTape | None") -> None:
+        """Write the Jacobian of all objectives at configurations whose residuals have just been computed.
+
+        Args:
+            poses: Where; `compute_residuals` has just run on it.
+            joint_S_s: Out: motion subspace, [n, joint_dof_count].
+            jacobian: Out, [n, total_residuals, joint_dof_count].
+            tape: Where objectives that are differentiated by a tape are recorded; None if there are none.
+        """
+        jacobian.zero_()
+        if not all(self.taped):
+            motion_subspace(self.model, poses.body_q, joint_S_s)
+            for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
+                if not taped:
+                    objective.compute_jacobian_analytic(
+                        poses.body_q, poses.joint_q, self.model, jacobian, joint_S_s, start
+                    )
+        if tape is not None:
+            tape.record(self, poses.joint_q)
+            for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
+                if taped:
+                    objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
+                    tape.tape.zero()
+
+
+class RowTape:
+    """A tape from a step in the DOFs to the residuals, recorded anew at every configuration.
+
+    Args:
+        rows: The layout.
+        n_batch: Lines of the batch.
+        problem_idx: Problem of every line, int32 [n_batch].
+    """
+
+    def __init__(self, rows: Rows, n_batch: int, problem_idx: wp.array) -> None:
+        self.poses = Poses.allocate(rows.model, n_batch, rows.count, problem_idx, requires_grad=True)
+        shape = (n_batch, rows.model.joint_dof_count)
+        self.dq_dof = wp.zeros(shape, dtype=float, device=rows.model.device, requires_grad=True)
+        self.tape: Any = wp.Tape()
+        self._flat = self.poses.residuals.flatten()
+
+    def record(self, rows: Rows, joint_q: wp.array) -> None:
+        """Record integration, forward kinematics and the residuals of all objectives at `joint_q`."""
+        self.tape.reset()
+        with self.tape:
+            integrate(rows.model, joint_q, self.dq_dof, self.poses.joint_q)
+            rows.compute_residuals(self.poses)
+        self.tape.outputs = [self._flat]
+
+
+def _member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
+    """Return the mode as the objective knows it: an objective of another library compares with its own enumeration."""
+    for base in type(objective).__mro__:
+        for value in vars(sys.modules[base.__module__]).values():
+            if isinstance(value, type) and value.__name__ == IKJacobianType.__name__:
+                return value[mode.name]  # type: ignore[index]  # an enumeration class, found by its name
+    return mode
+
+
+def require_contract(objective: Any) -> None:
+    """Check that an object has the hooks of an objective.
+
+    Raises:
+        ObjectiveError: A hook is missing; the message names it.
+    """
+    hooks = (
+        "residual_dim",
+        "compute_residuals",
+        "supports_analytic",
+        "compute_jacobian_analytic",
+        "compute_jacobian_autodiff",
+        "bind_device",
+        "init_buffers",
+        "set_batch_layout",
+    )
+    for hook in hooks:
+        if not callable(getattr(objective, hook, None)):
+            raise ObjectiveError(
+                f"{type(objective).__name__} is not an objective: it has no {hook}(). Derive from IKObjective."
+            )

@@ -1,0 +1,292 @@
+"""Start configurations: the caller's, mid-range, then one quasi-random sequence drawn in the tangent space.
+
+Seed s of a problem is, in this order: the caller's configuration where one was given, the middle of the ranges, and
+the points of an additive recurrence (Roberts 2018, a generalisation of the golden-ratio sequence), one dimension per
+active DOF of a tree. Every problem's sequence is shifted (Cranley and Patterson 1976) by a hash of the random seed
+and of the targets that touch the tree, so that it depends on nothing else in the batch. The arithmetic is that of
+32-bit integers: exact, and the same on every device.
+"""
+
+import math
+import typing
+from dataclasses import dataclass
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kinematics import quat_exp
+from ik_service.kinematics.forward_kinematics import BALL, FLOATING
+from ik_service.robots import DeviceModel
+from ik_service.solver.attempts import HAS_START, RANDOM_SEED, Slots
+
+LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn [m]
+UNIT = wp.constant(2.0**-32)
+HASH_A = wp.constant(wp.uint32(0x9E3779B9))
+HASH_B = wp.constant(wp.uint32(0x85EBCA6B))
+HASH_C = wp.constant(wp.uint32(0xC2B2AE35))
+
+
+@wp.func
+def hash_step(state: wp.uint32, value: wp.uint32):
+    """Return a hash of both values (the finaliser of MurmurHash3)."""
+    h = state ^ (value * HASH_A + HASH_B + (state << wp.uint32(6)))
+    h = (h ^ (h >> wp.uint32(16))) * HASH_B
+    h = (h ^ (h >> wp.uint32(13))) * HASH_C
+    return h ^ (h >> wp.uint32(16))
+
+
+def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
+    """Return the increments of the additive recurrence as 32-bit fractions, shape [dimensions].
+
+    The base is the positive root of x^(d+1) = x + 1, whose powers are evenly spread in d dimensions (Roberts 2018).
+    """
+    root = 2.0
+    for _ in range(64):
+        root = (1.0 + root) ** (1.0 / (dimensions + 1))
+    return np.array([int(root**-power % 1.0 * 2**32) for power in range(1, dimensions + 1)], dtype=np.uint32)
+
+
+@dataclass(frozen=True)
+class SeedRanges:
+    """Where start configurations are drawn, device arrays over the active DOFs.
+
+    Attributes:
+        lower: Lower ends of the draws, float32 [active_dof_count]; of a rotation, of its rotation vector [rad].
+        upper: Upper ends, float32 [active_dof_count].
+        drawn: 0 for DOFs that no row can depend on: they keep the start, int32 [active_dof_count].
+        increment: Step of the recurrence, uint32 [active_dof_count].
+        tree: Tree of the DOF, int32 [active_dof_count].
+        place: Its place in the tree, uint32 [active_dof_count].
+    """
+
+    lower: wp.array
+    upper: wp.array
+    drawn: wp.array
+    increment: wp.array
+    tree: wp.array
+    place: wp.array
+
+    @classmethod
+    def build(cls, model: DeviceModel, trees: NDArray[np.int32], drawn: NDArray[np.bool_]) -> "SeedRanges":
+        """Return the ranges of a robot.
+
+        Args:
+            model: The robot on the device.
+            trees: Tree of every active DOF, shape [active_dof_count].
+            drawn: Whether any row can depend on the DOF, shape [active_dof_count].
+        """
+        increment, place = np.zeros(len(trees), np.uint32), np.zeros(len(trees), np.uint32)
+        for tree in np.unique(trees):
+            members = np.flatnonzero(trees == tree)
+            increment[members] = recurrence_increments(len(members))
+            place[members] = np.arange(len(members))
+        lower, upper = draw_ranges(model)
+        arrays = (lower, upper, drawn.astype(np.int32), increment, trees.astype(np.int32), place)
+        dtypes = (wp.float32, wp.float32, wp.int32, wp.uint32, wp.int32, wp.uint32)
+        return cls(*(wp.array(a, dtype=t, device=model.device) for a, t in zip(arrays, dtypes, strict=True)))
+
+
+def draw_ranges(model: DeviceModel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the ends of the draws of every active DOF: the limits, or one turn (one metre each way) without them."""
+    robot = model.robot
+    lower, upper = model.active_limit_lower.numpy().copy(), model.active_limit_upper.numpy().copy()
+    for a, d in enumerate(robot.active_dof):
+        joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
+        angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
+        reach = math.pi if angular else LINEAR_RANGE
+        coordinate = robot.dof_coordinate[d]
+        middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
+        if not math.isfinite(lower[a]):
+            lower[a] = (upper[a] - 2.0 * reach) if math.isfinite(upper[a]) else middle - reach
+        if not math.isfinite(upper[a]):
+            upper[a] = lower[a] + 2.0 * reach
+    return lower, upper
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _hash_target(
+    # target
+    touches: wp.array[wp.int32],  # [tree_count]
+    positions: wp.array2d[float],  # [problem_capacity, 3]
+    orientations_xyzw: wp.array2d[float],  # [problem_capacity, 4]
+    # in and out
+    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, tree_count]
+):
+    p, tree = wp.tid()
+    if touches[tree] == 0:
+        return
+    h = tree_hash[p, tree]
+    for k in range(3):
+        h = hash_step(h, wp.cast(positions[p, k], wp.uint32))
+    for k in range(4):
+        h = hash_step(h, wp.cast(orientations_xyzw[p, k], wp.uint32))
+    tree_hash[p, tree] = h
+
+
+def hash_target(
+    problem_count: int, touches: wp.array, target: "tuple[wp.array, wp.array]", tree_hash: wp.array
+) -> None:
+    """Mix a target into the hashes of the trees that it touches.
+
+    Args:
+        problem_count: Problems of the solve.
+        touches: Trees that the target touches, int32 [tree_count].
+        target: Positions and orientations xyzw of the target.
+        tree_hash: In and out: hash of every problem and tree, uint32 [problem_capacity, tree_count].
+    """
+    wp.launch(
+        _hash_target,
+        dim=(problem_count, touches.shape[0]),
+        inputs=[touches, *target],
+        outputs=[tree_hash],
+        device=tree_hash.device,
+    )
+
+
+@wp.func
+def follow(
+    i: int,
+    dof_active: wp.array[wp.int32],
+    active_dof: wp.array[wp.int32],
+    dof_coordinate: wp.array[wp.int32],
+    dof_multiplier: wp.array[float],
+    dof_offset: wp.array[float],
+    lower: wp.array[float],
+    upper: wp.array[float],
+    joint_q: wp.array2d[float],
+):
+    """Set the coordinates of mimic followers from their leaders'; kept inside their own limits against rounding."""
+    for d in range(dof_active.shape[0]):
+        a = dof_active[d]
+        if a >= 0:
+            leader = active_dof[a]
+            if leader != d:
+                q = dof_multiplier[d] * joint_q[i, dof_coordinate[leader]] + dof_offset[d]
+                joint_q[i, dof_coordinate[d]] = wp.clamp(q, lower[d], upper[d])
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _write_seeds(
+    # model
+    joint_type: wp.array[wp.int32],
+    joint_q_start: wp.array[wp.int32],
+    joint_qd_start: wp.array[wp.int32],
+    dof_active: wp.array[wp.int32],
+    active_dof: wp.array[wp.int32],
+    dof_coordinate: wp.array[wp.int32],
+    dof_multiplier: wp.array[float],
+    dof_offset: wp.array[float],
+    limit_lower: wp.array[float],
+    limit_upper: wp.array[float],
+    mid_joint_q: wp.array[float],
+    # draws
+    settings: wp.array[wp.int32],
+    lower: wp.array[float],
+    upper: wp.array[float],
+    drawn: wp.array[wp.int32],
+    increment: wp.array[wp.uint32],
+    tree: wp.array[wp.int32],
+    place: wp.array[wp.uint32],
+    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, tree_count]
+    start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    # attempts
+    problem_idx: wp.array[wp.int32],
+    seed: wp.array[wp.int32],
+    # in and out
+    fresh: wp.array[wp.int32],  # [n_batch]
+    tangent: wp.array2d[float],  # scratch, [n_batch, active_dof_count]
+    joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
+):
+    i = wp.tid()
+    if fresh[i] == 0:
+        return
+    fresh[i] = 0
+    p = problem_idx[i]
+    s = seed[i]
+    for c in range(joint_q_out.shape[1]):
+        joint_q_out[i, c] = start_joint_q[p, c]
+    if s == 0:
+        return
+    point = wp.uint32(s - settings[HAS_START])
+    middle = settings[HAS_START] == 1 and s == 1
+    for a in range(active_dof.shape[0]):
+        tangent[i, a] = 0.0
+        if drawn[a] != 0:
+            d = active_dof[a]
+            c = dof_coordinate[d]
+            if middle:
+                if c >= 0:
+                    joint_q_out[i, c] = mid_joint_q[c]
+            else:
+                base = hash_step(tree_hash[p, tree[a]], wp.uint32(settings[RANDOM_SEED]))
+                bits = hash_step(base, place[a]) + point * increment[a]
+                value = lower[a] + (upper[a] - lower[a]) * float(bits) * UNIT
+                if c >= 0:
+                    joint_q_out[i, c] = wp.clamp(value, lower[a], upper[a])
+                else:
+                    tangent[i, a] = value
+    for j in range(joint_type.shape[0]):
+        kind = joint_type[j]
+        if kind == BALL or kind == FLOATING:
+            c = joint_q_start[j + 1] - 4
+            a = dof_active[joint_qd_start[j + 1] - 3]
+            if a >= 0:
+                if drawn[a] != 0:
+                    turn = quat_exp(wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
+                    mid = wp.quat(mid_joint_q[c], mid_joint_q[c + 1], mid_joint_q[c + 2], mid_joint_q[c + 3])
+                    new = wp.normalize(turn * mid)
+                    for k in range(4):
+                        joint_q_out[i, c + k] = new[k]
+    follow(i, dof_active, active_dof, dof_coordinate, dof_multiplier, dof_offset, limit_lower, limit_upper, joint_q_out)
+
+
+def write_seeds(
+    model: DeviceModel,
+    settings: wp.array,
+    ranges: SeedRanges,
+    problems: "tuple[wp.array, wp.array]",
+    slots: Slots,
+    out: "tuple[wp.array, wp.array]",
+) -> None:
+    """Write the start configurations of the slots that have just taken an attempt.
+
+    Args:
+        model: The robot on the device.
+        settings: Integer settings of the solve.
+        ranges: Where to draw.
+        problems: Hashes per problem and tree, and the configurations of seed 0.
+        slots: The slots; their `fresh` marks are cleared.
+        out: Scratch [n_batch, active_dof_count], and the accepted configurations to write.
+    """
+    wp.launch(
+        _write_seeds,
+        dim=slots.fresh.shape[0],
+        inputs=[
+            model.joint_type,
+            model.joint_q_start,
+            model.joint_qd_start,
+            model.dof_active,
+            model.active_dof,
+            model.dof_coordinate,
+            model.dof_multiplier,
+            model.dof_offset,
+            model.joint_limit_lower,
+            model.joint_limit_upper,
+            model.mid_joint_q,
+            settings,
+            ranges.lower,
+            ranges.upper,
+            ranges.drawn,
+            ranges.increment,
+            ranges.tree,
+            ranges.place,
+            *problems,
+            slots.problem_idx,
+            slots.seed,
+        ],
+        outputs=[slots.fresh, *out],
+        device=slots.fresh.device,
+    )

@@ -1,0 +1,304 @@
+"""The solver: pose targets and objectives in, joint configurations with status and measured errors out."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.errors import EngineError
+from ik_service.kinematics import active_trees
+from ik_service.robots import RobotModel
+from ik_service.solver.attempts import STATIONARY
+from ik_service.solver.batch import Batch
+from ik_service.solver.judge import judge
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems import Problems
+from ik_service.solver.result import IKResult
+from ik_service.solver.rows import Rows, require_contract
+from ik_service.solver.seeds import SeedRanges
+from ik_service.solver.status import IKStatus
+from ik_service.solver.targets import Target, TargetArrays, as_target, check_targets, host_array
+from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
+
+DEFAULT_SEEDS = 32
+SLOTS_MAX = {"cpu": 256, "cuda": 32768}  # a CPU batch stays in the cache; a GPU wants many threads
+SLOTS_MIN = 8
+SHRINK_AT = 16  # a batch this many times too large is laid out anew
+PER_SOLVE_OPTIONS = ("seeds", "max_iterations", "position_tolerance", "orientation_tolerance", "random_seed")
+
+
+class IKSolver:
+    """Solves batches of inverse-kinematics problems of one robot. Not thread-safe; the robot may be shared.
+
+    Args:
+        robot: The robot.
+        targets: Links that are to reach poses: names or Targets. Their values are given to `solve`.
+        objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
+        device: "auto" (the first GPU, else the CPU), or a Warp device.
+        engine: "auto" or "staged".
+        islands: Whether independent trees are solved independently. Until that is built, all are solved together.
+        threads: Threads of the CPU engine; the staged engine runs on one.
+        options: Budgets and tolerances.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+        InputError: An argument has a value that is not allowed.
+        ObjectiveError: An objective breaks its contract or is bound to another solver.
+        EngineError: The engine asked for cannot run this problem.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        targets: Sequence[Target | str] = (),
+        *,
+        objectives: Sequence[IKObjective] = (),
+        device: Any = "auto",
+        engine: Literal["auto", "compiled", "staged"] = "auto",
+        islands: bool = True,
+        threads: int | None = None,
+        options: SolverOptions | None = None,
+    ) -> None:
+        _check_engine(engine, threads)
+        if isinstance(targets, str | Target):
+            raise InputError(f"targets is {targets!r}. Allowed: a list of link names or Targets.")
+        self.robot, self.options = robot, options if options is not None else SolverOptions()
+        self.targets = tuple(as_target(target, robot) for target in targets)
+        if not self.targets and not objectives:
+            raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
+        if robot.active_dof_count == 0:
+            raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
+        self.engine, self.islands = "staged", islands
+        self.device = _resolve_device(device)
+        self._model = robot.on_device(self.device)
+        self._objectives = tuple(objectives)
+        self._touches, dof_tree = _touched_trees(robot, self.targets)
+        self._problems = Problems(self._model, self.targets, self._touches, 1)
+        self._pose_objectives = [self._pose_objective(k) for k in range(len(self.targets))]
+        extra = [IKObjectiveJointLimit()] if self.options.joint_limits == "soft" else []
+        everything = [*self._pose_objectives, *self._objectives, *extra]
+        for objective in everything:
+            self._bind(objective)
+        self._rows = Rows(self._model, everything, self.options.jacobian_type())
+        self._ranges = SeedRanges.build(self._model, dof_tree, self._supported_dofs(everything))
+        self._batch: Batch | None = None
+        self._data_version = -1
+
+    def solve(
+        self,
+        positions: Any = None,
+        orientations_xyzw: Any = None,
+        *,
+        initial_joint_q: Any = None,
+        problem_count: int | None = None,
+        options: "dict[str, object] | SolverOptions | None" = None,
+    ) -> IKResult:
+        """Solve a batch of problems.
+
+        Args:
+            positions: Target positions in the world or reference frame [m], shape [n, 3] for one target,
+                [n, targets, 3] for several, or a list with one array or None per target; None is unconstrained.
+            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4.
+            initial_joint_q: Configurations of seed 0, shape [joint_coord_count] or [n, joint_coord_count]; clamped into
+                the limits. None starts at the middle of the ranges.
+            problem_count: Number of problems, where only objectives hold the data.
+            options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
+
+        Returns:
+            One answer per problem.
+
+        Raises:
+            InputError: A value that is not allowed; nothing has been launched.
+        """
+        chosen = self._options_for(options)
+        arrays = check_targets(self.targets, positions, orientations_xyzw, problem_count)
+        start, has_start = self._starts(initial_joint_q, arrays.problem_count)
+        for objective in self._objectives:
+            if isinstance(objective, IKObjective):
+                objective.require_problem_count(arrays.problem_count)
+        for target in self.targets:
+            _check_rows(target, arrays.problem_count)
+        seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
+        self._make_room(arrays.problem_count, seeds)
+        self._problems.write(arrays, start, has_start, chosen, seeds)
+        assert self._batch is not None  # made by _make_room
+        self._batch.run(self._problems, self.options.use_graph, self.options.check_jacobians)
+        return self._result(arrays, start, chosen, seeds)
+
+    # ------------------------------------------------------------------ set-up
+    def _pose_objective(self, k: int) -> IKObjectivePose:
+        target, problems = self.targets[k], self._problems
+        return IKObjectivePose(
+            target.link,
+            problems.positions[k],
+            problems.orientations_xyzw[k],
+            offset=target.offset,
+            reference_link=target.reference_link,
+            row_weights=problems.row_weights[k],
+        )
+
+    def _bind(self, objective: Any) -> None:
+        require_contract(objective)
+        bind_solver = getattr(objective, "bind_solver", None)
+        if bind_solver is not None:
+            bind_solver(self)
+        bind_model = getattr(objective, "bind_model", None)
+        if bind_model is not None:
+            bind_model(self._model)
+
+    def _supported_dofs(self, objectives: Sequence[Any]) -> NDArray[np.bool_]:
+        """Active DOFs that some row can depend on; all of them where an objective does not say."""
+        supported = np.zeros(self.robot.joint_dof_count, dtype=bool)
+        for objective in objectives:
+            row_support = getattr(objective, "row_support", None)
+            support = None if row_support is None else row_support(self._model)
+            supported |= True if support is None else support.any(axis=0)
+        drawn = np.zeros(self.robot.active_dof_count, dtype=bool)
+        active = self.robot.dof_active
+        drawn[active[supported & (active >= 0)]] = True
+        return drawn
+
+    def _make_room(self, problem_count: int, seeds: int) -> None:
+        """Grow the per-problem arrays and fit the batch to the work; forget a recording whose arrays have changed."""
+        if problem_count > self._problems.capacity:
+            capacity = 2 ** math.ceil(math.log2(problem_count))
+            self._problems = Problems(self._model, self.targets, self._touches, capacity)
+            for k, objective in enumerate(self._pose_objectives):
+                objective.set_data("target_positions", self._problems.positions[k])
+                objective.set_data("target_orientations_xyzw", self._problems.orientations_xyzw[k])
+                objective.set_data("row_weights", self._problems.row_weights[k])
+        most = SLOTS_MAX["cuda" if self._model.device.is_cuda else "cpu"]
+        slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(problem_count * seeds))))
+        if self._batch is None or not slots <= self._batch.slot_count < slots * SHRINK_AT:
+            target_rows = self._rows.start[: len(self.targets)]
+            self._batch = Batch(self._model, self._rows, self._ranges, target_rows, slots, self.options)
+        version = sum(getattr(objective, "data_version", 0) for objective in self._rows.objectives)
+        if version != self._data_version:
+            self._batch.forget_graph()
+            self._data_version = version
+
+    # ------------------------------------------------------------------ input and output of a solve
+    def _options_for(self, options: "dict[str, object] | SolverOptions | None") -> SolverOptions:
+        if isinstance(options, SolverOptions):
+            options = {name: getattr(options, name) for name in PER_SOLVE_OPTIONS}
+        for name in options or {}:
+            if name not in PER_SOLVE_OPTIONS:
+                raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {PER_SOLVE_OPTIONS}.")
+        return self.options.merged(options)
+
+    def _starts(self, initial_joint_q: Any, problem_count: int) -> tuple[NDArray[np.float32], bool]:
+        """Configurations of seed 0 and whether they are the caller's."""
+        coordinates = self.robot.joint_coord_count
+        if initial_joint_q is None:
+            q = self.robot.mid_joint_q
+        else:
+            q = host_array("initial_joint_q", initial_joint_q)
+            if q.shape not in ((coordinates,), (problem_count, coordinates)):
+                allowed = f"[{coordinates}] or [{problem_count}, {coordinates}]"
+                raise InputError(f"initial_joint_q has shape {list(q.shape)}. Allowed: {allowed}.")
+            q = self.robot.clamp_joint_q(q) if self.options.joint_limits == "hard" else self.robot.complete_joint_q(q)
+        start = np.broadcast_to(np.asarray(q, np.float64), (problem_count, coordinates))
+        return self._inside(start.astype(np.float32)), initial_joint_q is not None
+
+    def _inside(self, joint_q: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Undo roundings that cross a limit, where limits are hard."""
+        if self.options.joint_limits == "hard":
+            own = self.robot.dof_coordinate >= 0
+            column = self.robot.dof_coordinate[own]
+            lower, upper = self._model.joint_limit_lower.numpy()[own], self._model.joint_limit_upper.numpy()[own]
+            free = self.robot.dof_active[own] >= 0  # a locked joint stays where it was locked
+            column, lower, upper = column[free], lower[free], upper[free]
+            joint_q[:, column] = np.clip(joint_q[:, column], lower, upper)
+        return joint_q
+
+    def _result(self, arrays: TargetArrays, start: NDArray[np.float32], options: SolverOptions, seeds: int) -> IKResult:
+        count, winners = arrays.problem_count, self._problems.winners
+        joint_q = self._nearest_turn(winners.joint_q[:count].numpy().copy(), start)
+        judgement = judge(self.robot, self.targets, arrays, joint_q)
+        status = winners.status[:count].numpy().copy()
+        if self.targets:
+            success = judgement.met(options.position_tolerance, options.orientation_tolerance)
+            success &= status != IKStatus.INVALID
+        else:
+            success = (status == IKStatus.CONVERGED) | (status == int(STATIONARY))
+        unfinished = (status == IKStatus.CONVERGED) | (status == int(STATIONARY))  # no gain left, yet not met
+        status = np.where(success, IKStatus.CONVERGED, np.where(unfinished, IKStatus.STALLED, status))
+        return IKResult(
+            joint_q=joint_q,
+            success=success,
+            status=status.astype(np.int8),
+            position_error=judgement.position_error,
+            orientation_error=judgement.orientation_error,
+            cost=winners.cost[:count].numpy().copy(),
+            iterations=winners.iterations[:count].numpy().copy(),
+            seed_index=winners.seed[:count].numpy().copy(),
+            active_limits=self._active_limits(joint_q),
+            joint_names=self.robot.joint_names,
+            coordinate_names=self.robot.coordinate_names,
+            engine=self.engine,
+            device=str(self._model.device),
+            seeds=seeds,
+        )
+
+    def _nearest_turn(self, joint_q: NDArray[np.float32], start: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Bring joints without limits to the turn nearest their start."""
+        robot = self.robot
+        for joint in range(robot.joint_count):
+            d = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
+            c = int(robot.dof_coordinate[d])
+            alone = np.count_nonzero(robot.dof_active == robot.dof_active[d]) == 1
+            endless = np.isinf(robot.joint_limit_lower[d]) and np.isinf(robot.joint_limit_upper[d])
+            if c >= 0 and robot.joint_dof_dim[joint, 1] == 1 and robot.dof_active[d] >= 0 and alone and endless:
+                turned = np.remainder(joint_q[:, c] - start[:, c].astype(np.float64) + math.pi, 2.0 * math.pi) - math.pi
+                joint_q[:, c] = start[:, c] + turned
+        return joint_q
+
+    def _active_limits(self, joint_q: NDArray[np.float32]) -> NDArray[np.bool_]:
+        column = self.robot.dof_coordinate
+        q = joint_q[:, np.maximum(column, 0)]
+        at_limit = (q <= self._model.joint_limit_lower.numpy()) | (q >= self._model.joint_limit_upper.numpy())
+        return np.asarray(at_limit & (column >= 0) & (self.robot.dof_active >= 0))
+
+
+def _check_engine(engine: str, threads: int | None) -> None:
+    if engine not in ("auto", "compiled", "staged"):
+        raise InputError(f"engine is {engine!r}. Allowed: 'auto', 'compiled', 'staged'.")
+    if engine == "compiled":
+        raise EngineError("The compiled engine is not built yet. Use engine='auto' or engine='staged'.")
+    if threads is not None and threads != 1:
+        raise EngineError(f"threads is {threads!r}, but the staged engine runs on one thread. Use threads=None.")
+
+
+def _resolve_device(device: Any) -> wp.Device:
+    wp.init()
+    if device == "auto":
+        return wp.get_preferred_device()
+    try:
+        return wp.get_device(device)
+    except (ValueError, RuntimeError) as error:
+        known = ", ".join(str(d) for d in wp.get_devices())
+        raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error
+
+
+def _check_rows(target: Target, problem_count: int) -> None:
+    """Per-problem offsets and weights must have a line for every problem."""
+    for name in ("offset", "row_weights"):
+        value = getattr(target, name)
+        shape = np.shape(value) if value is not None else ()
+        if len(shape) == 2 and shape[0] not in (1, problem_count):
+            raise InputError(f"Target '{target.link}': {name} has {shape[0]} lines for {problem_count} problems.")
+
+
+def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """Which trees each target touches, [targets, tree_count], and the tree of every active DOF."""
+    dof_tree, body_tree = active_trees(robot)
+    touches = np.zeros((len(targets), int(dof_tree.max()) + 1), dtype=bool)
+    for k, target in enumerate(targets):
+        for link in (target.link, target.reference_link):
+            body = robot.link_frame(link)[0] if link is not None else -1
+            if body >= 0 and body_tree[body] >= 0:
+                touches[k, body_tree[body]] = True
+    return touches, dof_tree

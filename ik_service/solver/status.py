@@ -1,0 +1,31 @@
+"""Status of a solved problem, with a sentence of advice for each."""
+
+from enum import IntEnum
+
+
+class IKStatus(IntEnum):
+    """Why the solve of a problem ended. Only CONVERGED comes with `success`."""
+
+    CONVERGED = 0
+    STALLED = 1
+    MAX_ITERATIONS = 2
+    DEADLINE = 3
+    BLOCKED_BY_LIMITS = 4
+    INVALID = 5
+
+    @property
+    def advice(self) -> str:
+        """What the caller may do about it, in one sentence."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    IKStatus.CONVERGED: "Every target is met within its tolerance.",
+    IKStatus.STALLED: "No seed found a way to reduce the error further: the target is probably out of reach; "
+    "check its frame and units, or give more seeds.",
+    IKStatus.MAX_ITERATIONS: "The iterations ran out while the error was still falling: raise max_iterations or seeds.",
+    IKStatus.DEADLINE: "The deadline passed first: the configuration is the best one found by then.",
+    IKStatus.BLOCKED_BY_LIMITS: "The nearest configuration sits at joint limits that push against the target: "
+    "see active_limits, move the target or start elsewhere.",
+    IKStatus.INVALID: "A device array held values that are not finite: check the targets and weights written to it.",
+}

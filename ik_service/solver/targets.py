@@ -1,0 +1,167 @@
+"""Pose targets of a solver: what is declared once, and the checked arrays of one solve."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from objectives import InputError
+
+UNIT_QUATERNION_SLACK = 1e-3  # quaternions closer than this to unit length are normalised, others refused
+
+
+@dataclass(frozen=True)
+class Target:
+    """A link that is to reach a pose.
+
+    Attributes:
+        link: Name of the link.
+        offset: Tool frame in the link frame, `T_link_tool`: position [m] and orientation xyzw, shape [7], or
+            [problem_count, 7]. None is the link frame itself.
+        reference_link: Link in whose frame targets are given and errors are expressed; None is the world.
+        row_weights: Weights of the six rows, shape [6] or [problem_count, 6]: three of position, three of
+            orientation. 0 leaves an axis free, in the solve and in the judgement.
+    """
+
+    link: str
+    offset: Sequence[float] | NDArray[Any] | None = None
+    reference_link: str | None = None
+    row_weights: Sequence[float] | NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class TargetArrays:
+    """The targets of one solve, checked, on the host.
+
+    Attributes:
+        positions: Per target, float64 [problem_count, 3] [m], or None where positions are unconstrained.
+        orientations_xyzw: Per target, unit float64 [problem_count, 4], or None where orientations are unconstrained.
+        problem_count: Problems of the solve.
+    """
+
+    positions: tuple[NDArray[np.float64] | None, ...]
+    orientations_xyzw: tuple[NDArray[np.float64] | None, ...]
+    problem_count: int
+
+
+def as_target(target: "Target | str", robot: RobotModel) -> Target:
+    """Return a target whose links are known to exist.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+        InputError: The entry is neither a link name nor a Target.
+    """
+    if isinstance(target, str):
+        target = Target(target)
+    if not isinstance(target, Target):
+        raise InputError(f"A target is {target!r}. Allowed: a link name or an ik_service.Target.")
+    robot.link_frame(target.link)
+    if target.reference_link is not None:
+        robot.link_frame(target.reference_link)
+    return target
+
+
+def check_targets(
+    targets: Sequence[Target], positions: object, orientations_xyzw: object, problem_count: int | None
+) -> TargetArrays:
+    """Check the arrays of a solve and split them by target.
+
+    Args:
+        targets: Declared targets.
+        positions: Target positions [m], shape [n, 3] for one target, [n, targets, 3] for several, a list with one
+            array or None per target, or None.
+        orientations_xyzw: Target orientations, shapes alike with 4.
+        problem_count: Number of problems where the arrays do not say it.
+
+    Raises:
+        InputError: A shape, a count or a value that is not allowed; the message names it.
+    """
+    by_position = _split("positions", positions, len(targets), 3)
+    by_orientation = _split("orientations_xyzw", orientations_xyzw, len(targets), 4)
+    counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
+    if problem_count is not None:
+        if isinstance(problem_count, bool) or not isinstance(problem_count, int) or problem_count < 1:
+            raise InputError(f"problem_count is {problem_count!r}. Allowed: a whole number of at least 1.")
+        counts.add(problem_count)
+    if len(counts) > 1:
+        raise InputError(f"The arrays of one solve hold {sorted(counts)} problems. They must agree.")
+    if not counts:
+        raise InputError("Nothing says how many problems there are: give target arrays, or problem_count.")
+    if 0 in counts:
+        raise InputError("The batch is empty. Give at least one problem.")
+    for target, p, q in zip(targets, by_position, by_orientation, strict=True):
+        if p is None and q is None:
+            raise InputError(f"Target '{target.link}' has neither positions nor orientations_xyzw.")
+    unit = tuple(None if q is None else _normalised(q) for q in by_orientation)
+    return TargetArrays(by_position, unit, counts.pop())
+
+
+def host_array(name: str, value: object) -> NDArray[np.float64]:
+    """Return any array as float64 on the host: NumPy, Warp, DLPack or nested sequences.
+
+    Raises:
+        InputError: Not numbers, or numbers that are not finite; the message gives the first one's index.
+    """
+    try:
+        if isinstance(value, wp.array):
+            value = value.numpy()
+        elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+            value = wp.from_dlpack(value).numpy()
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiu":
+            raise TypeError(f"dtype {array.dtype}")
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} is not an array of numbers: {error}") from error
+    if not np.isfinite(array).all():
+        index = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{name}{list(index)} is {array[index]}. Every value must be finite.")
+    return array
+
+
+def _split(name: str, value: object, target_count: int, width: int) -> tuple[NDArray[np.float64] | None, ...]:
+    """One [n, width] array or None per target."""
+    if value is None:
+        return (None,) * target_count
+    if target_count == 0:
+        raise InputError(f"{name} are given, but the solver has no targets. Give IKSolver targets=[...].")
+    if isinstance(value, list | tuple) and _is_per_target(value, target_count):
+        return tuple(
+            None if entry is None else _shaped(f"{name}[{k}]", host_array(f"{name}[{k}]", entry), width)
+            for k, entry in enumerate(value)
+        )
+    array = host_array(name, value)
+    if target_count == 1 and array.ndim == 2:
+        return (_shaped(name, array, width),)
+    if array.ndim != 3 or array.shape[1:] != (target_count, width):
+        allowed = f"[n, {target_count}, {width}]" + (f" or [n, {width}]" if target_count == 1 else "")
+        raise InputError(f"{name} have shape {list(array.shape)}. Allowed: {allowed}.")
+    return tuple(array[:, k] for k in range(target_count))
+
+
+def _is_per_target(value: Sequence[Any], target_count: int) -> bool:
+    """A list of one array or None per target, not a nested list of numbers."""
+    return len(value) == target_count and all(
+        entry is None or isinstance(entry, wp.array) or (hasattr(entry, "ndim") and entry.ndim == 2) for entry in value
+    )
+
+
+def _shaped(name: str, array: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    if array.ndim != 2 or array.shape[1] != width:
+        raise InputError(f"{name} have shape {list(array.shape)}. Allowed: [n, {width}].")
+    return array
+
+
+def _normalised(quaternions: NDArray[np.float64]) -> NDArray[np.float64]:
+    length = np.linalg.norm(quaternions, axis=1)
+    bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_QUATERNION_SLACK)
+    if bad.size:
+        raise InputError(
+            f"orientations_xyzw of problem {bad[0]} is {quaternions[bad[0]].tolist()} with length {length[bad[0]]:.6g}. "
+            f"Allowed: unit quaternions xyzw, off by {UNIT_QUATERNION_SLACK} at most."
+        )
+    return quaternions / length[:, None]
