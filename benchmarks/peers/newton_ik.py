@@ -1,0 +1,59 @@
+"""newton.ik on pose targets, run in its own environment: `python newton_ik.py PROBLEMS.npz ANSWERS.npz`.
+
+Settings are those with which it did best on CPU in our trials: Levenberg-Marquardt with its analytic Jacobian, Roberts
+seeds, canonical quaternions.
+"""
+
+import sys
+import time
+
+import newton
+import newton.ik as ik
+import numpy as np
+import warp as wp
+
+
+def build_model(urdf: str) -> newton.Model:
+    """Return the robot of a URDF text as a model of one articulation."""
+    builder = newton.ModelBuilder()
+    builder.add_urdf(urdf, floating=False, collapse_fixed_joints=False)
+    return builder.finalize(device="cpu")
+
+
+def main() -> None:
+    """Solve the problems several times and save the answers with the CPU time of every run."""
+    wp.config.log_level = wp.LOG_ERROR
+    problems = np.load(sys.argv[1])
+    seeds, iterations, repeats = int(problems["seeds"]), int(problems["iterations"]), int(problems["repeats"])
+    model = build_model(str(problems["urdf"]))
+    count = len(problems["positions"])
+    labels = [label.split("/")[-1] for label in model.body_label]
+    link = labels.index(str(problems["link"]))
+    objectives = [
+        ik.IKObjectivePosition(link, wp.vec3(), wp.array(problems["positions"], dtype=wp.vec3, device="cpu")),
+        ik.IKObjectiveRotation(
+            link, wp.quat_identity(), wp.array(problems["orientations_xyzw"], dtype=wp.vec4, device="cpu")
+        ),
+        ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=1.0),
+    ]
+    solver = ik.IKSolver(
+        model,
+        count,
+        objectives,
+        jacobian_mode=ik.IKJacobianType.ANALYTIC,
+        sampler=ik.IKSampler.ROBERTS,
+        n_seeds=seeds,
+    )
+    joint_q = wp.zeros((count, model.joint_coord_count), dtype=wp.float32, device="cpu")
+    times = []
+    for repeat in range(repeats + 1):
+        solver.reset()
+        start = time.process_time()
+        solver.step(joint_q, joint_q, iterations=iterations)
+        if repeat > 0:  # the first run compiles
+            times.append(time.process_time() - start)
+    np.savez(sys.argv[2], joint_q=joint_q.numpy(), times=times, version=newton.__version__)
+
+
+if __name__ == "__main__":
+    main()
