@@ -1,5 +1,6 @@
 """Objectives of inverse kinematics: what a configuration should achieve."""
 
+from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 from objectives.joint_limit import IKObjectiveJointLimit
 from objectives.look_at import IKObjectiveLookAt
 from objectives.model import IKModel
@@ -13,6 +14,7 @@ from objectives.pose import (
 from objectives.posture import IKObjectivePosture
 
 __all__ = [
+    "IKError",
     "IKJacobianType",
     "IKModel",
     "IKObjective",
@@ -23,4 +25,7 @@ __all__ = [
     "IKObjectivePosture",
     "IKObjectiveRelativePose",
     "IKObjectiveRotation",
+    "InputError",
+    "ObjectiveError",
+    "UnknownNameError",
 ]
