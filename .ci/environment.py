@@ -44,7 +44,7 @@ def pip(folder, *arguments):
     """Run pip inside the environment, or end with its exit status."""
     options = ["--disable-pip-version-check", "--no-input", "-qq"]
     command = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--no-deps"]
-    done = subprocess.run(command + options + list(arguments), cwd=ROOT)
+    done = subprocess.run(command + options + list(arguments), cwd=ROOT, check=False)
     if done.returncode:
         sys.exit(f"pip could not install {arguments[-1]} (exit status {done.returncode}).")
 
@@ -77,7 +77,7 @@ def install_lock(folder, kind):
     """Install all packages that a lock names, each with its hash checked."""
     with open(os.path.join(ROOT, LOCKS[kind])) as file:
         count = sum("==" in line for line in file)
-    print(f"Installing {count} packages of {LOCKS[kind]} into {folder} ...", flush=True)
+    print(f"Installing {count} packages of {LOCKS[kind]} into {os.path.relpath(folder)} ...", flush=True)
     started = time.monotonic()
     pip(folder, "--only-binary", ":all:", "--require-hashes", "-r", LOCKS[kind])
     print(f"... done in {time.monotonic() - started:.0f} s.", flush=True)
@@ -109,4 +109,4 @@ def main(folder, kind):
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[2] not in LOCKS:
         sys.exit("usage: environment.py FOLDER " + "|".join(LOCKS))
-    main(sys.argv[1], sys.argv[2])
+    main(os.path.abspath(sys.argv[1]), sys.argv[2])

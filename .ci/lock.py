@@ -35,7 +35,7 @@ def write(upgrade: bool) -> None:
             command += ["--upgrade"] if upgrade else []
             build_backend = "\n".join(project["build-system"]["requires"])
             subprocess.run(command, cwd=ROOT, input=build_backend, text=True, check=True, stdout=subprocess.DEVNULL)
-            print(f"{lock}: {len(read_pins(lock))} packages")
+            print(f"Wrote {lock}.")
 
 
 def read_pins(lock: str) -> dict[str, str]:

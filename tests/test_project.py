@@ -1,0 +1,163 @@
+"""Tests of the project as a whole: what its files may say, what it may import, what a built package holds."""
+
+import ast
+import fnmatch
+import functools
+import importlib.metadata
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LONGEST_FILE = 400  # lines, the house limit
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# Written in halves, so that this file does not hold what it forbids.
+FORBIDDEN_TEXTS = [
+    "/wo" + "rk/",
+    "/ro" + "ot/",
+    "/ho" + "me/",
+    "/tm" + "p/",
+    "pypi" + ".org",
+    "python" + "hosted.org",
+    "npmjs" + ".org",
+    "deb.deb" + "ian",
+    "--index" + "-url",
+    "--find" + "-links",
+]
+
+# Floors that may import more than Warp and NumPy. A floor of ik_service that is not named here may not.
+KERNEL_IMPORTS = {"warp", "numpy"}
+FURTHER_IMPORTS = {
+    "ik_service.robots": {"mujoco"},
+    "ik_service.api": {"fastapi", "pydantic", "starlette", "orjson", "uvicorn"},
+    "ik_service.cli": {"typer", "rich", "uvicorn", "orjson"},
+}
+
+
+def is_ignored(path: pathlib.Path, patterns: list[str]) -> bool:
+    """Whether a file or folder is one that git ignores, git's own, or an environment."""
+    return (
+        path.name == ".git"
+        or (path / "pyvenv.cfg").exists()
+        or any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+    )
+
+
+@functools.cache
+def project_files() -> list[pathlib.Path]:
+    """Every file of the project, found without git, which a machine need not have."""
+    patterns = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split()]
+    files = []
+    waiting = [ROOT]
+    while waiting:
+        kept = [path for path in waiting.pop().iterdir() if not is_ignored(path, patterns)]
+        waiting += [path for path in kept if path.is_dir()]
+        files += [path for path in kept if path.is_file()]
+    return sorted(files)
+
+
+def files_like(*patterns: str) -> list[pathlib.Path]:
+    """The files of the project whose path from its root is like one of the patterns, at least one."""
+    files = [f for f in project_files() if any(fnmatch.fnmatch(str(f.relative_to(ROOT)), p) for p in patterns)]
+    assert files, f"no file of the project is like {patterns}"
+    return files
+
+
+def imported_packages(file: pathlib.Path) -> set[str]:
+    """The top-level packages outside the standard library that a source file imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The project built as a stranger would build it, from a copy of its files."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for file in files_like("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE"):
+        copy = folder / "source" / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+    command = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "-w", str(folder), str(folder / "source")], check=True)
+    (built,) = folder.glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+def test_no_file_names_a_place_on_a_machine_or_a_registry():
+    found = []
+    for file in project_files():
+        text = file.read_text(errors="replace")
+        found += [f"{file.relative_to(ROOT)}: {word}" for word in FORBIDDEN_TEXTS if word in text]
+    assert not found
+
+
+def test_no_source_file_is_longer_than_the_house_limit():
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text().splitlines()) for f in files_like("*.py")}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+@pytest.mark.parametrize("package", ["objectives", "ik_service"])
+def test_each_floor_imports_only_the_packages_it_may(package):
+    found = []
+    for file in files_like(f"{package}/*.py"):
+        floor = ".".join(file.relative_to(ROOT).with_suffix("").parts[:2])
+        allowed = KERNEL_IMPORTS | {"objectives"}
+        if package == "ik_service":
+            allowed = allowed | {"ik_service"} | FURTHER_IMPORTS.get(floor, set())
+        found += [f"{file.relative_to(ROOT)} imports {name}" for name in sorted(imported_packages(file) - allowed)]
+    assert not found
+
+
+def test_changelog_has_an_entry_for_this_version():
+    versions = re.findall(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert versions[0] == PROJECT["version"]
+
+
+def test_installed_version_is_the_one_of_the_project_file():
+    assert importlib.metadata.version("ik-service") == PROJECT["version"]
+
+
+def test_locks_pin_every_package_with_its_hashes():
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        blocks = re.split(r"\n(?=\S)", (ROOT / lock).read_text().strip())
+        assert len(blocks) > 10, f"{lock} is nearly empty"
+        assert [block for block in blocks if "==" not in block or "--hash=sha256:" not in block] == []
+
+
+def test_large_lock_holds_every_pin_of_the_small_one():
+    pins = [
+        set(re.findall(r"^\S+==\S+", (ROOT / lock).read_text(), flags=re.MULTILINE))
+        for lock in ("requirements.lock", "requirements-dev.lock")
+    ]
+    assert pins[0], "no pin was read"
+    assert pins[0] <= pins[1]
+
+
+def test_built_package_holds_every_robot_file(wheel):
+    robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*.urdf")}
+    assert robots <= set(wheel.namelist())
+
+
+def test_built_package_holds_all_sources_and_nothing_else(wheel):
+    sources = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.py", "objectives/*.py")}
+    typed = {"ik_service/py.typed", "objectives/py.typed"}
+    built = {name for name in wheel.namelist() if ".dist-info/" not in name and not name.endswith(".urdf")}
+    assert built == sources | typed
+
+
+def test_built_package_declares_its_licence_and_command(wheel):
+    names = {pathlib.PurePosixPath(name).name: name for name in wheel.namelist() if ".dist-info/" in name}
+    assert wheel.read(names["LICENSE"]) == (ROOT / "LICENSE").read_bytes()
+    assert "ik-service = ik_service.cli:main" in wheel.read(names["entry_points.txt"]).decode()

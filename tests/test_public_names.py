@@ -1,0 +1,52 @@
+"""The public names: each list is pinned, so that a name appears or goes only on purpose."""
+
+import pytest
+
+import ik_service
+import objectives
+
+IK_SERVICE = [
+    "EngineError",
+    "IKResult",
+    "IKSolver",
+    "IKStatus",
+    "RobotFileError",
+    "RobotModel",
+    "SolverOptions",
+    "Target",
+    "__version__",
+    "builtin_robot_names",
+    "load_robot",
+]
+OBJECTIVES = [
+    "IKError",
+    "IKJacobianType",
+    "IKModel",
+    "IKObjective",
+    "IKObjectiveJointLimit",
+    "IKObjectiveLookAt",
+    "IKObjectivePose",
+    "IKObjectivePosition",
+    "IKObjectivePosture",
+    "IKObjectiveRelativePose",
+    "IKObjectiveRotation",
+    "InputError",
+    "ObjectiveError",
+    "UnknownNameError",
+    "check",
+]
+
+
+@pytest.mark.parametrize(("package", "names"), [(ik_service, IK_SERVICE), (objectives, OBJECTIVES)])
+def test_public_names_are_the_pinned_ones(package, names):
+    assert sorted(package.__all__) == names
+
+
+@pytest.mark.parametrize("package", [ik_service, objectives])
+def test_every_public_name_resolves(package):
+    assert package.__all__
+    assert [name for name in package.__all__ if getattr(package, name, None) is None] == []
+
+
+def test_no_name_is_public_in_both_packages():
+    assert set(ik_service.__all__) & set(objectives.__all__) == set()
