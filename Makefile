@@ -33,7 +33,7 @@ check-types: environment-test
 	@$(python) -m mypy
 
 check-floors: environment-test
-	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --no-logo
 
 check-lock: environment-test
 	@$(python) .ci/lock.py check

@@ -77,7 +77,7 @@ def install_lock(folder, kind):
     """Install all packages that a lock names, each with its hash checked."""
     with open(os.path.join(ROOT, LOCKS[kind])) as file:
         count = sum("==" in line for line in file)
-    print(f"Installing {count} packages of {LOCKS[kind]} into {os.path.relpath(folder)} ...", flush=True)
+    print(f"Installing {count} packages of {LOCKS[kind]} into {folder} ...", flush=True)
     started = time.monotonic()
     pip(folder, "--only-binary", ":all:", "--require-hashes", "-r", LOCKS[kind])
     print(f"... done in {time.monotonic() - started:.0f} s.", flush=True)

@@ -14,6 +14,8 @@ import zipfile
 
 import pytest
 
+import ik_service
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONGEST_FILE = 400  # lines, the house limit
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -125,8 +127,9 @@ def test_changelog_has_an_entry_for_this_version():
     assert versions[0] == PROJECT["version"]
 
 
-def test_installed_version_is_the_one_of_the_project_file():
+def test_version_is_the_same_wherever_it_is_told():
     assert importlib.metadata.version("ik-service") == PROJECT["version"]
+    assert ik_service.__version__ == PROJECT["version"]
 
 
 def test_locks_pin_every_package_with_its_hashes():
