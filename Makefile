@@ -40,6 +40,7 @@ check-lock: environment-test
 
 evidence: environment-test ## the slow checks and the benchmarks, each printing its figure
 	@$(python) -m pytest -m evidence -s $(ARGS)
+	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(python) $$script || exit 1; done
 
 format: environment-test ## rewrite the code as check-format and check-lint want it
 	@$(python) -m ruff format .
@@ -50,7 +51,7 @@ lock: ## write the lock files from pyproject.toml; ARGS=--upgrade takes newer ve
 
 clean: ## remove the environment and what tools have left
 	@if [ -f $(VENV)/installed.json ]; then rm -rf $(VENV); fi
-	@rm -rf build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build dist benchmarks/.environments *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find ik_service objectives tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 environment-test:
