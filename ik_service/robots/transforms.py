@@ -38,7 +38,7 @@ def quaternion_multiply(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Ar
 
 def quaternion_conjugate(q_xyzw: Float64Array) -> Float64Array:
     """Give the inverse of a unit quaternion, shape [..., 4]."""
-    return q_xyzw * np.array([-1.0, -1.0, -1.0, 1.0])
+    return np.asarray(q_xyzw * np.array([-1.0, -1.0, -1.0, 1.0]))
 
 
 def quaternion_rotate(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:

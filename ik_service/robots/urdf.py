@@ -109,7 +109,11 @@ def _read_axis(element: Element, joint_type: JointType) -> tuple[float, float, f
 
 
 def _read_limit(element: Element, joint_type: JointType, follows: bool) -> tuple[float, float, float, float]:
-    """Give lower, upper, velocity, effort; a follower may leave its own limits out."""
+    """Give lower, upper, velocity, effort.
+
+    URDF fills a missing ``lower`` or ``upper`` with 0. Where both are missing that would be a joint that never moves,
+    and files that leave both out mean the opposite: no limits.
+    """
     limit = element.one("limit")
     bounded = joint_type in (JointType.REVOLUTE, JointType.PRISMATIC)
     if limit is None:
@@ -117,7 +121,7 @@ def _read_limit(element: Element, joint_type: JointType, follows: bool) -> tuple
             raise element.error(f"a {joint_type.name.lower()} joint needs <limit lower=... upper=...>.")
         return -math.inf, math.inf, math.inf, math.inf
     velocity, effort = (_read_bound(limit, attribute) for attribute in ("velocity", "effort"))
-    if not bounded or (follows and not {"lower", "upper"} & set(limit.attributes)):
+    if not bounded or not {"lower", "upper"} & set(limit.attributes):
         return -math.inf, math.inf, velocity, effort
     lower, upper = limit.number("lower", 0.0), limit.number("upper", 0.0)
     if lower > upper:
