@@ -1,0 +1,5 @@
+"""The HTTP surface: a FastAPI application over the solver."""
+
+from ik_service.api.app import create_app
+
+__all__ = ["create_app"]

@@ -1,0 +1,134 @@
+"""Numeric columns of a JSON body, checked and turned into arrays; no model per row.
+
+A column is a list of rows of equal width. Each check runs in C over the whole column; only a column that fails is
+walked in Python, to point at the first fault.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.api.limits import MAX_PROBLEM_COUNT, MAX_VALUE
+from ik_service.api.problems import Fault, FaultyFieldsError, TooManyProblemsError
+
+UNIT_TOLERANCE = 1e-3
+"""A quaternion whose length is further from 1 than this is refused; one that is closer is normalised."""
+
+Float64Array = NDArray[np.float64]
+_NUMBERS = frozenset((int, float))
+
+
+def read_rows(value: object, width: int, pointer: str) -> Float64Array:
+    """Return a column of rows, shape [n, width], n from 1 to `MAX_PROBLEM_COUNT`.
+
+    Args:
+        value: Decoded JSON.
+        width: Numbers in each row.
+        pointer: JSON pointer of the column.
+
+    Raises:
+        FaultyFieldsError: Not rows of `width` finite numbers of a sane size.
+        TooManyProblemsError: Too many rows.
+    """
+    if not isinstance(value, list):
+        raise _fault(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
+    if not value:
+        raise _fault(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
+    if len(value) > MAX_PROBLEM_COUNT:
+        raise TooManyProblemsError(
+            f"{pointer} has {len(value)} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
+        )
+    if set(map(type, value)) != {list} or set(map(len, value)) != {width}:
+        raise _first_bad_row(value, width, pointer)
+    if not set(map(type, chain.from_iterable(value))) <= _NUMBERS:
+        raise _first_bad_number(value, pointer)
+    return _checked(np.array(value, dtype=np.float64), pointer)
+
+
+def read_row_or_rows(value: object, width: int, pointer: str) -> Float64Array:
+    """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
+
+    Raises:
+        FaultyFieldsError: Neither of the two, or numbers that are not finite or not of a sane size.
+        TooManyProblemsError: Too many rows.
+    """
+    if isinstance(value, list) and value and not isinstance(value[0], list):
+        return _read_row(value, width, pointer)
+    return read_rows(value, width, pointer)
+
+
+def check_unit_quaternions(quaternions_xyzw: Float64Array, pointer: str) -> None:
+    """Refuse quaternions that are not unit quaternions, shape [4] or [n, 4].
+
+    Raises:
+        FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
+    """
+    length = np.linalg.norm(np.atleast_2d(quaternions_xyzw), axis=1)
+    bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_TOLERANCE)
+    if bad.size:
+        place = pointer if quaternions_xyzw.ndim == 1 else f"{pointer}/{bad[0]}"
+        detail = (
+            f"The quaternion has length {length[bad[0]]:.6g}. Give unit quaternions in the order x, y, z, w; "
+            f"lengths within {UNIT_TOLERANCE} of 1 are normalised."
+        )
+        raise _fault(place, "not_unit_quaternion", detail)
+
+
+def check_weights(weights: Float64Array, pointer: str) -> None:
+    """Refuse negative weights.
+
+    Raises:
+        FaultyFieldsError: A weight below 0.
+    """
+    negative = np.argwhere(weights < 0.0)
+    if negative.size:
+        raise _fault(_place(pointer, negative[0]), "out_of_range", "A weight is 0 or more; 0 leaves the axis free.")
+
+
+def _read_row(row: list[Any], width: int, pointer: str) -> Float64Array:
+    if len(row) != width:
+        raise _fault(pointer, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
+    for index, number in enumerate(row):
+        if type(number) not in _NUMBERS:
+            raise _fault(f"{pointer}/{index}", "wrong_type", f"Give a number, not {_kind(number)}.")
+    return _checked(np.array(row, dtype=np.float64), pointer)
+
+
+def _checked(array: Float64Array, pointer: str) -> Float64Array:
+    if not np.isfinite(array).all():
+        index = np.argwhere(~np.isfinite(array))[0]
+        raise _fault(_place(pointer, index), "not_finite", "Every number must be finite: no NaN, no Infinity.")
+    if (np.abs(array) > MAX_VALUE).any():
+        index = np.argwhere(np.abs(array) > MAX_VALUE)[0]
+        raise _fault(_place(pointer, index), "out_of_range", f"Numbers lie between -{MAX_VALUE:g} and {MAX_VALUE:g}.")
+    return array
+
+
+def _first_bad_row(rows: list[Any], width: int, pointer: str) -> FaultyFieldsError:
+    index = next(k for k, row in enumerate(rows) if type(row) is not list or len(row) != width)
+    row, place = rows[index], f"{pointer}/{index}"
+    if type(row) is not list:
+        return _fault(place, "wrong_type", f"Give a row of {width} numbers, not {_kind(row)}.")
+    return _fault(place, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
+
+
+def _first_bad_number(rows: list[list[Any]], pointer: str) -> FaultyFieldsError:
+    place = next((k, c) for k, row in enumerate(rows) for c, number in enumerate(row) if type(number) not in _NUMBERS)
+    found = rows[place[0]][place[1]]
+    return _fault(_place(pointer, place), "wrong_type", f"Give a number, not {_kind(found)}.")
+
+
+def _place(pointer: str, index: "Sequence[int] | NDArray[np.intp]") -> str:
+    return "/".join((pointer, *(str(int(k)) for k in index)))
+
+
+def _kind(value: object) -> str:
+    names = {type(None): "null", bool: "a boolean", str: "a string", dict: "an object", list: "a list"}
+    return names.get(type(value), "a number")
+
+
+def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
+    return FaultyFieldsError([Fault(pointer, code, detail)])

@@ -1,0 +1,66 @@
+"""Examples of the schema. Each one solves on a built-in robot: a test posts them all."""
+
+from typing import Any
+
+SOLVE_REQUESTS: dict[str, dict[str, Any]] = {
+    "one_pose": {
+        "targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}]
+    },
+    "several_problems": {
+        "targets": [
+            {
+                "link": "panda_hand",
+                "positions": [[0.4, 0.1, 0.5], [0.5, -0.2, 0.4], [0.3, 0.3, 0.6]],
+                "orientations_xyzw": [[1, 0, 0, 0], [1, 0, 0, 0], [0.7071068, 0.7071068, 0, 0]],
+            }
+        ],
+        "options": {
+            "seeds": 16,
+            "max_iterations": 40,
+            "position_tolerance_m": 0.001,
+            "orientation_tolerance_rad": 0.01,
+        },
+    },
+    "tool_and_free_axis": {
+        "targets": [
+            {
+                "link": "panda_hand",
+                "positions": [[0.45, 0, 0.3]],
+                "orientations_xyzw": [[1, 0, 0, 0]],
+                "offset": {"position": [0, 0, 0.1034]},
+                "row_weights": [1, 1, 1, 1, 1, 0],
+            }
+        ],
+        "include": ["active_limits"],
+    },
+    "position_only_with_start": {
+        "targets": [{"link": "panda_hand", "positions": [[0.3, 0.2, 0.7]]}],
+        "initial_joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]],
+    },
+    "hand_and_elbow": {
+        "targets": [
+            {
+                "link": "panda_hand",
+                "positions": [[0.3915, 0.2327, 0.5578]],
+                "orientations_xyzw": [[0.980532, 0.170675, 0.089824, -0.03687]],
+            },
+            {"link": "panda_link4", "positions": [[-0.0513, 0.0013, 0.6555]]},
+        ]
+    },
+}
+
+SOLVE_ANSWER: dict[str, Any] = {
+    "robot": "panda",
+    "joint_names": [f"panda_joint{k}" for k in range(1, 8)],
+    "coordinate_names": [f"panda_joint{k}" for k in range(1, 8)],
+    "joint_q": [[0.16657266, -0.4592632, 0.06765315, -2.3575606, 0.03166246, 1.8990537, 1.0024211]],
+    "success": [True],
+    "status": ["converged"],
+    "position_error_m": [6.6e-8],
+    "orientation_error_rad": [1.7e-7],
+    "iterations": [4],
+    "seed_index": [0],
+    "cost": [3.3e-14],
+    "resolved": {"engine": "staged", "seeds": 32, "device": "cpu"},
+    "timing_ms": {"queue": 0.1, "solve": 2.8, "total": 3.2},
+}

@@ -1,0 +1,13 @@
+"""What one HTTP request may ask for; the numbers stand in the schema too."""
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_PROBLEM_COUNT = 100_000
+MAX_TARGET_COUNT = 32
+MAX_SEEDS = 1024
+MAX_ITERATIONS = 1000
+MAX_ATTEMPT_COUNT = 4_000_000
+"""Problems times seeds of one request."""
+MAX_VALUE = 1e6
+"""Largest magnitude of a position [m], coordinate or weight: float32 keeps its square finite with room to spare."""
+MAX_RANDOM_SEED = 2**32 - 1
+NAME_LENGTH = 256

@@ -1,0 +1,189 @@
+"""Every error that leaves the service over HTTP, as RFC 9457 problem documents, and the one table behind them.
+
+A client branches on `code`, which stays; `title` and `detail` are for people. Nothing of the inside leaks: an
+unexpected error is logged and answered without its text.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ik_service.batching.errors import ClosedError, QueueFullError
+from ik_service.errors import EngineError, RobotFileError
+from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
+
+MEDIA_TYPE = "application/problem+json"
+FAULTS_MAX = 16
+"""Faults listed in one answer; the others are left out."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a request body.
+
+    Attributes:
+        pointer: JSON pointer (RFC 6901) to it; empty for the whole body.
+        code: Stable name of the kind of fault.
+        detail: What is wrong and what is allowed.
+    """
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class FaultyFieldsError(InputError):
+    """Fields of the body that are not as the schema says; `faults` names each."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        """Keep the faults, in the order found, one at least."""
+        self.faults = tuple(faults)[:FAULTS_MAX]
+        first = self.faults[0]
+        super().__init__(f"{first.pointer or 'The body'}: {first.detail}")
+
+
+class MalformedBodyError(InputError):
+    """The body is not JSON in UTF-8."""
+
+
+class MediaTypeError(InputError):
+    """The body has a media type that is not served."""
+
+
+class BodyTooLargeError(InputError):
+    """The body has more bytes than are allowed."""
+
+
+class TooManyProblemsError(InputError):
+    """The request holds more problems than are allowed."""
+
+
+class UnknownRobotError(UnknownNameError):
+    """No robot of that name is served."""
+
+
+class NotReadyError(IKError):
+    """The service is still starting, or has failed to."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a class of errors is answered."""
+
+    status: int
+    code: str
+    title: str
+    retry_after_s: int | None = None
+
+
+PROBLEMS: Mapping[type[Exception], Kind] = {
+    FaultyFieldsError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
+    MalformedBodyError: Kind(400, "malformed_json", "The body is not JSON"),
+    MediaTypeError: Kind(415, "unsupported_media_type", "Media type not supported"),
+    BodyTooLargeError: Kind(413, "body_too_large", "Body too large"),
+    TooManyProblemsError: Kind(413, "too_many_problems", "Too many problems in one request"),
+    UnknownRobotError: Kind(404, "unknown_robot", "Unknown robot"),
+    UnknownNameError: Kind(422, "unknown_name", "Unknown name"),
+    RobotFileError: Kind(422, "invalid_robot_file", "The robot description cannot be read"),
+    InputError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
+    EngineError: Kind(422, "engine_unavailable", "No engine can run this problem"),
+    QueueFullError: Kind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
+    ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5),
+    NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
+    ObjectiveError: Kind(500, "internal_error", "Internal error"),
+    IKError: Kind(500, "internal_error", "Internal error"),
+    Exception: Kind(500, "internal_error", "Internal error"),
+}
+"""How each class of errors is answered; an error takes the row of its nearest class."""
+
+FRAMEWORK_PROBLEMS: Mapping[int, Kind] = {
+    400: Kind(400, "bad_request", "Bad request"),
+    404: Kind(404, "not_found", "Not found"),
+    405: Kind(405, "method_not_allowed", "Method not allowed"),
+    413: Kind(413, "body_too_large", "Body too large"),
+    422: Kind(422, "invalid_value", "The request has a value that is not allowed"),
+}
+"""How errors that the framework raises by status alone are answered."""
+
+
+def kind_of(error: Exception) -> Kind:
+    """Return the row of the table for an error."""
+    return next(PROBLEMS[parent] for parent in type(error).__mro__ if parent in PROBLEMS)
+
+
+def problem_response(
+    kind: Kind, detail: str, faults: Iterable[Fault] = (), headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a problem document as a response.
+
+    Args:
+        kind: Status, code and title.
+        detail: What happened this time, and what to do.
+        faults: Faults of the body; the code of the first one becomes the code of the document.
+        headers: Further headers.
+    """
+    listed = [{"pointer": fault.pointer, "code": fault.code, "detail": fault.detail} for fault in faults]
+    code = listed[0]["code"] if listed else kind.code
+    document: dict[str, Any] = {
+        "type": f"urn:ik-service:problem:{code}",
+        "title": kind.title,
+        "status": kind.status,
+        "code": code,
+        "detail": detail,
+    }
+    if listed:
+        document["errors"] = listed
+    fields = dict(headers or {})
+    if kind.retry_after_s is not None:
+        fields["Retry-After"] = str(kind.retry_after_s)
+    return Response(orjson.dumps(document), status_code=kind.status, headers=fields, media_type=MEDIA_TYPE)
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Answer every error of an application with a problem document, the framework's own included."""
+    app.add_exception_handler(IKError, _answer_ours)
+    app.add_exception_handler(HTTPException, _answer_framework)
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_exception_handler(Exception, _answer_unexpected)
+
+
+async def _answer_ours(request: Request, error: Exception) -> Response:
+    kind = kind_of(error)
+    if kind.status >= 500 and kind.retry_after_s is None:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return await _answer_unexpected(request, error)
+    return problem_response(kind, str(error), error.faults if isinstance(error, FaultyFieldsError) else ())
+
+
+async def _answer_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # what this handler is registered for
+    fallback = Kind(error.status_code, f"http_{error.status_code}", str(error.detail))
+    kind = FRAMEWORK_PROBLEMS.get(error.status_code, fallback)
+    if error.status_code == 404:
+        detail = f"There is nothing at {request.url.path[:200]!r}. GET /openapi.json lists what there is."
+    elif error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        detail = f"{request.method} is not allowed here. Allowed: {allowed}."
+    else:
+        detail = str(error.detail)
+    return problem_response(kind, detail, headers=error.headers)
+
+
+async def _answer_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # what this handler is registered for
+    faults = [Fault("", "invalid_value", str(entry["msg"])) for entry in error.errors()]
+    return problem_response(FRAMEWORK_PROBLEMS[422], "The request is not as the schema says.", faults)
+
+
+async def _answer_unexpected(request: Request, error: Exception) -> Response:
+    # The framework raises what it did not expect once more after this answer, and the server logs it then.
+    return problem_response(PROBLEMS[Exception], "The service failed to answer. The fault is logged on its side.")

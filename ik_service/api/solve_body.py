@@ -1,0 +1,162 @@
+"""From the JSON document of a solve request to the checked arrays that go to the solver."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import ValidationError
+
+from ik_service.api import limits
+from ik_service.api.body import escape, parse_json
+from ik_service.api.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
+from ik_service.api.problems import Fault, FaultyFieldsError
+from ik_service.api.solve_schema import Include, Offset, SolveOptions, SolveRequestBody, SolveTarget
+from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
+from ik_service.robots import RobotModel
+from ik_service.solver import SolverOptions
+from objectives.errors import UnknownNameError
+
+FAULT_CODES = {
+    "extra_forbidden": "unknown_field",
+    "missing": "missing_field",
+    "finite_number": "not_finite",
+    "greater_than": "out_of_range",
+    "greater_than_equal": "out_of_range",
+    "less_than": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "literal_error": "unknown_option",
+    "too_short": "wrong_shape",
+    "too_long": "wrong_shape",
+    "string_too_short": "out_of_range",
+    "string_too_long": "out_of_range",
+}
+"""Codes of the faults that the envelope's validation finds; types of values that do not fit are `wrong_type`."""
+
+
+@dataclass(frozen=True)
+class DecodedSolve:
+    """A request and what its answer is to include."""
+
+    request: SolveRequest
+    include: frozenset[Include]
+
+
+def decode_solve(body: bytes, robot: RobotModel) -> DecodedSolve:
+    """Return the request in a JSON body.
+
+    Args:
+        body: JSON in UTF-8.
+        robot: The robot asked for; its links and coordinates are what the body may name.
+
+    Raises:
+        MalformedBodyError: Not JSON.
+        FaultyFieldsError: A field that is not as the schema says, or a link that the robot does not have.
+        TooManyProblemsError: More problems than allowed.
+    """
+    document = parse_json(body)
+    try:
+        envelope = SolveRequestBody.model_validate(document)
+    except ValidationError as error:
+        raise FaultyFieldsError(_faults(error)) from error
+    targets = tuple(_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets))
+    count = targets[0].problem_count
+    for k, target in enumerate(targets):
+        _check_count(target.problem_count, count, f"/targets/{k}")
+    start = _read_start(envelope.initial_joint_q, robot, count)
+    _check_attempts(envelope.options, count)
+    return DecodedSolve(SolveRequest(targets, start, _options(envelope.options)), frozenset(envelope.include))
+
+
+def _faults(error: ValidationError) -> list[Fault]:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [
+        Fault("".join(f"/{escape(token)}" for token in entry["loc"]), _code(entry["type"]), f"{entry['msg']}.")
+        for entry in found
+    ]
+
+
+def _code(kind: str) -> str:
+    if kind.endswith("_type"):
+        return "wrong_type"
+    return FAULT_CODES.get(kind, "invalid_value")
+
+
+def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetColumns:
+    _check_link(target.link, robot, f"{pointer}/link")
+    if target.reference_link is not None:
+        _check_link(target.reference_link, robot, f"{pointer}/reference_link")
+    positions = orientations = weights = None
+    if target.positions is not None:
+        positions = read_rows(target.positions, 3, f"{pointer}/positions")
+    if target.orientations_xyzw is not None:
+        orientations = read_rows(target.orientations_xyzw, 4, f"{pointer}/orientations_xyzw")
+        check_unit_quaternions(orientations, f"{pointer}/orientations_xyzw")
+    if target.row_weights is not None:
+        weights = read_row_or_rows(target.row_weights, 6, f"{pointer}/row_weights")
+        check_weights(weights, f"{pointer}/row_weights")
+    offset = None if target.offset is None else _read_offset(target.offset, f"{pointer}/offset")
+    columns = TargetColumns(target.link, positions, orientations, offset, target.reference_link, weights)
+    _check_target_counts(columns, pointer)
+    return columns
+
+
+def _check_link(name: str, robot: RobotModel, pointer: str) -> None:
+    try:
+        robot.link_frame(name)
+    except UnknownNameError as error:
+        raise FaultyFieldsError([Fault(pointer, "unknown_link", str(error))]) from error
+
+
+def _read_offset(offset: Offset, pointer: str) -> Float64Array:
+    position, orientation = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
+    if offset.position is not None:
+        position = read_row_or_rows(offset.position, 3, f"{pointer}/position")
+    if offset.orientation_xyzw is not None:
+        orientation = read_row_or_rows(offset.orientation_xyzw, 4, f"{pointer}/orientation_xyzw")
+        check_unit_quaternions(orientation, f"{pointer}/orientation_xyzw")
+    if position.ndim == orientation.ndim == 2:
+        _check_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
+    rows = np.broadcast_shapes(position.shape[:-1], orientation.shape[:-1])
+    return np.concatenate([np.broadcast_to(part, (*rows, part.shape[-1])) for part in (position, orientation)], axis=-1)
+
+
+def _check_target_counts(columns: TargetColumns, pointer: str) -> None:
+    if not columns.problem_count:
+        detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
+        raise FaultyFieldsError([Fault(pointer, "missing_field", detail)])
+    for name in ("orientations_xyzw", "offset", "row_weights"):
+        array = getattr(columns, name)
+        if array is not None and array.ndim == 2:
+            _check_count(len(array), columns.problem_count, f"{pointer}/{name}")
+
+
+def _read_start(value: object, robot: RobotModel, count: int) -> Float64Array | None:
+    if value is None:
+        return None
+    start = read_rows(value, robot.joint_coord_count, "/initial_joint_q")
+    _check_count(len(start), count, "/initial_joint_q")
+    return start
+
+
+def _check_count(given: int, expected: int, pointer: str) -> None:
+    if given != expected:
+        detail = f"There are {given} rows here and {expected} problems in the columns before. They must agree."
+        raise FaultyFieldsError([Fault(pointer, "wrong_shape", detail)])
+
+
+def _check_attempts(options: SolveOptions, count: int) -> None:
+    if count * (options.seeds or 1) > limits.MAX_ATTEMPT_COUNT:
+        detail = (
+            f"{count} problems with {options.seeds} seeds each are {count * (options.seeds or 1)} attempts. "
+            f"Allowed in one request: {limits.MAX_ATTEMPT_COUNT}."
+        )
+        raise FaultyFieldsError([Fault("/options/seeds", "out_of_range", detail)])
+
+
+def _options(options: SolveOptions) -> SolverOptions:
+    return SolverOptions(
+        seeds=options.seeds,
+        max_iterations=options.max_iterations,
+        position_tolerance=options.position_tolerance_m,
+        orientation_tolerance=options.orientation_tolerance_rad,
+        random_seed=options.random_seed,
+    )

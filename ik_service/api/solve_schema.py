@@ -1,0 +1,158 @@
+"""The documents of a solve as JSON schema: the request's envelope, checked by these models, and the answer, described.
+
+Numeric columns are of type `Any` here and carry their schema beside them: `columns` checks them, because a model per
+row costs more than the solve. The schema only grows.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from ik_service.api import limits
+from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS
+
+Include = Literal["active_limits"]
+
+
+def _row(width: int, least: float = -limits.MAX_VALUE) -> dict[str, Any]:
+    number = {"type": "number", "minimum": least, "maximum": limits.MAX_VALUE}
+    return {"type": "array", "items": number, "minItems": width, "maxItems": width}
+
+
+def _column(row: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": row, "minItems": 1, "maxItems": limits.MAX_PROBLEM_COUNT}
+
+
+def _nullable(*schemas: dict[str, Any]) -> Any:
+    return Annotated[Any, WithJsonSchema({"anyOf": [*schemas, {"type": "null"}]})]
+
+
+def _row_or_rows(width: int, least: float = -limits.MAX_VALUE) -> tuple[dict[str, Any], dict[str, Any]]:
+    return _row(width, least), _column(_row(width, least))
+
+
+_JOINT_Q_ROW = {"type": "array", "items": _row(1)["items"], "minItems": 1}
+_Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
+
+
+class _Envelope(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Offset(_Envelope):
+    """A tool frame (TCP) in the frame of the link that carries it."""
+
+    position: _nullable(*_row_or_rows(3)) = Field(  # type: ignore[valid-type]
+        default=None,
+        description="Position of the tool in the link frame [m], one row or one per problem. Default: 0, 0, 0.",
+    )
+    orientation_xyzw: _nullable(*_row_or_rows(4)) = Field(  # type: ignore[valid-type]
+        default=None,
+        description="Unit quaternion x, y, z, w of the tool in the link frame, one row or one per problem.",
+    )
+
+
+class SolveTarget(_Envelope):
+    """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
+
+    link: _Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
+    positions: _nullable(_column(_row(3))) = Field(  # type: ignore[valid-type]
+        default=None, description="One row x, y, z per problem [m]. null: the position is free."
+    )
+    orientations_xyzw: _nullable(_column(_row(4))) = Field(  # type: ignore[valid-type]
+        default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
+    )
+    offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
+    reference_link: _Name | None = Field(
+        default=None, description="Link in whose frame the target is given; null is the world."
+    )
+    row_weights: _nullable(*_row_or_rows(6, 0.0)) = Field(  # type: ignore[valid-type]
+        default=None,
+        description="Weights of x, y, z and of the rotation about x, y, z, one row or one per problem. "
+        "0 leaves an axis free, in the solve and in the judgement. null: all 1.",
+    )
+
+
+class SolveOptions(_Envelope):
+    """What a solve may spend, and when it is content."""
+
+    seeds: Annotated[int, Field(ge=1, le=limits.MAX_SEEDS)] | None = Field(
+        default=None,
+        description="Start configurations tried per problem, until one succeeds. null: the engine's own number.",
+    )
+    max_iterations: int = Field(default=40, ge=1, le=limits.MAX_ITERATIONS, description="Iterations from one start.")
+    position_tolerance_m: float = Field(
+        default=1e-3, gt=0, le=1, allow_inf_nan=False, description="Largest position error of a success [m]."
+    )
+    orientation_tolerance_rad: float = Field(
+        default=1e-2, gt=0, le=3.2, allow_inf_nan=False, description="Largest orientation error of a success [rad]."
+    )
+    random_seed: int = Field(
+        default=0, ge=0, le=limits.MAX_RANDOM_SEED, description="Equal requests with equal seeds get equal answers."
+    )
+
+
+class SolveRequestBody(_Envelope):
+    """Problems for one robot, as columns: row k of every column belongs to problem k."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": list(SOLVE_REQUESTS.values())})
+
+    targets: list[SolveTarget] = Field(min_length=1, max_length=limits.MAX_TARGET_COUNT)
+    initial_joint_q: _nullable(_column(_JOINT_Q_ROW)) = Field(  # type: ignore[valid-type]
+        default=None,
+        description="First start configuration of each problem [rad or m], one row of coordinates per problem, in the "
+        "order of `coordinate_names`; clamped into the limits. null: the middle of the ranges.",
+    )
+    options: SolveOptions = Field(default_factory=SolveOptions)
+    include: list[Include] = Field(
+        default_factory=list, max_length=8, description="Further columns wanted in the answer."
+    )
+
+
+class TargetErrors(BaseModel):
+    """Errors of one target, where a request has several."""
+
+    link: str
+    position_error_m: list[float | None] = Field(description="Distance to the target [m]; null where it is free.")
+    orientation_error_rad: list[float | None] = Field(description="Angle to the target [rad]; null where it is free.")
+
+
+class Resolved(BaseModel):
+    """What answered."""
+
+    engine: str
+    seeds: int = Field(description="Start configurations that each problem could use.")
+    device: str
+
+
+class Timing(BaseModel):
+    """Where the time went [ms]."""
+
+    queue: float
+    solve: float
+    total: float
+
+
+class SolveAnswerBody(BaseModel):
+    """Results as columns, in the order of the problems. A problem without success carries its best configuration."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [SOLVE_ANSWER]})
+
+    robot: str
+    joint_names: list[str]
+    coordinate_names: list[str] = Field(description="Names of the columns of `joint_q`.")
+    joint_q: list[list[float]] = Field(description="Configurations [rad or m], inside the joint limits.")
+    success: list[bool] = Field(description="Whether every target is met within its tolerance.")
+    status: list[Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]]
+    position_error_m: list[float | None] = Field(description="Worst over the targets [m]; null where all are free.")
+    orientation_error_rad: list[float | None] = Field(
+        description="Worst over the targets [rad]; null where all are free."
+    )
+    iterations: list[int]
+    seed_index: list[int | None] = Field(description="Start configuration that won: 0 is the given one, if any.")
+    cost: list[float | None] = Field(description="1/2 |r|^2 of the weighted residuals.")
+    targets: list[TargetErrors] | None = Field(default=None, description="Per target; only where there are several.")
+    dof_names: list[str] | None = Field(default=None, description="With `active_limits`: names of its columns.")
+    active_limits: list[list[bool]] | None = Field(default=None, description="DOFs that sit at a limit, if asked for.")
+    resolved: Resolved
+    timing_ms: Timing

@@ -1,0 +1,50 @@
+"""What the routes of one application share, and the state of its warm-up."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from ik_service.api.problems import UnknownRobotError
+from ik_service.batching.request import Robots, SolveAnswer
+from ik_service.batching.solver_pool import SolverPool
+from ik_service.robots import RobotModel
+
+
+@dataclass(eq=False)
+class ServiceState:
+    """Shared by the routes.
+
+    Attributes:
+        robots: Robots that are served, by name.
+        pool: The solver thread.
+        max_body_bytes: Most bytes of a request body.
+        warm_up: First solve after the start; the service is ready once it is done.
+    """
+
+    robots: Robots
+    pool: SolverPool
+    max_body_bytes: int
+    warm_up: Future[SolveAnswer] = field(default_factory=Future)
+
+    def robot(self, name: str) -> RobotModel:
+        """Return a robot that is served.
+
+        Raises:
+            UnknownRobotError: None of that name; the message lists those there are.
+        """
+        if name not in self.robots:
+            raise UnknownRobotError(f"Robot {name[:100]!r} is not served. Robots: {', '.join(self.robots)}.")
+        return self.robots[name]
+
+
+def service_state(request: Request) -> ServiceState:
+    """Return the state of the application that got a request."""
+    state = request.app.state.service
+    assert isinstance(state, ServiceState)  # put there by create_app
+    return state
+
+
+State = Annotated[ServiceState, Depends(service_state)]
+"""Parameter of a route that gets the shared state."""

@@ -1,0 +1,48 @@
+"""Health routes: they answer whatever the solver does."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
+
+
+def test_live_and_ready(client):
+    assert client.get("/health/live").json() == {"status": "live"}
+    assert client.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_health_answers_while_a_solve_runs(client, monkeypatch):
+    shelf = client.app.state.service.pool._shelf
+    solve, started, release = shelf.solve, threading.Event(), threading.Event()
+
+    def slow(*arguments):
+        started.set()
+        assert release.wait(60)
+        return solve(*arguments)
+
+    monkeypatch.setattr(shelf, "solve", slow)
+    with ThreadPoolExecutor(1) as caller:
+        reply = caller.submit(client.post, "/v1/robots/panda/solve", json=GOOD)
+        try:
+            assert started.wait(60)
+            assert client.get("/health/ready").status_code == 200
+            assert not reply.done()
+        finally:
+            release.set()
+        assert reply.result(60).json()["success"] == [True]
+
+
+def test_ready_is_503_before_the_first_solve_and_after_it_failed(client, monkeypatch):
+    from concurrent.futures import Future
+
+    warm_up: Future = Future()
+    monkeypatch.setattr(client.app.state.service, "warm_up", warm_up)
+    waiting = client.get("/health/ready")
+    assert waiting.status_code == 503
+    assert waiting.json()["code"] == "not_ready"
+    assert waiting.headers["retry-after"]
+    warm_up.set_exception(RuntimeError("secret"))
+    failed = client.get("/health/ready")
+    assert failed.status_code == 503
+    assert "secret" not in failed.text
+    assert client.get("/health/live").status_code == 200

@@ -1,0 +1,102 @@
+"""The schema: its examples run, its errors are problem documents, its limits are those that hold."""
+
+import pytest
+
+from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.api.limits import MAX_PROBLEM_COUNT
+
+
+@pytest.fixture(scope="module")
+def document(client):
+    return client.get("/openapi.json").json()
+
+
+def operations(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_every_example_of_a_request_solves(client, document):
+    posted = 0
+    for path, method, operation in operations(document):
+        content = operation.get("requestBody", {}).get("content", {})
+        examples = content.get("application/json", {}).get("examples", {})
+        robots = [example for p in operation.get("parameters", []) for example in p["schema"].get("examples", [])]
+        for name, example in examples.items():
+            reply = client.request(method, path.format(robot=robots[0]), json=example["value"])
+            assert reply.status_code == 200, (name, reply.text)
+            assert all(reply.json()["success"]), (name, reply.text)
+            posted += 1
+    assert posted == len(SOLVE_REQUESTS) >= 4
+    assert document["components"]["schemas"]["SolveRequestBody"]["examples"] == list(SOLVE_REQUESTS.values())
+
+
+def test_the_example_answer_has_the_fields_of_a_real_one(client, document):
+    example = document["components"]["schemas"]["SolveAnswerBody"]["examples"][0]
+    real = client.post("/v1/robots/panda/solve", json=SOLVE_REQUESTS["one_pose"]).json()
+    assert set(example) == set(real)
+    assert example["coordinate_names"] == real["coordinate_names"]
+    assert len(example["joint_q"][0]) == len(real["joint_q"][0])
+
+
+def test_every_answer_fits_the_declared_schema(client):
+    from ik_service.api.solve_schema import SolveAnswerBody
+
+    for name, body in SOLVE_REQUESTS.items():
+        answer = client.post("/v1/robots/panda/solve", json=body).json()
+        SolveAnswerBody.model_validate(answer, strict=True)
+        assert set(answer) <= set(SolveAnswerBody.model_fields), name
+
+
+def test_errors_are_declared_as_problem_documents(document):
+    declared = 0
+    for path, _, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                assert answer["content"] == {
+                    "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
+                }, path
+                declared += 1
+    assert declared >= 8
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_operation_and_field_of_the_request_is_described(document):
+    for path, _, operation in operations(document):
+        assert operation["summary"], path
+        assert operation["tags"], path
+    for name in ("SolveTarget", "SolveOptions", "Offset"):
+        schema = document["components"]["schemas"][name]
+        assert schema["additionalProperties"] is False
+        assert all(field["description"] for field in schema["properties"].values()), name
+
+
+def test_the_limits_stand_in_the_schema(document):
+    positions = document["components"]["schemas"]["SolveTarget"]["properties"]["positions"]["anyOf"][0]
+    assert positions["maxItems"] == MAX_PROBLEM_COUNT
+    assert positions["items"]["minItems"] == positions["items"]["maxItems"] == 3
+
+
+def test_every_reference_resolves(document):
+    def references(node):
+        if isinstance(node, dict):
+            if "$ref" in node:
+                yield node["$ref"]
+            for value in node.values():
+                yield from references(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from references(value)
+
+    found = set(references(document))
+    assert len(found) > 5
+    for reference in found:
+        name = reference.removeprefix("#/components/schemas/")
+        assert name in document["components"]["schemas"], reference
+
+
+def test_the_documentation_page_is_served(client):
+    reply = client.get("/docs")
+    assert reply.status_code == 200
+    assert "/openapi.json" in reply.text

@@ -1,0 +1,77 @@
+"""The table behind the errors: complete, and silent about the inside."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service.api import create_app
+from ik_service.api.problems import PROBLEMS, kind_of
+from ik_service.errors import EngineError
+from objectives.errors import IKError, InputError, UnknownNameError
+
+GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
+
+
+def all_subclasses(root):
+    for child in root.__subclasses__():
+        yield child
+        yield from all_subclasses(child)
+
+
+def test_every_error_of_ours_has_a_row():
+    errors = {
+        error for error in all_subclasses(IKError) if error.__module__.split(".")[0] in ("ik_service", "objectives")
+    }
+    served = {error for error in errors if not error.__module__.startswith("ik_service.cli")}
+    assert len(served) >= 10
+    assert {error.__name__ for error in served - set(PROBLEMS)} == set()
+
+
+def test_an_error_takes_the_row_of_its_nearest_class():
+    class NewNameError(UnknownNameError):
+        pass
+
+    assert kind_of(NewNameError("x")) is PROBLEMS[UnknownNameError]
+    assert kind_of(KeyError("x")) is PROBLEMS[Exception]
+
+
+@pytest.fixture
+def post_with_error(client, monkeypatch):
+    def post(error):
+        def fail(*_):
+            raise error
+
+        monkeypatch.setattr(client.app.state.service.pool._shelf, "solve", fail)
+        return client.post("/v1/robots/panda/solve", json=GOOD)
+
+    return post
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (InputError("what the solver found"), 422, "invalid_value"),
+        (EngineError("no engine"), 422, "engine_unavailable"),
+        (IKError("/srv/secret/file.py"), 500, "internal_error"),
+        (RuntimeError("/srv/secret/file.py"), 500, "internal_error"),
+        (MemoryError(), 500, "internal_error"),
+    ],
+)
+def test_errors_of_the_solver_thread_become_problem_documents(post_with_error, error, status, code):
+    reply = post_with_error(error)
+    assert reply.status_code == status
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json()["code"] == code
+    assert "secret" not in reply.text
+
+
+def test_too_many_waiting_requests_are_503_with_retry_after(client):
+    robots = {"panda": client.app.state.service.robots["panda"]}
+    with TestClient(create_app(robots=robots, device="cpu", waiting_limit=1)) as other:
+        other.app.state.service.warm_up.result(300)
+        other.app.state.service.pool._waiting_limit = 0
+        reply = other.post("/v1/robots/panda/solve", json=GOOD)
+        assert reply.status_code == 503
+        assert reply.json()["code"] == "queue_full"
+        assert int(reply.headers["retry-after"]) >= 1
+        other.app.state.service.pool._waiting_limit = 1
+        assert other.post("/v1/robots/panda/solve", json=GOOD).status_code == 200
