@@ -42,7 +42,7 @@ def write_record(folder, record):
 
 def pip(folder, *arguments):
     """Run pip inside the environment, or end with its exit status."""
-    options = ["--disable-pip-version-check", "--no-input", "-qq"]
+    options = ["--disable-pip-version-check", "--no-input", "--no-compile", "-qq"]  # most modules are never imported
     command = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--no-deps"]
     done = subprocess.run(command + options + list(arguments), cwd=ROOT, check=False)
     if done.returncode:
