@@ -1,6 +1,7 @@
 """Objectives of inverse kinematics: what a configuration should achieve."""
 
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
+from objectives.jacobian_check import check
 from objectives.joint_limit import IKObjectiveJointLimit
 from objectives.look_at import IKObjectiveLookAt
 from objectives.model import IKModel
@@ -28,4 +29,5 @@ __all__ = [
     "InputError",
     "ObjectiveError",
     "UnknownNameError",
+    "check",
 ]

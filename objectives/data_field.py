@@ -58,7 +58,9 @@ class DataField:
 
     @property
     def rows(self) -> int:
-        """Number of lines."""
+        """Number of lines; 1 where ones stand for numbers that were not given."""
+        if self._given is None and self._host is None:
+            return 1
         return int((self._given if self._host is None else self._host).shape[0])
 
     @property

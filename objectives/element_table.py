@@ -4,12 +4,11 @@ Host work, done once per robot: it finds the DOFs that move each frame, so that 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from objectives.errors import InputError
 from objectives.group_kernels import (
     coordinate_column,
     data_column,
@@ -17,10 +16,10 @@ from objectives.group_kernels import (
     quaternion_column,
 )
 from objectives.model import BoolArray, FloatArray, IKModel
+from objectives.robot_indices import IDENTITY, RobotIndices
 from objectives.statement import RowGroup, StatedRows, state_rows
 
 IntArray = npt.NDArray[np.int32]
-IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -61,54 +60,6 @@ class ElementTable:
     """DOFs on which each row can depend, shape [element_count * row_count, joint_dof_count]."""
 
 
-@dataclass
-class _Robot:
-    """Host copies of the index arrays of a model."""
-
-    model: IKModel
-    ancestor: IntArray = field(init=False)
-    child: IntArray = field(init=False)
-    q_start: IntArray = field(init=False)
-    qd_start: IntArray = field(init=False)
-    dof_dim: IntArray = field(init=False)
-    dof_coordinate: IntArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        model = self.model
-        self.ancestor, self.child = model.joint_ancestor.numpy(), model.joint_child.numpy()
-        self.q_start, self.qd_start = model.joint_q_start.numpy(), model.joint_qd_start.numpy()
-        self.dof_dim, self.dof_coordinate = model.joint_dof_dim.numpy(), model.dof_coordinate.numpy()
-
-    def frame(self, link: str | int) -> tuple[int, FloatArray]:
-        if isinstance(link, str):
-            return self.model.link_frame(link)
-        if not 0 <= link < self.model.body_count:
-            raise InputError(f"Body index {link} is out of range [0, {self.model.body_count}).")
-        return link, IDENTITY
-
-    def moves(self, body: int) -> BoolArray:
-        """DOFs that move a body, shape [joint_dof_count]; none for the world, body -1."""
-        moving = np.zeros(self.model.joint_dof_count, dtype=bool)
-        joint = int(np.flatnonzero(self.child == body)[0]) if body >= 0 else -1
-        while joint >= 0:
-            moving[self.qd_start[joint] : self.qd_start[joint + 1]] = True
-            joint = int(self.ancestor[joint])
-        return moving
-
-    def linear_dofs(self) -> BoolArray:
-        """DOFs that turn nothing, shape [joint_dof_count]."""
-        linear = np.zeros(self.model.joint_dof_count, dtype=bool)
-        for start, (count, _) in zip(self.qd_start[:-1], self.dof_dim, strict=True):
-            linear[start : start + count] = True
-        return linear
-
-    def first_angular_dof(self, joint: int) -> int:
-        return int(self.qd_start[joint] + self.dof_dim[joint, 0])
-
-    def first_quaternion_coordinate(self, joint: int) -> int:
-        return int(self.q_start[joint + 1] - 4)
-
-
 def build_element_table(group: RowGroup, elements: Sequence[Element], first_row: int, model: IKModel) -> ElementTable:
     """Pack the elements of a group for a robot.
 
@@ -122,7 +73,7 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
         UnknownNameError: An element names a link that the robot does not have.
         InputError: A body index is out of range.
     """
-    robot, stated = _Robot(model), state_rows(group)
+    robot, stated = RobotIndices(model), state_rows(group)
     frame_count, width = len(group.frames), data_column(group, len(group.data)) + 1
     integers = np.zeros((len(elements), width), dtype=np.int32)
     offsets = np.tile(IDENTITY, (len(elements), max(frame_count, 1), 1))
@@ -149,7 +100,7 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
     return ElementTable(group, integers, offsets, moving_dofs, support.reshape(-1, model.joint_dof_count))
 
 
-def _moving_dofs(robot: _Robot, stated: StatedRows, bodies: Sequence[int]) -> list[BoolArray]:
+def _moving_dofs(robot: RobotIndices, stated: StatedRows, bodies: Sequence[int]) -> list[BoolArray]:
     """DOFs that move each frame; those that move all frames alike are left out where that changes no row."""
     moving = [robot.moves(body) for body in bodies]
     if stated.common_motion_cancels:
@@ -158,7 +109,7 @@ def _moving_dofs(robot: _Robot, stated: StatedRows, bodies: Sequence[int]) -> li
     return moving
 
 
-def _frame_support(robot: _Robot, stated: StatedRows, frame: int, moving: BoolArray) -> BoolArray:
+def _frame_support(robot: RobotIndices, stated: StatedRows, frame: int, moving: BoolArray) -> BoolArray:
     """Rows by DOFs, shape [row_count, joint_dof_count]: a row that only sees a frame turn ignores the linear DOFs."""
     angular = moving & ~robot.linear_dofs()
     rows = []
@@ -170,7 +121,7 @@ def _frame_support(robot: _Robot, stated: StatedRows, frame: int, moving: BoolAr
 
 
 def _pack_coordinates(
-    robot: _Robot, stated: StatedRows, group: RowGroup, element: Element, integers: IntArray, support: BoolArray
+    robot: RobotIndices, stated: StatedRows, group: RowGroup, element: Element, integers: IntArray, support: BoolArray
 ) -> None:
     for k, dof in enumerate(element.coordinate_dofs):
         column = coordinate_column(group, k)

@@ -9,8 +9,8 @@ from objectives.data_field import DataField
 from objectives.element_table import Element
 from objectives.expression import Scalar, maximum
 from objectives.expression_objective import ExpressionObjective
-from objectives.joint_selection import scalar_dofs, select_joints
 from objectives.model import IKModel
+from objectives.robot_indices import RobotIndices
 from objectives.statement import RowGroup, RowInputs
 
 
@@ -68,6 +68,7 @@ class IKObjectiveJointLimit(ExpressionObjective):
         """State one row for every limited DOF."""
         lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
         limited = np.isfinite(lower) | np.isfinite(upper)
-        joints = select_joints(model, self._joints, type(self).__name__)
-        dofs = [dof for dof in scalar_dofs(model, joints) if limited[dof]]
+        robot = RobotIndices(model)
+        joints = robot.select_joints(self._joints, type(self).__name__)
+        dofs = [dof for dof in robot.scalar_dofs(joints) if limited[dof]]
         return [(_LIMIT, [Element(coordinate_dofs=(dof,), data_columns=(dof, dof)) for dof in dofs])]

@@ -8,8 +8,8 @@ from objectives.element_table import Element
 from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import quaternion, rotation_difference
-from objectives.joint_selection import quaternion_joints, scalar_dofs, select_joints
 from objectives.model import IKModel
+from objectives.robot_indices import RobotIndices
 from objectives.statement import RowGroup, RowInputs
 
 REFERENCE = "joint_q_reference"
@@ -74,30 +74,28 @@ class IKObjectivePosture(ExpressionObjective):
             UnknownNameError: A joint is not in the robot.
             InputError: The reference has another number of coordinates, or a quaternion is not of unit length.
         """
-        ends = model.joint_q_start.numpy()[1:]
-        quaternions = tuple(int(ends[joint]) - 4 for joint in quaternion_joints(model, range(model.joint_count)))
+        robot = RobotIndices(model)
+        joints = [joint for joint in range(model.joint_count) if robot.has_quaternion(joint)]
+        quaternions = tuple(robot.first_quaternion_coordinate(joint) for joint in joints)
         self._fields[REFERENCE].set_columns(model.joint_coord_count, quaternions)
         super().bind_model(model)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
         """State one row for every DOF of the joints."""
-        joints = select_joints(model, self._joints, type(self).__name__)
-        starts, dims = model.joint_qd_start.numpy(), model.joint_dof_dim.numpy()
-        coordinate, ends = model.dof_coordinate.numpy(), model.joint_q_start.numpy()[1:]
-        row_of: dict[int, int] = {}
-        for joint in joints:
-            for dof in range(starts[joint], starts[joint + 1]):
-                row_of[dof] = len(row_of)
+        robot = RobotIndices(model)
+        joints = robot.select_joints(self._joints, type(self).__name__)
+        row_of = {dof: row for row, dof in enumerate(dof for joint in joints for dof in robot.dofs(joint))}
         scalars = [
-            Element(coordinate_dofs=(dof,), data_columns=(int(coordinate[dof]),), row=row_of[dof])
-            for dof in scalar_dofs(model, joints)
+            Element(coordinate_dofs=(dof,), data_columns=(int(robot.dof_coordinate[dof]),), row=row_of[dof])
+            for dof in robot.scalar_dofs(joints)
         ]
         turns = [
             Element(
                 quaternion_joints=(joint,),
-                data_columns=(int(ends[joint]) - 4,),
-                row=row_of[int(starts[joint] + dims[joint, 0])],
+                data_columns=(robot.first_quaternion_coordinate(joint),),
+                row=row_of[robot.first_angular_dof(joint)],
             )
-            for joint in quaternion_joints(model, joints)
+            for joint in joints
+            if robot.has_quaternion(joint)
         ]
         return [(_COORDINATE, scalars), (_QUATERNION, turns)]

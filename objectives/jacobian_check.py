@@ -1,0 +1,245 @@
+"""Check of an objective against finite differences of its own residuals. A tool of development, slow on purpose."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import warp as wp
+
+from objectives.errors import InputError, ObjectiveError
+from objectives.finite_differences import FiniteDifferences, stencil_steps
+from objectives.first_order import FirstOrderMotion
+from objectives.model import FloatArray, IKModel
+from objectives.objective import IKJacobianType, IKObjective
+
+ROUNDING = 1e-5  # part of the largest entry that counts as zero outside the support
+GUARD, POISON = 2, -54321.0  # rows around the block that must stay as they are, and what stands there
+
+
+class CheckedRobot(Protocol):
+    """What the check needs of a robot: float64 functions on the host, and its view on a device."""
+
+    @property
+    def dof_names(self) -> tuple[str, ...]:
+        """Names of the DOFs."""
+
+    def on_device(self, device: str) -> IKModel:
+        """Give the view of the robot on a device."""
+
+    def random_joint_q(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """Draw coordinates inside the limits, shape [n, joint_coord_count]."""
+
+    def body_poses(self, joint_q: Any) -> FloatArray:
+        """Give poses of the bodies, world frame, shape [n, body_count, 7]."""
+
+    def motion_subspace(self, joint_q: Any) -> FloatArray:
+        """Give the twist of every DOF, at the world origin, shape [n, joint_dof_count, 6]."""
+
+    def integrate(self, joint_q: Any, dq: Any) -> FloatArray:
+        """Move coordinates along tangents [n, joint_dof_count]."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check has compared; that it exists says that nothing was wrong."""
+
+    objective: str
+    """Class of the objective."""
+
+    methods: tuple[str, ...]
+    """Jacobians that were compared: "analytic", "autodiff"."""
+
+    compared_count: int
+    """Entries compared, over all configurations and methods."""
+
+    nonzero_count: int
+    """Entries that are not zero; if there are none, the check says nothing."""
+
+    kink_count: int
+    """Entries at which a row bends or jumps, compared only with the slopes on both sides."""
+
+    largest_error: float
+    """Largest difference, as a part of the largest slope of its row."""
+
+
+def check(
+    objective: IKObjective,
+    robot: CheckedRobot,
+    *,
+    joint_q: npt.ArrayLike | None = None,
+    problem_count: int | None = None,
+    sample_count: int = 8,
+    random_seed: int = 0,
+    tolerance: float = 1e-3,
+    device: str = "cpu",
+) -> CheckReport:
+    """Compare the Jacobians of an objective with finite differences of its residuals.
+
+    It also checks that every row is written, that nothing is written outside the objective's block, and that the
+    Jacobian is zero outside `row_support`. The objective itself is not touched: the check binds a copy.
+
+    Args:
+        objective: The objective, bound to a solver or not.
+        robot: The robot.
+        joint_q: Configurations, shape [n, joint_coord_count]; None draws them, half of them beyond the limits.
+        problem_count: Number of problems that the objective has data for; None asks the objective.
+        sample_count: Number of configurations to draw.
+        random_seed: Seed of the drawing.
+        tolerance: Largest difference allowed, as a part of the largest slope of the row.
+        device: Where the objective is evaluated; Warp arrays given to it must be there.
+
+    Returns:
+        What was compared.
+
+    Raises:
+        ObjectiveError: The objective breaks its contract; the message names it, the row and the DOF.
+        InputError: An argument is not allowed.
+    """
+    if not (sample_count > 0 and tolerance > 0.0):
+        raise InputError(f"check: sample_count {sample_count} and tolerance {tolerance} must be positive.")
+    rng = np.random.default_rng(random_seed)
+    samples = _draw(robot, rng, sample_count) if joint_q is None else np.atleast_2d(np.asarray(joint_q, np.float64))
+    rows = [count for count in objective.data_rows().values() if count > 1]
+    probe = _Probe(objective, robot, device, len(samples), problem_count or max(rows, default=1))
+    steps = stencil_steps(len(samples), len(robot.dof_names))
+    moved = robot.integrate(np.tile(samples, (len(steps) // len(samples), 1)), steps)
+    differences = FiniteDifferences(probe.residuals(moved), len(samples), len(robot.dof_names))
+    methods = ("analytic", "autodiff") if objective.supports_analytic() else ("autodiff",)
+    jacobians = {method: probe.jacobian(method, samples) for method in methods}
+    errors = [0.0]
+    for method, jacobian in jacobians.items():
+        error = differences.relative_error(jacobian)
+        worst = np.unravel_index(int(error.argmax()), error.shape)
+        if error[worst] > tolerance:
+            raise ObjectiveError(_mismatch(probe, method, jacobian, differences.values, samples, worst))
+        probe.require_support(method, jacobian)
+        errors.append(float(error[worst]))
+    return CheckReport(
+        probe.name,
+        methods,
+        sum(jacobian.size for jacobian in jacobians.values()),
+        sum(int(np.count_nonzero(jacobian)) for jacobian in jacobians.values()),
+        int(differences.kinks.sum()),
+        max(errors),
+    )
+
+
+def _draw(robot: CheckedRobot, rng: np.random.Generator, count: int) -> FloatArray:
+    """Draw configurations inside the limits, and move every second one by about a radian or metre."""
+    inside = robot.random_joint_q(rng, count)
+    step = rng.normal(size=(count, len(robot.dof_names)))
+    step[::2] = 0.0
+    return robot.integrate(inside, step)
+
+
+def _mismatch(
+    probe: "_Probe",
+    method: str,
+    jacobian: FloatArray,
+    expected: FloatArray,
+    samples: FloatArray,
+    worst: tuple[np.intp, ...],
+) -> str:
+    sample, row, dof = worst
+    hint = ""
+    if method == "autodiff" and not jacobian.any():
+        hint = " All its entries are zero: do the residual kernels keep their backward pass?"
+    return (
+        f"{probe.name}: row {row} of the {method} Jacobian by DOF '{probe.robot.dof_names[dof]}' is "
+        f"{jacobian[worst]:.6g}, finite differences give {expected[worst]:.6g}, "
+        f"at joint_q = {np.round(samples[sample], 4).tolist()}.{hint}"
+    )
+
+
+class _Probe:
+    """A copy of an objective on a device, with a block in the middle of arrays that are larger than it."""
+
+    def __init__(
+        self, objective: IKObjective, robot: CheckedRobot, device: str, sample_count: int, problem_count: int
+    ) -> None:
+        self.name, self.robot = type(objective).__name__, robot
+        self.sample_count, self.problem_count = sample_count, problem_count
+        self.model = robot.on_device(device)
+        self.objective = objective.unbound_copy()
+        self.objective.bind_solver(self)
+        self.objective.bind_model(self.model)
+        self.rows = self.objective.residual_dim()
+        if self.rows < 1:
+            raise ObjectiveError(f"{self.name} has no rows on this robot.")
+        self.objective.require_problem_count(problem_count)
+
+    def residuals(self, joint_q: FloatArray) -> FloatArray:
+        """Residuals at configurations, shape [n, rows]."""
+        self._bind(len(joint_q), IKJacobianType.ANALYTIC if self.objective.supports_analytic() else None)
+        motion = self._motion(joint_q)
+        motion.launch()
+        out = self._compute(motion)
+        return self._block("residuals", out.numpy().astype(np.float64))
+
+    def jacobian(self, method: str, joint_q: FloatArray) -> FloatArray:
+        """Jacobian at configurations, shape [n, rows, joint_dof_count]."""
+        self._bind(len(joint_q), IKJacobianType(method))
+        motion, n, device = self._motion(joint_q), len(joint_q), self.model.device
+        values = np.full((n, self.rows + 2 * GUARD, self.model.joint_dof_count), POISON, dtype=np.float32)
+        values[:, GUARD:-GUARD] = 0.0
+        jacobian: wp.array[wp.float32] = wp.array(values, dtype=wp.float32, device=device)
+        tape: Any = wp.Tape()
+        with tape:
+            motion.launch()
+            residuals = self._compute(motion)
+        if method == "analytic":
+            twists = self.robot.motion_subspace(joint_q).astype(np.float32)
+            joint_S_s: wp.array[wp.spatial_vectorf] = wp.array(twists, dtype=wp.spatial_vectorf, device=device)
+            self.objective.compute_jacobian_analytic(
+                motion.body_q, motion.joint_q, self.model, jacobian, joint_S_s, GUARD
+            )
+        else:
+            tape.outputs = [residuals.flatten()]
+            self.objective.compute_jacobian_autodiff(tape, self.model, jacobian, GUARD, motion.dq_dof)
+        return self._block(f"{method} Jacobian", jacobian.numpy().astype(np.float64))
+
+    def require_support(self, method: str, jacobian: FloatArray) -> None:
+        """Check that a Jacobian is zero where the objective says so."""
+        support = self.objective.row_support(self.model)
+        if support is None:
+            return
+        if support.shape != jacobian.shape[1:]:
+            raise ObjectiveError(f"{self.name}: row_support() has shape {support.shape}, not {jacobian.shape[1:]}.")
+        allowed = 0.0 if method == "analytic" else ROUNDING * np.abs(jacobian).max()  # autodiff adds what cancels
+        outside = (np.abs(jacobian) > allowed) & ~support
+        if outside.any():
+            _, row, dof = np.argwhere(outside)[0]
+            raise ObjectiveError(
+                f"{self.name}: row {row} of the {method} Jacobian depends on DOF '{self.robot.dof_names[dof]}', "
+                "but row_support() says that it does not."
+            )
+
+    def _bind(self, n: int, mode: IKJacobianType | None) -> None:
+        index = np.arange(n, dtype=np.int32) % self.sample_count % self.problem_count
+        self.index: wp.array[wp.int32] = wp.array(index, dtype=wp.int32, device=self.model.device)
+        self.objective.set_batch_layout(self.rows + 2 * GUARD, GUARD, n)
+        self.objective.bind_device(self.model.device)
+        self.objective.bind_problem_index(self.index)
+        self.objective.init_buffers(self.model, mode or IKJacobianType.AUTODIFF)
+
+    def _motion(self, joint_q: FloatArray) -> FirstOrderMotion:
+        robot = self.robot
+        return FirstOrderMotion(self.model, joint_q, robot.body_poses(joint_q), robot.motion_subspace(joint_q))
+
+    def _compute(self, motion: FirstOrderMotion) -> wp.array[wp.float32]:
+        values = np.full((motion.body_q.shape[0], self.rows + 2 * GUARD), POISON, dtype=np.float32)
+        out: wp.array[wp.float32] = wp.array(values, dtype=wp.float32, device=self.model.device, requires_grad=True)
+        self.objective.compute_residuals(motion.body_q, motion.joint_q, self.model, out, GUARD, self.index)
+        return out
+
+    def _block(self, what: str, values: FloatArray) -> FloatArray:
+        """Check what stands around the block and in it, and give the block."""
+        block = values[:, GUARD:-GUARD]
+        if not ((values[:, :GUARD] == POISON).all() and (values[:, -GUARD:] == POISON).all()):
+            raise ObjectiveError(f"{self.name}: the {what} are written outside the rows of the objective.")
+        bad = ~np.isfinite(block) | (block == POISON)
+        if bad.any():
+            row = int(np.argwhere(bad)[0, 1])
+            raise ObjectiveError(f"{self.name}: row {row} of the {what} is not written, or not finite.")
+        return block

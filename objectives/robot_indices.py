@@ -1,0 +1,96 @@
+"""Where things are in the arrays of a robot: host copies of its index arrays, and the questions put to them."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from objectives.errors import InputError, UnknownNameError
+from objectives.model import BoolArray, FloatArray, IKModel
+
+IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+class RobotIndices:
+    """Index arrays of a model, on the host. Made when an objective is bound, never in a solve."""
+
+    def __init__(self, model: IKModel) -> None:
+        """Copy the index arrays of a model."""
+        self.model = model
+        self.ancestor: npt.NDArray[np.int32] = model.joint_ancestor.numpy()
+        self.child: npt.NDArray[np.int32] = model.joint_child.numpy()
+        self.q_start: npt.NDArray[np.int32] = model.joint_q_start.numpy()
+        self.qd_start: npt.NDArray[np.int32] = model.joint_qd_start.numpy()
+        self.dof_dim: npt.NDArray[np.int32] = model.joint_dof_dim.numpy()
+        self.dof_coordinate: npt.NDArray[np.int32] = model.dof_coordinate.numpy()
+
+    def frame(self, link: str | int) -> tuple[int, FloatArray]:
+        """Give the body of a link and T_body_link, shape [7]; an int is a body index and means the body's own frame.
+
+        Raises:
+            UnknownNameError: No link has this name.
+            InputError: No body has this index.
+        """
+        if isinstance(link, str):
+            return self.model.link_frame(link)
+        if not 0 <= link < self.model.body_count:
+            raise InputError(f"Body index {link} is not in the robot; allowed: 0 to {self.model.body_count - 1}.")
+        return link, IDENTITY
+
+    def moves(self, body: int) -> BoolArray:
+        """Tell which DOFs move a body, shape [joint_dof_count]; none move the world, body -1."""
+        moving = np.zeros(self.model.joint_dof_count, dtype=bool)
+        joint = int(np.flatnonzero(self.child == body)[0]) if body >= 0 else -1
+        while joint >= 0:
+            moving[self.dofs(joint)] = True
+            joint = int(self.ancestor[joint])
+        return moving
+
+    def linear_dofs(self) -> BoolArray:
+        """Tell which DOFs turn nothing, shape [joint_dof_count]."""
+        linear = np.zeros(self.model.joint_dof_count, dtype=bool)
+        for start, (count, _) in zip(self.qd_start[:-1], self.dof_dim, strict=True):
+            linear[start : start + count] = True
+        return linear
+
+    def dofs(self, joint: int) -> range:
+        """Give the DOFs of a joint."""
+        return range(int(self.qd_start[joint]), int(self.qd_start[joint + 1]))
+
+    def scalar_dofs(self, joints: Iterable[int]) -> list[int]:
+        """Give the DOFs of some joints that have a coordinate of their own."""
+        return [dof for joint in joints for dof in self.dofs(joint) if self.dof_coordinate[dof] >= 0]
+
+    def has_quaternion(self, joint: int) -> bool:
+        """Tell whether a joint is a ball or floating joint, whose last four coordinates are a quaternion."""
+        return bool(self.q_start[joint + 1] - self.q_start[joint] > len(self.dofs(joint)))
+
+    def first_quaternion_coordinate(self, joint: int) -> int:
+        """Give the first of the four coordinates of a joint's quaternion."""
+        return int(self.q_start[joint + 1]) - 4
+
+    def first_angular_dof(self, joint: int) -> int:
+        """Give the first of a joint's angular DOFs."""
+        return int(self.qd_start[joint] + self.dof_dim[joint, 0])
+
+    def select_joints(self, names: Sequence[str] | None, objective: str) -> list[int]:
+        """Give the indices of joints in the order of the robot; None selects all.
+
+        Raises:
+            UnknownNameError: The robot has no joint of one of the names.
+            InputError: The names are one string instead of several.
+        """
+        known = self.model.joint_names
+        if names is None:
+            return list(range(len(known)))
+        if isinstance(names, str):
+            raise InputError(f"{objective}: joints is the string '{names}'; allowed: a sequence of joint names.")
+        for name in names:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"Did you mean '{close[0]}'? " if close else ""
+                raise UnknownNameError(
+                    f"{objective}: joint '{name}' is not in the robot. {hint}Joints: {', '.join(known)}."
+                )
+        return [joint for joint, name in enumerate(known) if name in names]
