@@ -31,8 +31,17 @@ class PoseProblems:
         poses = robot.forward_kinematics(joint_q, [link])
         return cls(robot, link, poses.positions[:, 0], poses.orientations_xyzw[:, 0])
 
-    def judge(self, joint_q: NDArray[np.floating], position: float, orientation: float) -> NDArray[np.bool_]:
-        """Return which answers are within both tolerances [m, rad] and inside the limits, without slack."""
+    def judge(
+        self, joint_q: NDArray[np.floating], position: float, orientation: float, limit_slack: float = 0.0
+    ) -> NDArray[np.bool_]:
+        """Return which answers are within both tolerances [m, rad] and inside the limits.
+
+        Args:
+            joint_q: Answers, shape [n, joint_coord_count].
+            position: Tolerance [m].
+            orientation: Tolerance [rad].
+            limit_slack: How far outside its limits a joint may be [m or rad]; for solvers whose limits are soft.
+        """
         poses = self.robot.forward_kinematics(joint_q, [self.link])
         distance = np.linalg.norm(poses.positions[:, 0] - self.positions, axis=1)
         overlap = np.abs((poses.orientations_xyzw[:, 0] * self.orientations_xyzw).sum(axis=1))
@@ -44,5 +53,6 @@ class PoseProblems:
         angle = np.where(overlap > 0.5, 4.0 * np.arcsin(np.minimum(0.5 * chord, 1.0)), np.pi)
         own = self.robot.dof_coordinate >= 0
         q = joint_q[:, self.robot.dof_coordinate[own]].astype(np.float64)
-        inside = ((q >= self.robot.joint_limit_lower[own]) & (q <= self.robot.joint_limit_upper[own])).all(axis=1)
+        above = q >= self.robot.joint_limit_lower[own] - limit_slack
+        inside = (above & (q <= self.robot.joint_limit_upper[own] + limit_slack)).all(axis=1)
         return np.asarray((distance <= position) & (angle <= orientation) & inside)

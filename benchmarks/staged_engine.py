@@ -20,6 +20,7 @@ import ik_service
 HERE = Path(__file__).parent
 NEWTON = "newton==1.8.0"
 NEWTON_ITERATIONS = 24
+SLACK = 1e-4  # [rad] allowed to newton.ik, whose limits are soft: without it a fifth of its answers would fail
 TOLERANCES = ((5e-3, 5e-2), (1e-3, 1e-2), (1e-5, 1e-4))
 
 
@@ -65,14 +66,16 @@ def peer_environment(name: str, *requirements: str) -> Path:
     return folder / "bin" / "python"
 
 
-def report(who: str, problems: PoseProblems, joint_q: NDArray[np.float32], times: list[float]) -> float:
+def report(
+    who: str, problems: PoseProblems, joint_q: NDArray[np.float32], times: list[float], limit_slack: float = 0.0
+) -> float:
     """Print a line and return the microseconds per target solved at 1 mm and 0.01 rad."""
-    shares = [problems.judge(joint_q, *tolerance).mean() for tolerance in TOLERANCES]
+    shares = [problems.judge(joint_q, *tolerance, limit_slack).mean() for tolerance in TOLERANCES]
     per_target = 1e6 * np.array(times) / len(joint_q)
     per_solved = float(np.median(per_target) / max(shares[1], 1e-9))
     successes = "  ".join(f"{share:7.2%}" for share in shares)
     spread = f"{per_target.min():.1f}-{per_target.max():.1f}"
-    print(f"{who:24s} {np.median(per_target):9.1f} us  ({spread:>15s})  {successes}  {per_solved:9.1f} us/solved")
+    print(f"{who:28s} {np.median(per_target):9.1f} us  ({spread:>15s})  {successes}  {per_solved:9.1f} us/solved")
     return per_solved
 
 
@@ -92,12 +95,14 @@ def main() -> None:
     problems = PoseProblems.random(robot, arguments.link, arguments.targets, arguments.random_seed)
     print(f"{arguments.robot}, {arguments.targets} random reachable targets, {arguments.seeds} seeds, one pinned core")
     heads = "  ".join(f"{position:g}/{orientation:g}" for position, orientation in TOLERANCES)
-    print(f"{'':24s} CPU time per target, median (range)   solved within m/rad: {heads}")
+    print(f"{'':28s} CPU time per target, median (range)   solved within m/rad: {heads}")
     ours = report("staged engine", problems, *run_staged(problems, arguments.seeds, arguments.repeats))
     if not arguments.skip_peer:
         urdf = Path(ik_service.__file__).with_name("robots").joinpath("builtin", f"{arguments.robot}.urdf").read_text()
         peer = run_newton(problems, urdf, arguments.seeds, arguments.repeats)
-        print(f"newton.ik takes {report('newton.ik', problems, *peer) / ours:.1f} times as long per solved target")
+        report("newton.ik, exact limits", problems, *peer)
+        generous = report(f"newton.ik, limits + {SLACK:g}", problems, *peer, SLACK)
+        print(f"newton.ik takes {generous / ours:.1f} times as long per solved target (its limits taken with slack)")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,13 @@ def joint_frame(
     return frame
 
 
+@wp.func
+def turn_about(axis: wp.vec3, angle: float):
+    """Return the rotation by an angle [rad] about a unit axis, which needs no normalising."""
+    s = wp.sin(0.5 * angle)
+    return wp.quat(axis[0] * s, axis[1] * s, axis[2] * s, wp.cos(0.5 * angle))
+
+
 @wp.kernel(module="unique")
 @typing.no_type_check
 def _forward_kinematics(
@@ -50,12 +57,12 @@ def _forward_kinematics(
         p = wp.transform_get_translation(frame)
         r = wp.transform_get_rotation(frame)
         if kind == REVOLUTE or kind == CONTINUOUS:
-            body_q_out[i, j] = wp.transform(p, r * wp.quat_from_axis_angle(joint_axis[d], joint_q[i, c]))
+            body_q_out[i, j] = wp.transform(p, r * turn_about(joint_axis[d], joint_q[i, c]))
         elif kind == PRISMATIC:
             body_q_out[i, j] = wp.transform(p + wp.quat_rotate(r, joint_axis[d] * joint_q[i, c]), r)
         elif kind == PLANAR:
             slide = joint_axis[d] * joint_q[i, c] + joint_axis[d + 1] * joint_q[i, c + 1]
-            turn = wp.quat_from_axis_angle(joint_axis[d + 2], joint_q[i, c + 2])
+            turn = turn_about(joint_axis[d + 2], joint_q[i, c + 2])
             body_q_out[i, j] = wp.transform(p + wp.quat_rotate(r, slide), r * turn)
         elif kind == FLOATING:
             offset = wp.vec3(joint_q[i, c], joint_q[i, c + 1], joint_q[i, c + 2])

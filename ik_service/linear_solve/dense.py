@@ -15,6 +15,7 @@ PIVOT_MIN = wp.constant(1.0e-20)  # keeps the factor finite where rounding makes
 @typing.no_type_check
 def _normal_equations(
     # active DOFs
+    one_to_one: int,  # 1: every DOF is an active DOF of the same index, and the two Jacobians are one array
     active_start: wp.array[wp.int32],  # [active_dof_count + 1]
     active_members: wp.array[wp.int32],  # DOFs that an active DOF moves, [active_start[-1]]
     active_multiplier: wp.array[float],  # [active_start[-1]]
@@ -34,12 +35,14 @@ def _normal_equations(
     dofs = gradient_out.shape[1]
     for a in range(dofs):
         gradient = float(0.0)
+        if one_to_one == 0:
+            for r in range(rows):
+                column = float(0.0)
+                for m in range(active_start[a], active_start[a + 1]):
+                    column += active_multiplier[m] * jacobian[i, r, active_members[m]]
+                jacobian_active_out[i, r, a] = column
         for r in range(rows):
-            column = float(0.0)
-            for m in range(active_start[a], active_start[a + 1]):
-                column += active_multiplier[m] * jacobian[i, r, active_members[m]]
-            jacobian_active_out[i, r, a] = column
-            gradient += column * residuals[i, r]
+            gradient += jacobian_active_out[i, r, a] * residuals[i, r]
         gradient_out[i, a] = gradient
         for b in range(a + 1):
             product = float(0.0)
@@ -60,12 +63,13 @@ def normal_equations(
         active: Offsets, members and multipliers of the constant map from DOFs to active DOFs.
         running: Instances to treat, int32 [n_batch].
         rows: Residuals [n_batch, total_residuals] and Jacobian [n_batch, total_residuals, joint_dof_count].
-        out: Jacobian over the active DOFs, J'J (lower triangle) and J'r.
+        out: Jacobian over the active DOFs, J'J (lower triangle) and J'r. Where every DOF is active, the first may be
+            the Jacobian itself.
     """
     wp.launch(
         _normal_equations,
         dim=running.shape[0],
-        inputs=[*active, running, *rows],
+        inputs=[int(out[0] is rows[1]), *active, running, *rows],
         outputs=list(out),
         device=running.device,
     )

@@ -57,5 +57,5 @@ def active_inwards(robot: "RobotModel") -> tuple[Float32Array, Float32Array]:
         low, high = np.sort((own + margin - offset) / multiplier)
         lower[active], upper[active] = max(lower[active], low), min(upper[active], high)
     crossed = lower > upper
-    lower[crossed] = upper[crossed] = 0.5 * (robot.active_limit_lower + robot.active_limit_upper)[crossed]
+    lower[crossed] = upper[crossed] = 0.5 * (robot.active_limit_lower[crossed] + robot.active_limit_upper[crossed])
     return inwards(lower, upper)

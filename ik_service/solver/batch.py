@@ -52,7 +52,7 @@ class Batch:
         slot_count: int,
         options: SolverOptions,
     ) -> None:
-        device, candidates = model.device, options.candidates
+        robot, device, candidates = model.robot, model.device, options.candidates
         self.slot_count = slot_count
         self._model, self._rows, self._ranges, self._target_rows = model, rows, ranges, target_rows
         self._slots = Slots.allocate(slot_count, device)
@@ -64,12 +64,16 @@ class Batch:
         self._joint_S_s = wp.zeros((slot_count, model.joint_dof_count), dtype=wp.spatial_vector, device=device)
         shape = (slot_count, rows.count, model.joint_dof_count)
         self._jacobian = wp.zeros(shape, dtype=float, device=device)
-        self._equations = Equations.allocate(slot_count, candidates, rows.count, model.active_dof_count, device)
+        self._equations = Equations.allocate(slot_count, candidates, robot.active_dof_count, device)
+        self._jacobian_active = self._jacobian
+        if not np.array_equal(robot.active_dof, np.arange(robot.joint_dof_count)):
+            self._jacobian_active = wp.zeros(
+                (slot_count, rows.count, robot.active_dof_count), dtype=float, device=device
+            )
         self._damping_factor = wp.array(CANDIDATE_DAMPING[:candidates], dtype=float, device=device)
         self._step_scale = wp.array(CANDIDATE_SCALE[:candidates], dtype=float, device=device)
         self._next_attempt = wp.zeros(1, dtype=wp.int32, device=device)
         self._running_count = wp.zeros(1, dtype=wp.int32, device=device)
-        robot = model.robot
         coordinate = robot.dof_coordinate[robot.active_dof]
         self._active_coordinate = wp.array(coordinate, dtype=wp.int32, device=device)
         self._active = _active_map(model)
@@ -140,7 +144,7 @@ class Batch:
             self._active,
             slots.running,
             (accepted.residuals, self._jacobian),
-            (equations.jacobian_active, equations.hessian, equations.gradient),
+            (self._jacobian_active, equations.hessian, equations.gradient),
         )
         coordinates = (self._active_coordinate, *self._limits[2:])
         solve = (problems.settings, problems.winners.rank)

@@ -30,7 +30,7 @@ from ik_service.solver.seeds import follow
 
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has nothing more to give
 COSINE_MAX = wp.constant(1.0e-4)  # largest cosine between the residual and a column of J at a stationary point
-DAMPING_SHARE = wp.constant(0.02)
+DAMPING_SHARE = wp.constant(0.05)
 DAMPING_MIN = wp.constant(1.0e-7)
 BOOST_UP = wp.constant(4.0)
 BOOST_DOWN = wp.constant(0.25)
@@ -43,7 +43,6 @@ class Equations:
     """Scratch of one iteration.
 
     Attributes:
-        jacobian_active: J over the active DOFs, [n_batch, total_residuals, active_dof_count].
         hessian: J'J, lower triangle, [n_batch, active_dof_count, active_dof_count].
         gradient: J'r, [n_batch, active_dof_count].
         held: 1 where a DOF keeps still, int32 [n_batch, active_dof_count].
@@ -52,7 +51,6 @@ class Equations:
         predicted: Predicted decrease of the cost, [n_batch x candidates].
     """
 
-    jacobian_active: wp.array
     hessian: wp.array
     gradient: wp.array
     held: wp.array
@@ -61,14 +59,13 @@ class Equations:
     predicted: wp.array
 
     @classmethod
-    def allocate(cls, n_batch: int, candidates: int, rows: int, dofs: int, device: wp.Device) -> "Equations":
+    def allocate(cls, n_batch: int, candidates: int, dofs: int, device: wp.Device) -> "Equations":
         """Return zeroed scratch."""
 
         def floats(*shape: int) -> wp.array:
             return wp.zeros(shape, dtype=wp.float32, device=device)
 
         return cls(
-            jacobian_active=floats(n_batch, rows, dofs),
             hessian=floats(n_batch, dofs, dofs),
             gradient=floats(n_batch, dofs),
             held=wp.zeros((n_batch, dofs), dtype=wp.int32, device=device),

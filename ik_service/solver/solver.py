@@ -24,7 +24,7 @@ from ik_service.solver.targets import Target, TargetArrays, as_target, check_tar
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
 
 DEFAULT_SEEDS = 32
-SLOTS_MAX = {"cpu": 256, "cuda": 32768}  # a CPU batch stays in the cache; a GPU wants many threads
+SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
 PER_SOLVE_OPTIONS = ("seeds", "max_iterations", "position_tolerance", "orientation_tolerance", "random_seed")
