@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.errors import RobotFileError
-from ik_service.robots.arrays import Int32Array
+from ik_service.robots.arrays import Int32Array, read_only
 from ik_service.robots.configuration import checked_joint_q
 from ik_service.robots.description import JointDescription
 from ik_service.robots.joint_type import JointType
@@ -142,11 +142,13 @@ def active_map(robot: "RobotModel") -> ActiveMap:
     number = np.full(dof_count, -1, dtype=np.int32)
     number[active_dof] = np.arange(len(active_dof), dtype=np.int32)
     lower, upper = leader_limits(robot)
-    limits = lower[active_dof], upper[active_dof]
-    arrays = number[robot.dof_leader], active_dof, *limits, _mid_joint_q(robot, lower, upper)
-    for array in arrays:
-        array.setflags(write=False)
-    return ActiveMap(*arrays)
+    return ActiveMap(
+        dof_active=read_only(number[robot.dof_leader]),
+        active_dof=read_only(active_dof),
+        active_limit_lower=read_only(lower[active_dof]),
+        active_limit_upper=read_only(upper[active_dof]),
+        mid_joint_q=read_only(_mid_joint_q(robot, lower, upper)),
+    )
 
 
 def _mid_joint_q(robot: "RobotModel", lower: Float64Array, upper: Float64Array) -> Float64Array:

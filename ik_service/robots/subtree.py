@@ -68,9 +68,10 @@ def _on_branches(robot: "RobotModel", tips: list[int]) -> BoolArray:
     on = np.zeros(len(robot.link_names), dtype=bool)
     for tip in tips:
         on |= _below(robot, tip)
-        while tip >= 0:
-            on[tip] = True
-            tip = int(robot.link_parent[tip])
+        link = tip
+        while link >= 0:
+            on[link] = True
+            link = int(robot.link_parent[link])
     return on
 
 

@@ -79,7 +79,8 @@ def random_joint_q(robot: "RobotModel", rng: np.random.Generator, n: int) -> Flo
     lower, upper = _ranges(robot)
     coordinate = robot.dof_coordinate[robot.active_dof]
     has_own = coordinate >= 0
-    joint_q[:, coordinate[has_own]] = rng.uniform(lower[has_own], upper[has_own], (n, int(has_own.sum())))
+    drawn = rng.random((n, int(has_own.sum())))
+    joint_q[:, coordinate[has_own]] = lower[has_own] + (upper - lower)[has_own] * drawn
     return robot.clamp_joint_q(joint_q)
 
 

@@ -1,0 +1,213 @@
+"""MJCF into a robot description, through the optional ``mujoco`` package.
+
+MuJoCo compiles the file (defaults, includes, angles) and the description is read from the compiled model. Bodies and sites
+become links, under the link ``world``; a body with several joints gets links in between, and so does a joint away from
+its body's origin. Coordinates are those of MuJoCo's ``qpos``, but quaternions are xyzw. MuJoCo opens whatever a file
+refers to: local files that the caller trusts only, never uploads.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ik_service.errors import RobotFileError
+from ik_service.robots.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.transforms import (
+    Float64Array,
+    identity_transform,
+    quaternion_from_axis_angle,
+    transform_multiply,
+)
+from objectives.errors import InputError, UnknownNameError
+
+
+def read_mjcf(path: Path) -> RobotDescription:
+    """Read an MJCF file.
+
+    Args:
+        path: The file; files that it refers to are opened.
+
+    Returns:
+        Links and joints in document order.
+
+    Raises:
+        InputError: The ``mujoco`` package is not installed.
+        UnknownNameError: There is no such file.
+        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint, a nonlinear joint equality or a
+            closed chain.
+    """
+    try:
+        import mujoco
+    except ImportError:
+        raise InputError("MJCF files are read through MuJoCo; install it: pip install 'ik-service[mujoco]'.") from None
+    if not path.is_file():
+        raise UnknownNameError(f"Robot file '{path}' does not exist.")
+    try:
+        model = mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise RobotFileError(f"MuJoCo cannot compile '{path.name}': {error}") from None
+    return _Conversion(mujoco, model, path.stem).description()
+
+
+class _Conversion:
+    """One compiled model on its way into a description."""
+
+    def __init__(self, mujoco: Any, model: Any, fallback_name: str) -> None:
+        self._mujoco = mujoco
+        self._model = model
+        self._name = fallback_name
+        self._joint_names = self._unique_names("joint", model.njnt, set())
+        self._link_names: set[str] = set()
+        self._body_names = self._unique_names("body", model.nbody, self._link_names)
+        self._links: list[str] = []
+        self._joints: list[JointDescription] = []
+        self._couplings = self._read_couplings()
+
+    def description(self) -> RobotDescription:
+        self._links.append(self._body_names[0])
+        for body in range(1, self._model.nbody):
+            self._add_body(body)
+        self._add_sites()
+        return RobotDescription(self._name, tuple(map(LinkDescription, self._links)), tuple(self._joints))
+
+    def _unique_names(self, kind: str, count: int, taken: set[str]) -> list[str]:
+        """Give every object a name: its own, with a suffix where that is taken, or its kind and number."""
+        names = []
+        for index in range(count):
+            name = getattr(self._model, kind)(index).name or f"{kind}_{index}"
+            while name in taken:
+                name = f"{name}_{kind}"
+            taken.add(name)
+            names.append(name)
+        return names
+
+    def _add_body(self, body: int) -> None:
+        """Add a body as a chain: a joint per MuJoCo joint, each at its anchor, and a weld from the last anchor back."""
+        model = self._model
+        parent, name = self._body_names[model.body_parentid[body]], self._body_names[body]
+        X = _transform(model.body_pos[body], model.body_quat[body])
+        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+        for joint in range(first, first + count):
+            anchor = model.jnt_pos[joint].astype(np.float64)
+            ends_here = joint == first + count - 1 and not anchor.any()
+            child = name if ends_here else self._new_link(f"{name}/{self._joint_names[joint]}")
+            if model.jnt_type[joint] == self._mujoco.mjtJoint.mjJNT_FREE:
+                X = identity_transform()  # its coordinates are the pose itself, not a displacement from it
+            X = transform_multiply(X, _translation(anchor))
+            self._joints.append(self._describe_joint(joint, parent, child, X))
+            parent, X = child, _translation(-anchor)
+        if parent != name:
+            self._joints.append(JointDescription(f"{name}/weld", JointType.FIXED, parent, name, X_parent=X))
+        self._links.append(name)
+
+    def _new_link(self, name: str) -> str:
+        while name in self._link_names:
+            name = f"{name}_"
+        self._link_names.add(name)
+        self._links.append(name)
+        return name
+
+    def _describe_joint(self, joint: int, parent: str, child: str, X: Float64Array) -> JointDescription:
+        model, name = self._model, self._joint_names[joint]
+        kinds = self._mujoco.mjtJoint
+        joint_type = {
+            kinds.mjJNT_FREE: JointType.FLOATING,
+            kinds.mjJNT_BALL: JointType.BALL,
+            kinds.mjJNT_SLIDE: JointType.PRISMATIC,
+            kinds.mjJNT_HINGE: JointType.REVOLUTE if model.jnt_limited[joint] else JointType.CONTINUOUS,
+        }[kinds(model.jnt_type[joint])]
+        if joint_type is JointType.BALL and model.jnt_limited[joint]:
+            raise RobotFileError("a ball joint with a limited cone cannot be represented.", element=f"joint '{name}'")
+        if not joint_type.is_scalar:
+            return JointDescription(name, joint_type, parent, child, X_parent=X)
+        axis = model.jnt_axis[joint].astype(np.float64)
+        reference = float(model.qpos0[model.jnt_qposadr[joint]])
+        lower, upper = map(float, model.jnt_range[joint]) if model.jnt_limited[joint] else (-math.inf, math.inf)
+        effort = float(model.jnt_actfrcrange[joint].max()) if model.jnt_actfrclimited[joint] else math.inf
+        mimic, locked_value = self._couplings.get(joint, (None, None))
+        return JointDescription(
+            name=name,
+            joint_type=joint_type,
+            parent=parent,
+            child=child,
+            X_parent=transform_multiply(X, _motion(joint_type, axis, -reference)),
+            axis=(float(axis[0]), float(axis[1]), float(axis[2])),
+            lower=lower,
+            upper=upper,
+            effort=effort,
+            mimic=mimic,
+            locked_value=locked_value,
+        )
+
+    def _add_sites(self) -> None:
+        model = self._model
+        for site, name in enumerate(self._unique_names("site", model.nsite, self._link_names)):
+            body = self._body_names[model.site_bodyid[site]]
+            X = _transform(model.site_pos[site], model.site_quat[site])
+            self._joints.append(JointDescription(f"{name}/site", JointType.FIXED, body, name, X_parent=X))
+            self._links.append(name)
+
+    def _read_couplings(self) -> dict[int, tuple[MimicDescription | None, float | None]]:
+        """Give, by follower, the coupling, or the value at which an equality without a leader holds it."""
+        model, kinds = self._model, self._mujoco.mjtEq
+        couplings: dict[int, tuple[MimicDescription | None, float | None]] = {}
+        for equality in np.flatnonzero(model.eq_active0):
+            kind = model.eq_type[equality]
+            follower, leader = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
+            if kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
+                self._refuse_closed_chain(int(equality))
+            if kind != kinds.mjEQ_JOINT:
+                continue
+            element = f"equality of joint '{self._joint_names[follower]}'"
+            coefficients = model.eq_data[equality][:5]
+            if coefficients[2:].any():
+                raise RobotFileError(f"only linear couplings are read, got polycoef {coefficients}.", element=element)
+            if follower in couplings:
+                raise RobotFileError("the joint follows twice.", element=element)
+            couplings[follower] = self._coupling(follower, leader, coefficients)
+        return couplings
+
+    def _coupling(
+        self, follower: int, leader: int, coefficients: Float64Array
+    ) -> tuple[MimicDescription | None, float | None]:
+        # MuJoCo couples displacements from qpos0, we couple coordinates.
+        offset = float(coefficients[0]) + self._reference(follower)
+        if leader < 0:
+            return None, offset
+        multiplier = float(coefficients[1])
+        return MimicDescription(
+            self._joint_names[leader], multiplier, offset - multiplier * self._reference(leader)
+        ), None
+
+    def _reference(self, joint: int) -> float:
+        return float(self._model.qpos0[self._model.jnt_qposadr[joint]])
+
+    def _refuse_closed_chain(self, equality: int) -> None:
+        model = self._model
+        ends = [int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])]
+        if model.eq_objtype[equality] == self._mujoco.mjtObj.mjOBJ_SITE:
+            ends = [int(model.site_bodyid[site]) for site in ends]
+        if any(model.body_mocapid[body] >= 0 for body in ends):
+            return  # a handle that drags the robot in the simulator, no part of its kinematics
+        names = " and ".join(repr(self._body_names[body]) for body in ends)
+        raise RobotFileError(
+            f"it closes a chain between bodies {names}; closed chains are not read.", element="equality"
+        )
+
+
+def _transform(position: Float64Array, quaternion_wxyz: Float64Array) -> Float64Array:
+    return np.concatenate([position, np.roll(quaternion_wxyz, -1)]).astype(np.float64)
+
+
+def _translation(position: Float64Array) -> Float64Array:
+    return np.concatenate([position, identity_transform()[3:]])
+
+
+def _motion(joint_type: JointType, axis: Float64Array, amount: float) -> Float64Array:
+    """Give the transform of a scalar joint at a coordinate."""
+    if joint_type is JointType.PRISMATIC:
+        return _translation(amount * axis)
+    return np.concatenate([np.zeros(3), quaternion_from_axis_angle(axis, amount)])

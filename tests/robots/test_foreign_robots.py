@@ -1,0 +1,201 @@
+"""Host kinematics against Pinocchio on robots that nobody here wrote.
+
+Pinocchio is given our coordinates, followers included, so that its own mimic support is not needed; what followers do
+is compared with the file's multipliers separately.
+"""
+
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from numpy.typing import NDArray
+
+from ik_service.robots import JointType, RobotModel, load_robot
+
+Float64Array = NDArray[np.float64]
+
+TOLERANCE = 1e-9
+"""Both are float64; a chain of 40 joints loses about 1e-14."""
+CONFIGURATIONS = 4
+
+
+def _installed(distribution: str, ending: str) -> Path:
+    """Find a file of a distribution without importing it (frax would ask for JAX)."""
+    found = [file for file in metadata.files(distribution) or [] if str(file).endswith(ending)]
+    assert len(found) == 1, f"{distribution} has {len(found)} files that end in {ending}"
+    return Path(str(found[0].locate()))
+
+
+EXAMPLE = "example-robot-data"
+FIXED_BASE = [
+    (EXAMPLE, "panda_description/urdf/panda.urdf"),
+    (EXAMPLE, "ur_description/urdf/ur5_robot.urdf"),
+    (EXAMPLE, "xarm_description/urdf/xarm7.urdf"),
+    (EXAMPLE, "kinova_description/robots/kinova.urdf"),
+    (EXAMPLE, "baxter_description/urdf/baxter.urdf"),
+    (EXAMPLE, "pr2_description/urdf/pr2.urdf"),
+    (EXAMPLE, "tiago_description/robots/tiago_dual.urdf"),
+    (EXAMPLE, "tiago_pro_description/robots/tiago_pro.urdf"),
+    (EXAMPLE, "allegro_hand_description/urdf/allegro_left_hand.urdf"),
+    (EXAMPLE, "centauro_description/urdf/centauro.urdf"),
+    ("frax", "assets/iiwa/iiwa14.urdf"),
+    ("frax", "assets/unitree_g1/floating_g1_29dof_rev_1_0.urdf"),
+]
+FLOATING_BASE = [
+    (EXAMPLE, "talos_data/robots/talos_full_v2.urdf"),
+    (EXAMPLE, "romeo_description/urdf/romeo.urdf"),
+    (EXAMPLE, "icub_description/robots/icub.urdf"),
+    (EXAMPLE, "solo_description/robots/solo12.urdf"),
+    (EXAMPLE, "anymal_b_simple_description/robots/anymal-kinova.urdf"),
+    ("frax", "assets/unitree_g1/g1_29dof_rev_1_0.urdf"),
+]
+CASES = [pytest.param(*case, False, id=case[1].split("/")[-1]) for case in FIXED_BASE] + [
+    pytest.param(*case, True, id=f"floating {case[1].split('/')[-1]}") for case in FLOATING_BASE
+]
+WITH_FOLLOWERS = {"panda.urdf": 1, "baxter.urdf": 2, "pr2.urdf": 10, "tiago_pro.urdf": 10, "talos_full_v2.urdf": 12}
+
+
+@cache
+def _load(distribution: str, ending: str, floating: bool) -> tuple[RobotModel, pin.Model]:
+    path = _installed(distribution, ending)
+    text = path.read_text(encoding="utf-8")
+    root = (pin.JointModelFreeFlyer(), "floating_base") if floating else ()
+    return load_robot(path, floating_base=floating), pin.buildModelFromXML(text, *root)
+
+
+class Witness:
+    """Pinocchio's model, asked in our coordinates, link names and tangents."""
+
+    def __init__(self, robot: RobotModel, model: pin.Model) -> None:
+        self.robot = robot
+        self.model = model
+        self.data = model.createData()
+        self.frames = {
+            frame.name: index for index, frame in enumerate(model.frames) if frame.type == pin.FrameType.BODY
+        }
+
+    def place(self, joint_q: Float64Array) -> None:
+        """Put the witness into one of our configurations."""
+        q = pin.neutral(self.model)
+        for joint, name in enumerate(self.robot.joint_names):
+            ours = joint_q[self.robot.joint_q_start[joint] : self.robot.joint_q_start[joint + 1]]
+            theirs = self.model.joints[self.model.getJointId(name)]
+            # a continuous joint is (cos, sin) there
+            turns = theirs.nq == 2 and len(ours) == 1
+            q[theirs.idx_q : theirs.idx_q + theirs.nq] = [np.cos(ours[0]), np.sin(ours[0])] if turns else ours
+        pin.computeJointJacobians(self.model, self.data, q)
+        pin.updateFramePlacements(self.model, self.data)
+
+    def pose(self, link: str) -> pin.SE3:
+        return self.data.oMf[self.frames[link]]
+
+    def jacobian(self, link: str, joint_q: Float64Array) -> Float64Array:
+        """Give the twist of the link's origin per unit of each of our DOFs, world axes, shape [6, joint_dof_count]."""
+        theirs = pin.getFrameJacobian(self.model, self.data, self.frames[link], pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
+        ours = np.zeros((6, self.robot.joint_dof_count))
+        for joint, name in enumerate(self.robot.joint_names):
+            first = int(self.robot.joint_qd_start[joint])
+            their_joint = self.model.joints[self.model.getJointId(name)]
+            block = theirs[:, their_joint.idx_v : their_joint.idx_v + their_joint.nv]
+            if self.robot.joint_type[joint] == JointType.FLOATING:
+                # their tangent is local to the child, ours to the joint-parent frame: the world, for a root
+                R_child_world = self.data.oMi[self.model.getJointId(name)].rotation.T
+                block = np.hstack([block[:, :3] @ R_child_world, block[:, 3:] @ R_child_world])
+            ours[:, first : first + block.shape[1]] = block
+        return ours
+
+
+def _link_jacobian(robot: RobotModel, subspace: Float64Array, link: str, position: Float64Array) -> Float64Array:
+    """Give the same from our motion subspace [joint_dof_count, 6]."""
+    jacobian = np.zeros((6, robot.joint_dof_count))
+    body, _ = robot.link_frame(link)
+    while body >= 0:
+        for dof in range(robot.joint_qd_start[body], robot.joint_qd_start[body + 1]):
+            linear, angular = subspace[dof, :3], subspace[dof, 3:]
+            jacobian[:, dof] = np.concatenate([linear + np.cross(angular, position), angular])
+        body = int(robot.joint_parent[body])
+    return jacobian
+
+
+@pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
+def test_links_stand_where_pinocchio_puts_them(distribution: str, ending: str, floating: bool) -> None:
+    robot, model = _load(distribution, ending, floating)
+    witness = Witness(robot, model)
+    joint_q = robot.random_joint_q(np.random.default_rng(1), CONFIGURATIONS)
+    poses = robot.forward_kinematics(joint_q)
+    compared = 0
+    for row in range(CONFIGURATIONS):
+        witness.place(joint_q[row])
+        for column, link in enumerate(robot.link_names):
+            if floating and link == "world":
+                continue
+            theirs = witness.pose(link)
+            assert np.abs(poses.positions[row, column] - theirs.translation).max() < TOLERANCE, link
+            q_theirs_xyzw = pin.Quaternion(theirs.rotation).coeffs()
+            sign = np.sign(q_theirs_xyzw @ poses.orientations_xyzw[row, column])
+            assert np.abs(sign * q_theirs_xyzw - poses.orientations_xyzw[row, column]).max() < TOLERANCE, link
+            compared += 1
+    assert compared == CONFIGURATIONS * (len(robot.link_names) - floating) > 0
+    assert np.ptp(poses.positions, axis=0).max() > 0.01, "the configurations must differ"
+
+
+@pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
+def test_motion_subspace_gives_the_jacobians_of_pinocchio(distribution: str, ending: str, floating: bool) -> None:
+    robot, model = _load(distribution, ending, floating)
+    witness = Witness(robot, model)
+    joint_q = robot.random_joint_q(np.random.default_rng(2), 2)
+    positions = robot.forward_kinematics(joint_q).positions
+    subspace = robot.motion_subspace(joint_q)
+    touched = np.zeros(robot.joint_dof_count, dtype=bool)
+    for row in range(2):
+        witness.place(joint_q[row])
+        for column, link in enumerate(robot.link_names):
+            if floating and link == "world":
+                continue
+            ours = _link_jacobian(robot, subspace[row], link, positions[row, column])
+            assert np.abs(ours - witness.jacobian(link, joint_q[row])).max(initial=0.0) < TOLERANCE, link
+            touched |= np.abs(ours).max(axis=0) > 0.5
+    assert touched.all(), "every DOF must have moved some link"
+
+
+@pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
+def test_followers_do_what_their_file_says(distribution: str, ending: str, floating: bool) -> None:
+    robot, _ = _load(distribution, ending, floating)
+    followers = np.flatnonzero(robot.dof_leader != np.arange(robot.joint_dof_count))
+    expected = WITH_FOLLOWERS.get(ending.split("/")[-1], 22 if "romeo" in ending else 0)
+    assert len(followers) == expected
+    joint_q = robot.random_joint_q(np.random.default_rng(3), 50)
+    for dof in followers:
+        leader = joint_q[:, robot.dof_coordinate[robot.dof_leader[dof]]]
+        value = robot.dof_multiplier[dof] * leader + robot.dof_offset[dof]
+        assert np.abs(joint_q[:, robot.dof_coordinate[dof]] - value).max() < TOLERANCE
+        assert robot.dof_active[dof] == robot.dof_active[robot.dof_leader[dof]] >= 0
+    has_own = robot.dof_coordinate >= 0
+    own = joint_q[:, robot.dof_coordinate[has_own]]
+    assert (own >= robot.joint_limit_lower[has_own]).all()
+    assert (own <= robot.joint_limit_upper[has_own]).all()
+    assert np.abs(robot.clamp_joint_q(joint_q) - joint_q).max() < TOLERANCE
+
+
+def test_all_readable_files_of_the_packages_load() -> None:
+    """Every URDF of both packages loads, but for two whose errors are theirs."""
+    refused = {}
+    paths = [
+        Path(str(file.locate()))
+        for distribution in (EXAMPLE, "frax")
+        for file in metadata.files(distribution) or []
+        if file.name.endswith(".urdf")
+    ]
+    for path in paths:
+        try:
+            load_robot(path)
+        except ValueError as error:
+            refused[path.name] = str(error)
+    assert len(paths) > 70
+    assert refused == {
+        "alex_psyonic_hands.urdf": "line 1037, <mimic> of joint 'Left_index_q2': its leader 'index_q1' does not exist.",
+        "ur3.urdf": "the robot has no <link>.",
+    }
