@@ -42,7 +42,11 @@ def answer_document(
         document["dof_names"] = robot.dof_names
         document["active_limits"] = answer.active_limits
     document["resolved"] = {"engine": answer.engine, "seeds": answer.seeds, "device": answer.device}
-    document["timing_ms"] = {"queue": answer.queue_ms, "solve": answer.solve_ms, "total": total_ms}
+    document["timing_ms"] = {
+        "queue": round(answer.queue_ms, 3),
+        "solve": round(answer.solve_ms, 3),
+        "total": round(total_ms, 3),
+    }
     return document
 
 

@@ -1,0 +1,139 @@
+"""The commands with their options. Bodies import what they need, so that help and version are there at once.
+
+Exit codes: 0 when something was solved, 1 when nothing could be solved or the service could not start, 2 for bad input.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ik_service.cli.console import reported_errors
+
+app = typer.Typer(
+    name="ik-service",
+    help="Batched inverse kinematics: robots and pose targets in, joint configurations out.",
+    epilog="Exit codes: 0 solved, 1 nothing could be solved, 2 bad input.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
+
+RobotArgument = Annotated[str, typer.Argument(help="A built-in robot, or a path to a .urdf or MJCF .xml file.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, or one CUDA device such as cuda:1.")]
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.command()
+def serve(
+    *,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Anything but loopback needs --insecure.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    device: DeviceOption = "auto",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen on any address, though there is no authentication yet.")
+    ] = False,
+) -> None:
+    """Serve the built-in robots over HTTP and print a request to try."""
+    with reported_errors():
+        from ik_service.cli.serve import check_host, run_server
+
+        check_host(host, insecure=insecure)
+        run_server(host, port, device)
+
+
+@app.command()
+def solve(
+    robot: RobotArgument,
+    targets: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Targets: .csv (x,y,z,qx,qy,qz,qw), .npz (positions, orientations_xyzw) or .json (HTTP body)."
+        ),
+    ] = None,
+    *,
+    link: Annotated[
+        list[str] | None,
+        typer.Option("--link", "-l", help="Link that is to reach the targets. Default: the last leaf link."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Results: .csv, .npz or .json. Default: CSV on standard output."),
+    ] = None,
+    random: Annotated[
+        int | None,
+        typer.Option("--random", min=1, help="Solve N random reachable targets and report, instead of a file."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
+    seeds: Annotated[
+        int | None, typer.Option(help="Start configurations per problem. Default: the engine's own.")
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Iterations from one start.")] = None,
+    position_tolerance: Annotated[float | None, typer.Option(help="Largest position error of a success [m].")] = None,
+    orientation_tolerance: Annotated[
+        float | None, typer.Option(help="Largest orientation error of a success [rad].")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
+) -> None:
+    """Solve a file of targets, or random reachable ones."""
+    with reported_errors():
+        from ik_service.cli.solve_command import Job, solve_file, solve_random
+
+        given = {
+            "seeds": seeds,
+            "max_iterations": max_iterations,
+            "position_tolerance": position_tolerance,
+            "orientation_tolerance": orientation_tolerance,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        job = Job(robot, tuple(link or ()), device, {**options, "random_seed": seed})
+        if (targets is None) == (random is None):
+            raise typer.BadParameter("Give either a file of targets or --random N.")
+        if random is not None:
+            if output is not None:
+                raise typer.BadParameter("--output goes with a file of targets; with --random use --json.")
+            solved = solve_random(job, random, seed, as_json=as_json)
+        else:
+            assert targets is not None
+            if as_json:
+                raise typer.BadParameter("--json goes with --random; with a file of targets use --output OUT.json.")
+            solved = solve_file(job, targets, output)
+    raise typer.Exit(0 if solved else 1)
+
+
+@app.command()
+def robots(
+    name: Annotated[
+        str | None, typer.Argument(help="A built-in robot, or a path to a file. Default: list them.")
+    ] = None,
+    *,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the tree of joints and links.")] = False,
+) -> None:
+    """List the built-in robots, or show one."""
+    with reported_errors():
+        from ik_service.cli.robot_views import print_robot, print_robots, print_tree
+
+        if name is None:
+            if tree:
+                raise typer.BadParameter("--tree needs the name of a robot.")
+            print_robots()
+        elif tree:
+            print_tree(name)
+        else:
+            print_robot(name)
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of this program and of what it stands on."""
+    from ik_service.cli.console import print_versions
+
+    print_versions()

@@ -1,0 +1,161 @@
+"""Random reachable targets, and the report on how they were solved."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from rich.table import Table
+
+from ik_service.batching.request import Float64Array, SolveAnswer, SolveRequest, TargetColumns, worst_over_targets
+from ik_service.cli.console import output_console
+from ik_service.robots import RobotModel
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Quantiles over all problems, solved or not."""
+
+    median: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> "Spread":
+        """Return the quantiles of an array."""
+        median, p99, largest = np.quantile(values.astype(np.float64), (0.5, 0.99, 1.0)).tolist()
+        return cls(median, p99, largest)
+
+
+@dataclass(frozen=True)
+class Report:
+    """How random reachable targets were solved.
+
+    Attributes:
+        robot: Name of the robot.
+        links: Links that had targets.
+        problem_count: Number of problems.
+        seed: Seed of the targets and of the start configurations.
+        solved: Problems with success.
+        confirmed: Successes that forward kinematics in float64 on the host confirms, inside the limits.
+        success_rate: Solved over all.
+        status: Number of problems by status.
+        position_error_m: Worst over the targets [m].
+        orientation_error_rad: Worst over the targets [rad].
+        iterations: Iterations of the winning start.
+        time_per_problem_us: Wall time of the second run over the number of problems [us].
+        engine: Engine that ran.
+        seeds: Start configurations that each problem could use.
+        device: Device that it ran on.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    problem_count: int
+    seed: int
+    solved: int
+    confirmed: int
+    success_rate: float
+    status: dict[str, int]
+    position_error_m: Spread
+    orientation_error_rad: Spread
+    iterations: Spread
+    time_per_problem_us: float
+    engine: str
+    seeds: int
+    device: str
+
+
+def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, seed: int) -> SolveRequest:
+    """Return problems whose targets are the poses of links at random configurations inside the limits.
+
+    Args:
+        robot: The robot.
+        links: Links that are to have targets.
+        problem_count: Number of problems.
+        seed: Seed of the configurations.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+    """
+    joint_q = robot.random_joint_q(np.random.default_rng(seed), problem_count)
+    poses = robot.forward_kinematics(joint_q, links=list(links))
+    return SolveRequest(
+        tuple(TargetColumns(link, poses.positions[:, k], poses.orientations_xyzw[:, k]) for k, link in enumerate(links))
+    )
+
+
+def report_of(robot: RobotModel, request: SolveRequest, answer: SolveAnswer, seed: int) -> Report:
+    """Return the report on an answer."""
+    names, counts = np.unique(np.array(answer.status_names), return_counts=True)
+    solved = int(answer.success.sum())
+    return Report(
+        robot=robot.name,
+        links=tuple(target.link for target in request.targets),
+        problem_count=request.problem_count,
+        seed=seed,
+        solved=solved,
+        confirmed=int((answer.success & _confirmed(robot, request, answer)).sum()),
+        success_rate=solved / request.problem_count,
+        status=dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        position_error_m=Spread.of(worst_over_targets(answer.position_error)),
+        orientation_error_rad=Spread.of(worst_over_targets(answer.orientation_error)),
+        iterations=Spread.of(answer.iterations),
+        time_per_problem_us=1e3 * answer.solve_ms / request.problem_count,
+        engine=answer.engine,
+        seeds=answer.seeds,
+        device=answer.device,
+    )
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print a report, as JSON or as a table."""
+    console = output_console()
+    if as_json:
+        console.out(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode(), highlight=False)
+        return
+    title = f"{report.robot}: {report.problem_count} random reachable targets for {', '.join(report.links)}"
+    table = Table(title=title, show_header=False, title_justify="left")
+    for label, value in _lines(report):
+        table.add_row(label, value)
+    console.print(table)
+
+
+def _lines(report: Report) -> list[tuple[str, str]]:
+    def spread(values: Spread, unit: str) -> str:
+        return f"median {values.median:.3g}{unit}, p99 {values.p99:.3g}{unit}, max {values.max:.3g}{unit}"
+
+    return [
+        ("solved", f"{report.solved} of {report.problem_count} ({100 * report.success_rate:.2f} %)"),
+        ("confirmed in float64", f"{report.confirmed} of {report.solved}, inside the limits"),
+        ("status", ", ".join(f"{name} {count}" for name, count in report.status.items())),
+        ("position error", spread(report.position_error_m, " m")),
+        ("orientation error", spread(report.orientation_error_rad, " rad")),
+        ("iterations", spread(report.iterations, "")),
+        ("time per problem", f"{report.time_per_problem_us:.3g} us"),
+        ("ran on", f"{report.device}, {report.engine} engine, {report.seeds} seeds"),
+    ]
+
+
+def _confirmed(robot: RobotModel, request: SolveRequest, answer: SolveAnswer) -> NDArray[np.bool_]:
+    """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
+    joint_q = answer.joint_q.astype(np.float64)
+    poses = robot.forward_kinematics(joint_q, links=[target.link for target in request.targets])
+    met = _inside_limits(robot, joint_q)
+    for k, target in enumerate(request.targets):
+        assert target.positions is not None  # random_request gives both
+        assert target.orientations_xyzw is not None
+        distance = np.linalg.norm(poses.positions[:, k] - target.positions, axis=1)
+        cosine = np.abs((poses.orientations_xyzw[:, k] * target.orientations_xyzw).sum(axis=1))
+        angle = 2.0 * np.arccos(np.minimum(cosine, 1.0))
+        met &= (distance <= request.options.position_tolerance) & (angle <= request.options.orientation_tolerance)
+    return met
+
+
+def _inside_limits(robot: RobotModel, joint_q: Float64Array) -> NDArray[np.bool_]:
+    dofs = np.flatnonzero(robot.dof_coordinate >= 0)
+    values = joint_q[:, robot.dof_coordinate[dofs]]
+    inside = (values >= robot.joint_limit_lower[dofs]) & (values <= robot.joint_limit_upper[dofs])
+    return np.asarray(inside.all(axis=1))

@@ -1,0 +1,73 @@
+"""`ik-service robots`: the list, one robot's joints, and its tree."""
+
+import math
+
+from rich.table import Table
+from rich.tree import Tree
+
+from ik_service.api.robot_schema import JointBody, RobotBody, robot_body, robot_summary
+from ik_service.cli.console import escaped, output_console
+from ik_service.robots import builtin_robot_names, load_robot
+
+
+def print_robots() -> None:
+    """Print the built-in robots with their sizes."""
+    table = Table("robot", "coordinates", "DOFs", "active DOFs", "leaf links")
+    for name in builtin_robot_names():
+        robot = robot_summary(name, load_robot(name))
+        sizes = (robot.joint_coord_count, robot.joint_dof_count, robot.active_dof_count)
+        table.add_row(name, *map(str, sizes), ", ".join(robot.leaf_links))
+    output_console().print(table)
+
+
+def print_robot(name: str) -> None:
+    """Print a robot's joints with their limits, and its links.
+
+    Raises:
+        InputError: No such robot, or a file that cannot be read.
+    """
+    robot = _body(name)
+    table = Table("DOF", "type", "lower", "upper", "moved by", title=escaped(robot.name), title_justify="left")
+    for joint in robot.joints:
+        for dof in joint.dofs:
+            limits = (_limit(dof.lower, -math.inf), _limit(dof.upper, math.inf))
+            table.add_row(escaped(dof.name), joint.type, *limits, "the solver" if dof.active else "a lock or a leader")
+    console = output_console()
+    console.print(table)
+    console.print(f"Links: {', '.join(link.name for link in robot.links)}", markup=False, soft_wrap=True)
+
+
+def print_tree(name: str) -> None:
+    """Print a robot's links as a tree, each moving one with the joint before it.
+
+    Raises:
+        InputError: No such robot, or a file that cannot be read.
+    """
+    robot = _body(name)
+    root = Tree(f"[bold]{escaped(robot.name)}[/]")
+    joints = {joint.child_link: joint for joint in robot.joints}
+    branches: dict[str | None, Tree] = {None: root}
+    for link in robot.links:  # parents come before their children
+        label = escaped(link.name)
+        if link.name in joints:
+            label = f"{_joint_label(joints[link.name])} -> {label}"
+        branches[link.name] = branches[link.parent].add(label)
+    output_console().print(root)
+
+
+def _body(name: str) -> RobotBody:
+    robot = load_robot(name)
+    return robot_body(robot.name, robot)
+
+
+def _joint_label(joint: JointBody) -> str:
+    ranges = [
+        f" {_limit(dof.lower, -math.inf)} .. {_limit(dof.upper, math.inf)}"
+        for dof in joint.dofs
+        if dof.lower is not None or dof.upper is not None
+    ]
+    return f"[cyan]{escaped(joint.name)}[/] {joint.type}{','.join(ranges)}"
+
+
+def _limit(value: float | None, missing: float) -> str:
+    return f"{missing if value is None else value:.4g}"

@@ -1,0 +1,83 @@
+"""`ik-service solve`: a file of targets to a file of results, or random reachable targets to a report."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ik_service.api.robot_schema import leaf_links
+from ik_service.batching.request import SolveAnswer, SolveRequest
+from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.cli.answer_files import check_output, csv_text, write_answer
+from ik_service.cli.console import message_console, problem_progress
+from ik_service.cli.random_report import print_report, random_request, report_of
+from ik_service.cli.target_files import read_targets
+from ik_service.robots import RobotModel, load_robot
+
+
+@dataclass(frozen=True)
+class Job:
+    """What both forms of the command share.
+
+    Attributes:
+        robot: Built-in name or path.
+        links: Links given; empty where the default is to be taken.
+        device: Device to solve on.
+        options: Solver options that the caller gave.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    device: str
+    options: Mapping[str, object]
+
+    def default_links(self, robot: RobotModel) -> tuple[str, ...]:
+        """Return the links given, or else the last leaf link."""
+        return self.links or (leaf_links(robot)[-1],)
+
+    def with_options(self, request: SolveRequest) -> SolveRequest:
+        """Return the request with the caller's options over its own."""
+        return replace(request, options=request.options.merged(dict(self.options)))
+
+
+def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
+    """Solve the targets of a file and write the results; returns whether any problem was solved.
+
+    Raises:
+        InputError: Something in the input is not allowed, or a file cannot be read or written.
+    """
+    check_output(output)
+    robot = load_robot(job.robot)
+    links = job.links if targets.suffix == ".json" else job.default_links(robot)
+    request = job.with_options(read_targets(targets, robot, links))
+    answer = _solve(SolverShelf(job.device), robot, request)
+    if output is None:
+        sys.stdout.write(csv_text(robot, answer))
+    else:
+        write_answer(output, robot, request, answer)
+    solved, count = int(answer.success.sum()), request.problem_count
+    where = f", written to {output}" if output is not None else ""
+    message_console().print(f"{solved} of {count} solved in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
+    return solved > 0
+
+
+def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> bool:
+    """Solve random reachable targets and print a report; returns whether any problem was solved.
+
+    Raises:
+        InputError: Something in the input is not allowed.
+    """
+    robot = load_robot(job.robot)
+    links = job.default_links(robot)
+    request = job.with_options(random_request(robot, links, problem_count, seed))
+    shelf = SolverShelf(job.device)
+    _solve(shelf, robot, request, "Loading kernels")
+    answer = _solve(shelf, robot, request)
+    print_report(report_of(robot, request, answer, seed), as_json=as_json)
+    return bool(answer.success.any())
+
+
+def _solve(shelf: SolverShelf, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> SolveAnswer:
+    with problem_progress(description, request.problem_count) as progress:
+        task = progress.task_ids[0]
+        return shelf.solve(robot, request, lambda count: progress.advance(task, count))

@@ -1,0 +1,100 @@
+"""`ik-service solve --random`, `robots` and `version`."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import builtin_robot_names, load_robot
+from ik_service.cli.random_report import random_request, report_of
+
+
+def test_the_random_report_as_json(run):
+    report = json.loads(run("solve", "panda", "--random", "40", "--seed", "3", "--json", "--device", "cpu").stdout)
+    assert report["links"] == ["panda_hand"]
+    assert report["problem_count"] == 40
+    assert report["solved"] == report["confirmed"] == report["status"]["converged"] >= 39
+    assert report["success_rate"] == report["solved"] / 40
+    assert 0 < report["position_error_m"]["median"] < 1e-3
+    assert report["time_per_problem_us"] > 0
+
+
+def test_the_random_report_for_people(run):
+    text = run("solve", "ur5e", "--random", "5", "--device", "cpu").stdout
+    assert "5 random reachable targets for tool0" in text
+    assert re.search(r"solved.*\d of 5", text)
+
+
+def test_several_links_have_targets_that_one_configuration_reaches(run):
+    links = ("left_panda_hand", "right_panda_hand")
+    flags = [argument for link in links for argument in ("--link", link)]
+    report = json.loads(run("solve", "dual_panda", "--random", "5", "--json", "--device", "cpu", *flags).stdout)
+    assert tuple(report["links"]) == links
+    assert report["confirmed"] == report["solved"] >= 4
+
+
+def test_equal_seeds_draw_equal_targets_and_others_do_not():
+    panda = load_robot("panda")
+    first, second, third = (random_request(panda, ["panda_hand"], 4, seed).targets[0].positions for seed in (1, 1, 2))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, third)
+
+
+def test_a_false_success_would_show_in_the_report():
+    from dataclasses import replace
+
+    from ik_service.batching.solver_shelf import SolverShelf
+
+    panda = load_robot("panda")
+    request = random_request(panda, ["panda_hand"], 4, 0)
+    answer = SolverShelf("cpu").solve(panda, request)
+    assert report_of(panda, request, answer, 0).confirmed == answer.success.sum() > 0
+    moved = replace(answer, joint_q=answer.joint_q + np.float32(0.1), success=np.ones(4, bool))
+    assert report_of(panda, request, moved, 0).confirmed == 0
+
+
+def test_robots_lists_all(run):
+    text = run("robots").stdout
+    assert all(name in text for name in builtin_robot_names())
+
+
+@pytest.mark.parametrize("name", builtin_robot_names())
+def test_a_robot_and_its_tree_name_every_joint_and_link(run, name):
+    robot = load_robot(name)
+    listed, tree = run("robots", name).stdout, run("robots", name, "--tree").stdout
+    assert all(dof in listed for dof in robot.dof_names)
+    assert all(joint in tree for joint in robot.joint_names)
+    assert all(link in tree and link in listed for link in robot.link_names)
+
+
+def test_version(run):
+    assert run("version").stdout.startswith(f"ik-service {ik_service.__version__} (Python ")
+
+
+def test_help_is_shown_without_arguments(run):
+    for command in ("serve", "solve", "robots", "version"):
+        assert command in run(code=2).output
+        assert "--help" in run(command, "--help").stdout
+
+
+LOADED = """
+import sys, types
+package = types.ModuleType("ik_service")
+package.__path__ = {path!r}
+sys.modules["ik_service"] = package
+from typer.testing import CliRunner
+from ik_service.cli.app import app
+for arguments in (["--help"], ["solve", "--help"], ["version"]):
+    assert CliRunner().invoke(app, arguments).exit_code == 0, arguments
+print(sorted({{"warp", "fastapi", "objectives", "ik_service.robots"}} & set(sys.modules)))
+"""
+
+
+def test_help_and_version_load_neither_warp_nor_the_service():
+    script = LOADED.format(path=list(ik_service.__path__))
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "[]"

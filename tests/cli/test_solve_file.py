@@ -1,0 +1,178 @@
+"""`ik-service solve ROBOT TARGETS`: files in, files out, judged by forward kinematics on the host."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+
+POSITION_TOLERANCE = 1e-3  # [m], the solver's default
+HEADER = "x,y,z,qx,qy,qz,qw"
+TARGETS = np.array([[0.4, 0.1, 0.5, 1, 0, 0, 0], [0.5, -0.2, 0.4, 1, 0, 0, 0], [9, 9, 9, 1, 0, 0, 0]])
+
+
+def write_csv(path, header, rows):
+    lines = [header, *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def targets_csv(tmp_path):
+    return write_csv(tmp_path / "targets.csv", HEADER, TARGETS.tolist())
+
+
+def assert_first_two_reached(joint_q):
+    reached = load_robot("panda").forward_kinematics(joint_q, links=["panda_hand"]).positions[:, 0]
+    distance = np.linalg.norm(reached - TARGETS[:, :3], axis=1)
+    assert (distance[:2] <= POSITION_TOLERANCE).all()
+    assert distance[2] > 1.0
+
+
+def test_csv_goes_to_standard_output_unless_told_otherwise(run, targets_csv):
+    result = run("solve", "panda", targets_csv, "--link", "panda_hand", "--device", "cpu")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["success"] for row in rows] == ["true", "true", "false"]
+    assert rows[0]["status"] == "converged"
+    names = load_robot("panda").coordinate_names
+    assert_first_two_reached([[float(row[name]) for name in names] for row in rows])
+    assert "2 of 3 solved" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".json"])
+def test_the_suffix_chooses_the_format_of_the_results(run, targets_csv, tmp_path, suffix):
+    output = tmp_path / f"results{suffix}"
+    result = run("solve", "panda", targets_csv, "-l", "panda_hand", "-o", output, "--device", "cpu")
+    assert result.stdout == ""
+    if suffix == ".npz":
+        with np.load(output, allow_pickle=False) as archive:
+            assert archive["success"].tolist() == [True, True, False]
+            assert archive["status"].dtype == np.uint8
+            assert archive["status_names"][0] == "converged"
+            joint_q = archive["joint_q"]
+    elif suffix == ".json":
+        document = json.loads(output.read_text())
+        assert document["success"] == [True, True, False]
+        joint_q = document["joint_q"]
+    else:
+        rows = list(csv.reader(output.read_text().splitlines()))
+        joint_q = [[float(value) for value in row[:7]] for row in rows[1:]]
+    assert_first_two_reached(joint_q)
+
+
+def test_npz_and_json_targets_give_the_same_answer_as_csv(run, targets_csv, tmp_path):
+    positions, orientations = TARGETS[:, :3], TARGETS[:, 3:]
+    npz, body = tmp_path / "targets.npz", tmp_path / "targets.json"
+    np.savez(npz, positions=positions.astype(np.float32), orientations_xyzw=orientations)
+    target = {"link": "panda_hand", "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
+    body.write_text(json.dumps({"targets": [target]}))
+    answers = [run("solve", "panda", path, "--device", "cpu").stdout for path in (targets_csv, npz, body)]
+    assert answers[0] == answers[2]
+    assert answers[1].splitlines()[0] == answers[0].splitlines()[0]
+    assert len(answers[1].splitlines()) == 4
+
+
+def test_positions_alone_leave_the_orientation_free(run, tmp_path):
+    path = write_csv(tmp_path / "points.csv", "x,y,z", TARGETS[:2, :3].tolist())
+    rows = list(csv.DictReader(io.StringIO(run("solve", "panda", path, "--device", "cpu").stdout)))
+    assert [row["success"] for row in rows] == ["true", "true"]
+    assert [row["orientation_error_rad"] for row in rows] == ["", ""]
+
+
+def test_options_given_go_before_those_of_the_file(run, tmp_path):
+    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}], "options": {"seeds": 4}}
+    path, output = tmp_path / "targets.json", tmp_path / "out.json"
+    path.write_text(json.dumps(body))
+    for flags, seeds in (((), 4), (("--seeds", "9"), 9)):
+        run("solve", "panda", path, "-o", output, "--device", "cpu", *flags)
+        assert json.loads(output.read_text())["resolved"]["seeds"] == seeds
+
+
+def test_exit_code_1_when_nothing_could_be_solved(run, tmp_path):
+    path = write_csv(tmp_path / "far.csv", "x,y,z", [[9, 9, 9]])
+    assert "0 of 1 solved" in run("solve", "panda", path, "--seeds", "2", "--device", "cpu", code=1).stderr
+
+
+BAD_FILES = [
+    ("t.csv", "", "header"),
+    ("t.csv", "x,y\n1,2\n", "header 'x,y'"),
+    ("t.csv", "x,y,z,w\n1,2,3,4\n", "header"),
+    ("t.csv", "x,y,z,x\n1,2,3,4\n", "header"),
+    ("t.csv", "x,y,z\n", "no targets"),
+    ("t.csv", "x,y,z\n1,2\n", "line 2"),
+    ("t.csv", "x,y,z\n1,2,3\n1,two,3\n", "line 3, column y"),
+    ("t.csv", "x,y,z\n1,nan,3\n", "line 2, column y"),
+    ("t.csv", "x,y,z\n1,2,1e999\n", "line 2, column z"),
+    ("t.csv", "qx,qy,qz,qw\n0,0,0,0\n", "length 0"),
+    ("t.csv", "qx,qy,qz,qw\n0,0,0,1.01\n", "length 1.01"),
+    ("t.csv", b"x,y,z\n1,2,\xff\n", "UTF-8"),
+    ("t.npz", "not an archive", "archive"),
+    ("t.json", "{", "JSON"),
+    ("t.json", "{}", "targets"),
+    ("t.json", '{"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1]]}]}', "/targets/0/positions/0"),
+    ("t.xlsx", "", "suffix"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_FILES)
+def test_a_bad_file_is_exit_code_2_and_one_clear_line(run, tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    result = run("solve", "panda", path, code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"positions": np.zeros((2, 4))}, "[n, 3]"),
+        ({"positions": np.zeros((0, 3))}, "no targets"),
+        ({"positions": np.full((2, 3), np.nan)}, "not finite"),
+        ({"positions": np.array([["a", "b", "c"]])}, "positions"),
+        ({"positions": np.array([[{}, {}, {}]], dtype=object)}, "archive of plain arrays"),
+        ({"orientations_xyzw": np.zeros((2, 4))}, "length 0"),
+        ({"positions": np.zeros((2, 3)), "orientations_xyzw": np.tile([1.0, 0, 0, 0], (3, 1))}, "different numbers"),
+        ({"position": np.zeros((2, 3))}, "Allowed: positions"),
+        ({"positions": np.zeros((2, 3)), "initial_joint_q": np.zeros((2, 6))}, "[n, 7]"),
+    ],
+)
+def test_bad_arrays_are_named(run, tmp_path, arrays, message):
+    path = tmp_path / "targets.npz"
+    np.savez(path, **arrays)
+    assert message in run("solve", "panda", path, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("solve", "pandora", "{csv}"), "Robot 'pandora'"),
+        (("solve", "panda", "{csv}", "--link", "tool1"), "Link 'tool1'"),
+        (("solve", "panda", "{csv}", "-l", "panda_hand", "-l", "panda_link4"), "one link"),
+        (("solve", "panda", "{csv}", "--seeds", "0"), "seeds is 0"),
+        (("solve", "panda", "{csv}", "--position-tolerance", "-1"), "position_tolerance is -1"),
+        (("solve", "panda", "{csv}", "--device", "tpu"), "device"),
+        (("solve", "panda", "{csv}", "-o", "results.txt"), ".csv, .npz, .json"),
+        (("solve", "panda", "{csv}", "-o", "no/such/folder/results.csv"), "folder"),
+        (("solve", "panda", "no.csv"), "no.csv"),
+        (("solve", "no.urdf", "{csv}"), "no.urdf"),
+        (("solve", "panda", "{csv}", "--random", "5"), "either"),
+        (("solve", "panda", "{csv}", "--json"), "--json"),
+        (("solve", "panda"), "either"),
+        (("solve", "panda", "--random", "0"), "--random"),
+        (("solve", "panda", "--random", "-3"), "--random"),
+        (("solve", "panda", "--random", "5", "-o", "x.csv"), "--output"),
+        (("solve", "panda", "--random", "5", "--link", "tool1"), "Link 'tool1'"),
+        (("robots", "pandora"), "Robot 'pandora'"),
+        (("robots", "--tree"), "--tree"),
+        (("frobnicate",), "frobnicate"),
+    ],
+)
+def test_bad_arguments_are_exit_code_2_and_say_what_is_allowed(run, targets_csv, arguments, message):
+    result = run(*(str(targets_csv) if argument == "{csv}" else argument for argument in arguments), code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
