@@ -1,0 +1,207 @@
+"""Scalar expressions: folding, sharing, derivatives, and the emitted source beside the NumPy evaluator."""
+
+import hashlib
+import math
+
+import numpy as np
+import pytest
+import warp as wp
+
+from objectives import folding
+from objectives.derivative import gradient
+from objectives.emission import constant_text, invariant_part, straight_line
+from objectives.expression import ExpressionGraph, cos, evaluate, maximum, minimum, reachable, sign, sin, sqrt, step
+from objectives.operation import Operation
+
+DIFFERENCE_STEP = 1e-6  # central differences in float64 are then good to about 1e-9
+DIFFERENCE_TOLERANCE = 1e-7
+FLOAT32_TOLERANCE = 2e-6  # relative, for a few dozen float32 operations
+
+
+@pytest.fixture
+def graph():
+    return ExpressionGraph()
+
+
+@pytest.fixture
+def x(graph):
+    return graph.variable("x")
+
+
+@pytest.fixture
+def y(graph):
+    return graph.variable("y")
+
+
+class TestFolding:
+    def test_operations_with_zero_and_one_vanish(self, x):
+        assert x + 0.0 is x
+        assert 0.0 + x is x
+        assert x - 0.0 is x
+        assert x * 1.0 is x
+        assert 1 * x is x
+        assert x / 1.0 is x
+        assert (x * 0.0).is_zero
+        assert (x - x).is_zero
+        assert (0.0 / x).is_zero
+        assert (x / x).value == 1.0
+
+    def test_constants_are_folded(self, graph, x):
+        two, three = graph.constant(2.0), graph.constant(3.0)
+        assert (two * three).value == 6.0
+        assert (two + three).value == 5.0
+        assert (two - three).value == -1.0
+        assert (three / two).value == 1.5
+        assert sqrt(graph.constant(4.0)).value == 2.0
+        assert sqrt(4.0) == 2.0
+        assert maximum(2.0, 3.0) == 3.0
+        assert minimum(two, 3.0).value == 2.0
+        assert sign(graph.constant(0.0)).value == 1.0
+        assert sign(-0.5) == -1.0
+        assert step(0.0) == 0.0
+        assert math.isclose(sin(0.3) ** 2 + cos(0.3) ** 2, 1.0)
+
+    def test_constants_of_sums_and_products_meet(self, x):
+        assert (x + 2.0) + 3.0 is x + 5.0
+        assert 2.0 * (3.0 * x) is x * 6.0
+        assert (x / 4.0) is 0.25 * x
+        assert (x + 2.0) - 2.0 is x
+
+    def test_equal_expressions_are_one_object(self, graph, x, y):
+        assert x + y is y + x
+        assert x * y is y * x
+        assert maximum(x, y) is maximum(y, x)
+        assert graph.variable("x") is x
+        assert sin(x * y) is sin(y * x)
+        count = len(graph.nodes)
+        _ = (x * y) + sin(x * y)
+        assert len(graph.nodes) == count + 1  # only the sum is new
+
+    def test_negations_move_outwards(self, x, y):
+        negative = -x
+        assert -negative is x
+        assert (-x) * y is -(x * y)
+        assert (-x) * (-y) is x * y
+        assert x + (-y) is x - y
+        assert (-x) + y is y - x
+        assert (-x) + (-y) is -(x + y)
+        assert x - (-y) is x + y
+        assert x * -2.0 is -(x * 2.0)
+        assert (-x) / y is -(x / y)
+
+    def test_opposite_differences_share_one_subtraction(self, x, y):
+        difference = x - y
+        assert (y - x) is -difference
+
+    def test_zero_has_one_sign(self, graph):
+        assert graph.constant(-0.0) is graph.constant(0.0)
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    def test_constants_must_be_finite(self, graph, value):
+        with pytest.raises(ValueError, match="must be finite"):
+            graph.constant(value)
+
+    def test_expressions_of_two_graphs_do_not_combine(self, x):
+        with pytest.raises(TypeError, match="different graphs"):
+            _ = x + ExpressionGraph().variable("x")
+
+    def test_other_objects_are_refused(self, x):
+        with pytest.raises(TypeError, match="not with str"):
+            _ = x + "1"
+
+    def test_a_numpy_number_on_the_left_gives_an_expression(self, x):
+        assert np.float64(2.0) * x is x * 2.0
+
+    def test_operands_stand_before_their_operations(self, x, y):
+        nodes = reachable([sin(x * y) + x / y])
+        for node in nodes:
+            assert all(nodes.index(operand) < nodes.index(node) for operand in node.operands)
+        assert folding.by_index(nodes[0]) < folding.by_index(nodes[-1])
+
+
+def _sample_expression(x, y, z):
+    """An expression with every operation, and away from its kinks for the samples below."""
+    smooth = sin(x * y) - cos(z) * 2.5 + sqrt(x * x + 1.5) / (y * y + 0.5) - 1.0 / (z + 7.0)
+    hinges = maximum(x - y, 0.25) * 1.5 - minimum(y, z) * x + maximum(0.5 * z, -x)
+    return smooth * sign(x + 0.3 * y) + hinges * step(z - y) - (-x) * 3.0
+
+
+class TestDerivatives:
+    def test_agree_with_central_differences(self, graph, x, y):
+        z = graph.variable("z")
+        output = _sample_expression(x, y, z)
+        operations = {node.operation for node in reachable([output])}
+        assert operations == set(Operation)
+        values = dict(zip("xyz", np.random.default_rng(3).normal(size=(3, 50)), strict=True))
+        derivatives = evaluate(gradient(output, [x, y, z]), values)
+        for name, derivative in zip("xyz", derivatives, strict=True):
+            ahead, behind = (
+                evaluate([output], values | {name: values[name] + side * DIFFERENCE_STEP})[0] for side in (1, -1)
+            )
+            expected = (ahead - behind) / (2 * DIFFERENCE_STEP)
+            assert np.abs(expected).max() > 0.1
+            np.testing.assert_allclose(derivative, expected, atol=DIFFERENCE_TOLERANCE * (1 + np.abs(expected).max()))
+
+    def test_of_a_linear_expression_are_constants(self, x, y):
+        by_x, by_y = gradient(3.0 * x - y + 4.0, [x, y])
+        assert (by_x.value, by_y.value) == (3.0, -1.0)
+
+    def test_by_a_variable_that_does_not_occur_is_zero(self, graph, x):
+        assert gradient(x * x, [graph.variable("other")])[0].is_zero
+
+    def test_the_seed_multiplies_them(self, x, y):
+        assert gradient(x * x, [x], seed=y)[0] is x * y + x * y
+
+    @pytest.mark.parametrize(("value", "expected"), [(-1.0, 0.0), (0.0, 0.0), (1.0, 1.0)])
+    def test_a_hinge_is_flat_on_its_edge(self, x, value, expected):
+        (derivative,) = evaluate(gradient(maximum(x, 0.0), [x]), {"x": value})
+        assert derivative == expected
+
+
+class TestEmission:
+    def test_the_kernel_computes_what_the_evaluator_does(self, graph, x, y):
+        z = graph.variable("z")
+        output = _sample_expression(x, y, z)
+        outputs = [output, *gradient(output, [x, y, z])]
+        names = {}
+        lines = ["i = wp.tid()", *(f"{name} = values[i, {k}]" for k, name in enumerate("xyz"))]
+        lines += straight_line(outputs, names)
+        lines += [f"results[i, {k}] = {names[node]}" for k, node in enumerate(outputs)]
+        source = "def emitted(values: wp.array2d[float], results: wp.array2d[float]):\n    " + "\n    ".join(lines)
+        kernel = _kernel("emitted", source)
+        values = np.random.default_rng(4).normal(size=(40, 3)).astype(np.float32)
+        results = wp.zeros((40, len(outputs)), dtype=float, device="cpu")
+        wp.launch(kernel, dim=40, inputs=[wp.array(values, dtype=float, device="cpu")], outputs=[results], device="cpu")
+        expected = np.stack(evaluate(outputs, dict(zip("xyz", values.T, strict=True))), axis=1)
+        assert np.abs(expected).max(axis=0).min() > 0.1
+        assert np.abs(results.numpy() - expected).max() < FLOAT32_TOLERANCE * np.abs(expected).max()
+
+    def test_numbers_are_rounded_to_float32(self):
+        assert constant_text(0.1) == constant_text(0.1 + 1e-10)
+        assert float(constant_text(0.1)) == np.float32(0.1)
+
+    def test_shared_operations_are_written_once(self, x, y):
+        shared = sin(x * y)
+        lines = straight_line([shared + x, shared * y], {})
+        assert sum("sin" in line for line in lines) == 1
+        assert len(lines) == 4
+
+    def test_a_second_call_continues_where_the_first_one_ended(self, x, y):
+        names = {}
+        straight_line([x * y], names)
+        assert len(straight_line([x * y + x], names)) == 1
+
+    def test_what_does_not_vary_is_taken_out_of_a_loop(self, graph, x, y):
+        z = graph.variable("z")
+        outputs = [sin(x * y) * z + x, x + y]
+        outside = invariant_part(outputs, [z])
+        assert sin(x * y) in outside
+        assert outputs[1] in outside
+        assert not any(z in reachable([node]) for node in outside)
+
+
+def _kernel(name, source):
+    namespace = {"wp": wp}
+    exec(compile(source, f"<{name}>", "exec"), namespace)
+    module = wp.get_module(f"test_{name}_{hashlib.sha256(source.encode()).hexdigest()[:16]}")
+    return wp.Kernel(namespace[name], key=name, module=module, source=source)
