@@ -54,7 +54,8 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
         root = _add_floating_base(links, joints, joint_of_child, root)
     order = _depth_first(root, joints)
     if len(order) < len(links):
-        lost = next(link for name, link in links.items() if name not in set(order))
+        reached = set(order)
+        lost = next(link for name, link in links.items() if name not in reached)
         raise RobotFileError(
             f"the joints form a cycle: the link is not connected to the root '{root}'.",
             element=f"link '{lost.name}'",

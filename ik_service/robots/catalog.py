@@ -13,7 +13,7 @@ from ik_service.robots.model import RobotModel
 from ik_service.robots.names import unknown_name
 from ik_service.robots.urdf import read_urdf
 from ik_service.robots.xml_reader import MAX_BYTES
-from objectives.errors import UnknownNameError
+from objectives.errors import InputError, UnknownNameError
 
 _BUILTIN = files("ik_service.robots") / "builtin"
 
@@ -45,8 +45,11 @@ def load_robot(
     Raises:
         UnknownNameError: There is no such built-in robot, file or joint.
         RobotFileError: The file cannot be read as a robot.
-        InputError: A locked value does not fit, or MJCF was asked for without the ``mujoco`` package.
+        InputError: A locked value does not fit, a joint is both locked and active, or MJCF was asked for without the ``mujoco`` package.
     """
+    both = sorted(set(locked or ()) & set(active or ()))
+    if both:
+        raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
     robot = build_model(_describe(source), floating_base=floating_base)
     if locked:
         robot = robot.lock(locked)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ik_service.robots.configuration import checked_joint_q
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, quaternion_multiply, quaternion_rotate
+from objectives.errors import InputError
 
 if TYPE_CHECKING:
     from ik_service.robots.model import RobotModel
@@ -93,6 +94,8 @@ def _right_multiplication(q_xyzw: Float64Array) -> Float64Array:
 
 def forward_kinematics(robot: "RobotModel", joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
     """Give the poses of links in the world frame; see ``RobotModel.forward_kinematics``."""
+    if isinstance(links, str):
+        raise InputError(f"links must be a list of names, got the text {links!r}.")
     configurations = checked_joint_q(robot, joint_q)
     indices = range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
     positions = np.empty((len(configurations), len(indices), 3))

@@ -41,7 +41,7 @@ def _checked(robot: "RobotModel", name: str, value: float | Sequence[float]) -> 
         if abs(length - 1.0) > UNIT_TOLERANCE:
             raise InputError(f"The locked quaternion (xyzw) of joint '{name}' has length {length:.6g}; it must be 1.")
         numbers[offset:] /= length
-    return tuple(map(float, numbers))
+    return tuple(float(number) + 0.0 for number in numbers)  # -0.0 would change the content hash
 
 
 def _check_limits(robot: "RobotModel", joint: int, numbers: Float64Array) -> None:

@@ -1,9 +1,9 @@
 """MJCF into a robot description, through the optional ``mujoco`` package.
 
-MuJoCo compiles the file (defaults, includes, angles) and the description is read from the compiled model. Bodies and sites
-become links, under the link ``world``; a body with several joints gets links in between, and so does a joint away from
-its body's origin. Coordinates are those of MuJoCo's ``qpos``, but quaternions are xyzw. MuJoCo opens whatever a file
-refers to: local files that the caller trusts only, never uploads.
+MuJoCo compiles the file (defaults, includes, angles) and the description is read from the compiled model. Bodies and
+sites become links, under the link ``world``; a body with several joints gets links in between, and so does a joint away
+from its body's origin. Coordinates are those of MuJoCo's ``qpos``, but quaternions are xyzw. MuJoCo opens whatever a
+file refers to: local files that the caller trusts only, never uploads.
 """
 
 import math
@@ -36,8 +36,8 @@ def read_mjcf(path: Path) -> RobotDescription:
     Raises:
         InputError: The ``mujoco`` package is not installed.
         UnknownNameError: There is no such file.
-        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint, a nonlinear joint equality or a
-            closed chain.
+        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint, a nonlinear joint equality, an
+            equality of tendons or a closed chain.
     """
     try:
         import mujoco
@@ -159,6 +159,8 @@ class _Conversion:
             follower, leader = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
             if kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
                 self._refuse_closed_chain(int(equality))
+            if kind == kinds.mjEQ_TENDON:
+                raise RobotFileError("couplings through tendons are not read.", element="equality")
             if kind != kinds.mjEQ_JOINT:
                 continue
             element = f"equality of joint '{self._joint_names[follower]}'"
@@ -193,9 +195,7 @@ class _Conversion:
         if any(model.body_mocapid[body] >= 0 for body in ends):
             return  # a handle that drags the robot in the simulator, no part of its kinematics
         names = " and ".join(repr(self._body_names[body]) for body in ends)
-        raise RobotFileError(
-            f"it closes a chain between bodies {names}; closed chains are not read.", element="equality"
-        )
+        raise RobotFileError(f"it closes a chain between {names}; closed chains are not read.", element="equality")
 
 
 def _transform(position: Float64Array, quaternion_wxyz: Float64Array) -> Float64Array:

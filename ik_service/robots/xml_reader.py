@@ -117,7 +117,7 @@ def read_xml(data: bytes) -> Element:
             nested too deep, with too many elements or with a too long attribute.
     """
     if len(data) > MAX_BYTES:
-        raise RobotFileError(f"the file has {len(data)} bytes; at most {MAX_BYTES} are allowed.")
+        raise RobotFileError(f"the file has more than {MAX_BYTES} bytes.")
     if not data.strip():
         raise RobotFileError("the file is empty.")
     try:
