@@ -26,7 +26,10 @@ class DofBody(BaseModel):
     lower: float | None = Field(description="Lower limit [rad or m]; null where there is none.")
     upper: float | None = Field(description="Upper limit [rad or m]; null where there is none.")
     velocity_limit: float | None = Field(description="Largest speed [rad/s or m/s]; null where none is known.")
-    active: bool = Field(description="Whether the solver moves it; false for locked joints and mimic followers.")
+    active: bool = Field(
+        description="Whether the solver moves it, by itself or through its leader; false where locked."
+    )
+    leader: str | None = Field(description="The DOF that it follows (mimic); null where it leads itself.")
 
 
 class JointBody(BaseModel):
@@ -129,12 +132,14 @@ def _joint(robot: RobotModel, index: int) -> JointBody:
 def _dof(robot: RobotModel, dof: int) -> DofBody:
     info = robot.dof_at(dof)
     velocity = float(robot.joint_velocity_limit[dof])
+    leader = int(robot.dof_leader[dof])
     return DofBody(
         name=info.name,
         lower=_finite(info.lower),
         upper=_finite(info.upper),
         velocity_limit=_finite(velocity),
         active=info.active,
+        leader=None if leader == dof else robot.dof_names[leader],
     )
 
 

@@ -113,6 +113,7 @@ def _read_offset(offset: Offset, pointer: str) -> Float64Array:
     if offset.orientation_xyzw is not None:
         orientation = read_row_or_rows(offset.orientation_xyzw, 4, f"{pointer}/orientation_xyzw")
         check_unit_quaternions(orientation, f"{pointer}/orientation_xyzw")
+        orientation = orientation / np.linalg.norm(orientation, axis=-1, keepdims=True)
     if position.ndim == orientation.ndim == 2:
         _check_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
     rows = np.broadcast_shapes(position.shape[:-1], orientation.shape[:-1])

@@ -5,7 +5,7 @@ import math
 from rich.table import Table
 from rich.tree import Tree
 
-from ik_service.api.robot_schema import JointBody, RobotBody, robot_body, robot_summary
+from ik_service.api.robot_schema import DofBody, JointBody, RobotBody, robot_body, robot_summary
 from ik_service.cli.console import escaped, output_console
 from ik_service.robots import builtin_robot_names, load_robot
 
@@ -31,7 +31,7 @@ def print_robot(name: str) -> None:
     for joint in robot.joints:
         for dof in joint.dofs:
             limits = (_limit(dof.lower, -math.inf), _limit(dof.upper, math.inf))
-            table.add_row(escaped(dof.name), joint.type, *limits, "the solver" if dof.active else "a lock or a leader")
+            table.add_row(escaped(dof.name), joint.type, *limits, _mover(dof))
     console = output_console()
     console.print(table)
     console.print(f"Links: {', '.join(link.name for link in robot.links)}", markup=False, soft_wrap=True)
@@ -67,6 +67,12 @@ def _joint_label(joint: JointBody) -> str:
         if dof.lower is not None or dof.upper is not None
     ]
     return f"[cyan]{escaped(joint.name)}[/] {joint.type}{','.join(ranges)}"
+
+
+def _mover(dof: DofBody) -> str:
+    if not dof.active:
+        return "nothing: locked"
+    return "the solver" if dof.leader is None else escaped(f"{dof.leader}, which it follows")
 
 
 def _limit(value: float | None, missing: float) -> str:
