@@ -1,0 +1,174 @@
+"""Robots on which the objectives are tried, and the arrays around an objective that a solver would hold."""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import pytest
+import warp as wp
+
+from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
+from ik_service.robots import RobotModel
+from ik_service.robots.catalog import load_robot, load_urdf
+from objectives import IKJacobianType, IKObjective
+
+GUARD, POISON = 3, 777.0  # rows around an objective's block, and what stands there
+
+FLOATING = """<robot name="floating">
+  <link name="world"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="e"/><link name="f"/>
+  <joint name="base" type="floating"><parent link="world"/><child link="a"/>
+    <origin xyz="0.1 0.2 0.3" rpy="0.3 0.2 0.1"/></joint>
+  <joint name="slide" type="planar"><parent link="a"/><child link="b"/>
+    <origin xyz="0 0 0.2" rpy="0.5 0 0"/><axis xyz="0 1 1"/></joint>
+  <joint name="turn" type="continuous"><parent link="b"/><child link="c"/><origin xyz="0.1 0 0.2"/>
+    <axis xyz="1 2 3"/></joint>
+  <joint name="lift" type="prismatic"><parent link="c"/><child link="d"/><axis xyz="0 1 1"/>
+    <limit lower="-0.2" upper="0.4" effort="1" velocity="1"/></joint>
+  <joint name="bend" type="revolute"><parent link="b"/><child link="e"/><origin xyz="0 0.3 0"/><axis xyz="0 -1 0"/>
+    <limit lower="-1" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="round" type="ball"><parent link="e"/><child link="f"/><origin xyz="0 0 0.3" rpy="0 0.4 0"/></joint>
+</robot>"""
+
+TWO_TREES = """<robot name="two_trees">
+  <link name="ground"/><link name="l1"/><link name="l2"/><link name="l3"/><link name="l_tool"/>
+  <link name="r1"/><link name="r2"/><link name="r3"/><link name="r_tool"/>
+  <joint name="left_1" type="revolute"><parent link="ground"/><child link="l1"/><origin xyz="0 0.4 0.2"/>
+    <axis xyz="0 0 1"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="left_2" type="revolute"><parent link="l1"/><child link="l2"/><origin xyz="0.1 0 0.3" rpy="1 0 0"/>
+    <axis xyz="0 1 0"/><limit lower="-1" upper="2.5" effort="1" velocity="1"/></joint>
+  <joint name="left_3" type="revolute"><parent link="l2"/><child link="l3"/><origin xyz="0.3 0 0"/>
+    <axis xyz="1 0 1"/><mimic joint="left_2" multiplier="-0.5" offset="0.2"/>
+    <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="left_mount" type="fixed"><parent link="l3"/><child link="l_tool"/>
+    <origin xyz="0.1 0 0.1" rpy="0 0.7 0.2"/></joint>
+  <joint name="right_1" type="ball"><parent link="ground"/><child link="r1"/><origin xyz="0 -0.4 0.2"/></joint>
+  <joint name="right_2" type="continuous"><parent link="r1"/><child link="r2"/><origin xyz="0 0 0.4" rpy="0 1 0"/>
+    <axis xyz="1 0 0"/></joint>
+  <joint name="right_3" type="prismatic"><parent link="r2"/><child link="r3"/><origin xyz="0.2 0 0"/>
+    <axis xyz="0 0 1"/><limit lower="-0.1" upper="0.3" effort="1" velocity="1"/></joint>
+  <joint name="right_mount" type="fixed"><parent link="r3"/><child link="r_tool"/><origin xyz="0 0.1 0"/></joint>
+</robot>"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A robot and the links that the objectives use on it."""
+
+    name: str
+    robot: RobotModel
+    tip: str
+    other: str
+    root: str  # a link that nothing moves
+    inner_joints: tuple[str, ...]  # some of its joints
+
+
+@cache
+def scene(name: str) -> Scene:
+    if name == "fixed":
+        return Scene(name, load_robot("panda"), "panda_hand", "panda_link3", "panda_link0", ("panda_joint2",))
+    if name == "floating":
+        return Scene(name, load_urdf(FLOATING), "d", "f", "world", ("base", "lift"))
+    return Scene(name, load_urdf(TWO_TREES), "l_tool", "r_tool", "ground", ("left_3", "right_1"))
+
+
+@pytest.fixture(params=["fixed", "floating", "two_trees"])
+def any_scene(request):
+    return scene(request.param)
+
+
+@pytest.fixture
+def panda():
+    return scene("fixed").robot
+
+
+@dataclass
+class Workplace:
+    """What a solver holds for one objective: a block inside larger arrays, on the CPU."""
+
+    robot: RobotModel
+    objective: IKObjective
+    joint_q: np.ndarray  # [n, joint_coord_count]
+    problem_idx: np.ndarray  # [n]
+    arrays: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.joint_q = np.atleast_2d(self.joint_q).astype(np.float32)
+        self.model = self.robot.on_device("cpu")
+        self.objective.bind_solver(self)
+        self.objective.bind_model(self.model)
+        self.rows = self.objective.residual_dim()
+        self.index = wp.array(np.asarray(self.problem_idx), dtype=wp.int32, device="cpu")
+
+    def bind(self, mode):
+        """Call the hooks in their order."""
+        self.objective.set_batch_layout(self.rows + 2 * GUARD, GUARD, len(self.joint_q))
+        self.objective.bind_device("cpu")
+        self.objective.bind_problem_index(self.index)
+        self.objective.init_buffers(self.model, mode)
+
+    def poses(self, joint_q, *, requires_grad=False):
+        n, model = joint_q.shape[0], self.model
+        body_q = wp.zeros((n, model.body_count), dtype=wp.transform, device="cpu", requires_grad=requires_grad)
+        forward_kinematics(model, joint_q, body_q)
+        return body_q
+
+    def compute_residuals(self, joint_q, *, requires_grad=False, index=None):
+        n = joint_q.shape[0]
+        poisoned = np.full((n, self.rows + 2 * GUARD), POISON, dtype=np.float32)
+        out = wp.array(poisoned, dtype=float, device="cpu", requires_grad=requires_grad)
+        body_q = self.poses(joint_q, requires_grad=requires_grad)
+        self.objective.compute_residuals(
+            body_q, joint_q, self.model, out, GUARD, self.index if index is None else index
+        )
+        return out
+
+    def residuals(self):
+        """Residuals with their guard columns, [n, GUARD + rows + GUARD]."""
+        self.bind(IKJacobianType.ANALYTIC)
+        return self.compute_residuals(wp.array(self.joint_q, dtype=float, device="cpu")).numpy().copy()
+
+    def analytic(self):
+        """Analytic Jacobian with its guard rows, [n, GUARD + rows + GUARD, joint_dof_count]."""
+        self.bind(IKJacobianType.ANALYTIC)
+        joint_q = wp.array(self.joint_q, dtype=float, device="cpu")
+        body_q = self.poses(joint_q)
+        shape = (len(self.joint_q), self.model.joint_dof_count)
+        joint_S_s = wp.zeros(shape, dtype=wp.spatial_vector, device="cpu")
+        motion_subspace(self.model, body_q, joint_S_s)
+        jacobian = self.empty_jacobian()
+        self.objective.compute_jacobian_analytic(body_q, joint_q, self.model, jacobian, joint_S_s, GUARD)
+        return jacobian.numpy().copy()
+
+    def autodiff(self, *, graph=False):
+        """Jacobian by autodiff with its guard rows, [n, GUARD + rows + GUARD, joint_dof_count]."""
+        self.bind(IKJacobianType.AUTODIFF)
+        start = wp.array(self.joint_q, dtype=float, device="cpu")
+        shape = (len(self.joint_q), self.model.joint_dof_count)
+        dq = wp.zeros(shape, dtype=float, device="cpu", requires_grad=True)
+        joint_q = wp.zeros(self.joint_q.shape, dtype=float, device="cpu", requires_grad=True)
+        jacobian = self.empty_jacobian()
+        tape = wp.Tape()
+        with tape:
+            integrate(self.model, start, dq, joint_q)
+            residuals = self.compute_residuals(joint_q, requires_grad=True)
+        tape.outputs = [residuals.flatten()]
+        if graph:
+            with wp.ScopedCapture(device="cpu") as capture:
+                self.objective.compute_jacobian_autodiff(tape, self.model, jacobian, GUARD, dq)
+            assert (jacobian.numpy()[:, GUARD:-GUARD] == 0.0).all()  # recorded, not run
+            wp.capture_launch(capture.graph)
+        else:
+            self.objective.compute_jacobian_autodiff(tape, self.model, jacobian, GUARD, dq)
+        assert all(not gradient.numpy().any() for gradient in tape.gradients.values())
+        return jacobian.numpy().copy()
+
+    def empty_jacobian(self):
+        values = np.full((len(self.joint_q), self.rows + 2 * GUARD, self.model.joint_dof_count), POISON, np.float32)
+        values[:, GUARD:-GUARD] = 0.0
+        return wp.array(values, dtype=float, device="cpu")
+
+
+@pytest.fixture
+def workplace():
+    """The class, for tests that place an objective themselves."""
+    return Workplace
