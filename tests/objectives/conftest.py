@@ -40,7 +40,7 @@ TWO_TREES = """<robot name="two_trees">
     <axis xyz="1 0 1"/><mimic joint="left_2" multiplier="-0.5" offset="0.2"/>
     <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
   <joint name="left_mount" type="fixed"><parent link="l3"/><child link="l_tool"/>
-    <origin xyz="0.1 0 0.1" rpy="0 0.7 0.2"/></joint>
+    <origin xyz="0.15 0.1 0" rpy="0 0.7 0.2"/></joint>
   <joint name="right_1" type="ball"><parent link="ground"/><child link="r1"/><origin xyz="0 -0.4 0.2"/></joint>
   <joint name="right_2" type="continuous"><parent link="r1"/><child link="r2"/><origin xyz="0 0 0.4" rpy="0 1 0"/>
     <axis xyz="1 0 0"/></joint>
