@@ -61,6 +61,8 @@ class Batch:
         if candidates > 1:
             trial_idx = wp.zeros(slot_count * candidates, dtype=wp.int32, device=device)
         self._trials = Poses.allocate(model, slot_count * candidates, rows.count, trial_idx, requires_grad=False)
+        for poses in (self._accepted, self._trials):  # slots that have had no attempt yet are evaluated all the same
+            poses.joint_q.assign(np.tile(robot.mid_joint_q.astype(np.float32), (len(poses.joint_q), 1)))
         self._joint_S_s = wp.zeros((slot_count, model.joint_dof_count), dtype=wp.spatial_vector, device=device)
         shape = (slot_count, rows.count, model.joint_dof_count)
         self._jacobian = wp.zeros(shape, dtype=float, device=device)

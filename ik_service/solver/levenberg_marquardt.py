@@ -29,7 +29,9 @@ from ik_service.solver.attempts import (
 from ik_service.solver.seeds import follow
 
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has nothing more to give
-COSINE_MAX = wp.constant(1.0e-4)  # largest cosine between the residual and a column of J at a stationary point
+ROUNDING2 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more
+COSINE_MAX = wp.constant(1.0e-3)  # largest cosine between the residual and a column of J at a stationary point
+COSINE_STUCK = wp.constant(1.0e-2)  # the same where no step lowers the cost: float32 resolves no further
 DAMPING_SHARE = wp.constant(0.05)
 DAMPING_MIN = wp.constant(1.0e-7)
 BOOST_UP = wp.constant(4.0)
@@ -137,6 +139,10 @@ def _assess(
         phase = STATIONARY
     elif ended[i] != RUNNING:
         phase = ended[i]
+        if norm2 <= ROUNDING2:
+            phase = CONVERGED
+        elif slope <= COSINE_STUCK * COSINE_STUCK:
+            phase = STATIONARY
     elif iterations[i] >= settings[ITERATIONS]:
         phase = MAX_ITERATIONS
     if phase == STATIONARY and blocked == 1:

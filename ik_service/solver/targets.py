@@ -1,7 +1,7 @@
 """Pose targets of a solver: what is declared once, and the checked arrays of one solve."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,11 @@ class TargetArrays:
 
 
 def as_target(target: "Target | str", robot: RobotModel) -> Target:
-    """Return a target whose links are known to exist.
+    """Return a target whose links are known to exist and whose arrays are checked, offsets of shape [1 or n, 7].
 
     Raises:
         UnknownNameError: A link is not in the robot.
-        InputError: The entry is neither a link name nor a Target.
+        InputError: The entry is neither a link name nor a Target, or its offset or weights are not allowed.
     """
     if isinstance(target, str):
         target = Target(target)
@@ -62,7 +62,16 @@ def as_target(target: "Target | str", robot: RobotModel) -> Target:
     robot.link_frame(target.link)
     if target.reference_link is not None:
         robot.link_frame(target.reference_link)
-    return target
+    offset, row_weights = target.offset, target.row_weights
+    if offset is not None:
+        offset = _one_or_many(target, "offset", offset, 7)
+        lines = np.atleast_2d(offset)
+        offset = np.hstack([lines[:, :3], unit_quaternions(f"Target '{target.link}': offset", lines[:, 3:])])
+    if row_weights is not None:
+        row_weights = _one_or_many(target, "row_weights", row_weights, 6)
+        if (row_weights < 0.0).any():
+            raise InputError(f"Target '{target.link}': row_weights hold {row_weights.min():g}. Allowed: 0 and above.")
+    return replace(target, offset=offset, row_weights=row_weights)
 
 
 def check_targets(
@@ -96,7 +105,7 @@ def check_targets(
     for target, p, q in zip(targets, by_position, by_orientation, strict=True):
         if p is None and q is None:
             raise InputError(f"Target '{target.link}' has neither positions nor orientations_xyzw.")
-    unit = tuple(None if q is None else _normalised(q) for q in by_orientation)
+    unit = tuple(None if q is None else unit_quaternions("orientations_xyzw", q) for q in by_orientation)
     return TargetArrays(by_position, unit, counts.pop())
 
 
@@ -156,12 +165,25 @@ def _shaped(name: str, array: NDArray[np.float64], width: int) -> NDArray[np.flo
     return array
 
 
-def _normalised(quaternions: NDArray[np.float64]) -> NDArray[np.float64]:
+def _one_or_many(target: Target, name: str, value: object, width: int) -> NDArray[np.float64]:
+    array = host_array(f"Target '{target.link}': {name}", value)
+    if array.ndim not in (1, 2) or array.shape[-1] != width or not len(array):
+        shape = list(array.shape)
+        raise InputError(f"Target '{target.link}': {name} has shape {shape}. Allowed: [{width}] or [n, {width}].")
+    return array
+
+
+def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return quaternions [n, 4] at exactly unit length.
+
+    Raises:
+        InputError: One is off unit length by more than UNIT_QUATERNION_SLACK.
+    """
     length = np.linalg.norm(quaternions, axis=1)
     bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_QUATERNION_SLACK)
     if bad.size:
         raise InputError(
-            f"orientations_xyzw of problem {bad[0]} is {quaternions[bad[0]].tolist()} with length {length[bad[0]]:.6g}. "
-            f"Allowed: unit quaternions xyzw, off by {UNIT_QUATERNION_SLACK} at most."
+            f"{name}: the quaternion of line {bad[0]} is {quaternions[bad[0]].tolist()}, of length "
+            f"{length[bad[0]]:.6g}. Allowed: unit quaternions xyzw, off by {UNIT_QUATERNION_SLACK} at most."
         )
     return quaternions / length[:, None]

@@ -1,0 +1,73 @@
+"""Robots and problems that the solver's tests share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import ik_service
+
+PLANAR_2R = """
+<robot name="planar_2r">
+  <link name="base"/><link name="upper"/><link name="fore"/><link name="tip"/>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/>
+    <limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
+  <joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="1 0 0"/><axis xyz="0 0 1"/>
+    <limit lower="{elbow_lower}" upper="{elbow_upper}" effort="1" velocity="1"/></joint>
+  <joint name="mount" type="fixed"><parent link="fore"/><child link="tip"/><origin xyz="1 0 0"/></joint>
+</robot>
+"""
+
+
+@dataclass(frozen=True)
+class Reachable:
+    """Targets drawn by float64 forward kinematics: positions [n, links, 3] and orientations_xyzw [n, links, 4]."""
+
+    robot: ik_service.RobotModel
+    links: list[str]
+    joint_q: np.ndarray
+    positions: np.ndarray
+    orientations_xyzw: np.ndarray
+
+    @classmethod
+    def draw(cls, robot, links, count, random_seed=0):
+        joint_q = robot.random_joint_q(np.random.default_rng(random_seed), count)
+        poses = robot.forward_kinematics(joint_q, links)
+        return cls(robot, links, joint_q, poses.positions, poses.orientations_xyzw)
+
+    def errors(self, joint_q):
+        """Position [m] and rotation [rad] errors, [n, links], written apart from the solver's own judge."""
+        poses = self.robot.forward_kinematics(joint_q, self.links)
+        distance = np.linalg.norm(poses.positions - self.positions, axis=-1)
+        sign = np.sign((poses.orientations_xyzw * self.orientations_xyzw).sum(axis=-1, keepdims=True))
+        chord = np.linalg.norm(poses.orientations_xyzw * sign - self.orientations_xyzw, axis=-1)
+        return distance, 4.0 * np.arcsin(np.minimum(0.5 * chord, 1.0))
+
+
+def inside_limits(robot, joint_q):
+    """Whether every coordinate with a DOF of its own is inside the float64 limits, without slack, [n]."""
+    own = robot.dof_coordinate >= 0
+    q = joint_q[:, robot.dof_coordinate[own]].astype(np.float64)
+    return ((q >= robot.joint_limit_lower[own]) & (q <= robot.joint_limit_upper[own])).all(axis=1)
+
+
+@pytest.fixture
+def planar_2r(tmp_path):
+    """Make a planar arm of two links of 1 m, with chosen limits of the elbow."""
+
+    def make(elbow_lower=-3.1, elbow_upper=3.1):
+        path = tmp_path / "planar_2r.urdf"
+        path.write_text(PLANAR_2R.format(elbow_lower=elbow_lower, elbow_upper=elbow_upper))
+        return ik_service.load_robot(path)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def panda():
+    return ik_service.load_robot("panda")
+
+
+@pytest.fixture(scope="session")
+def panda_targets(panda):
+    return Reachable.draw(panda, ["panda_hand"], 200)

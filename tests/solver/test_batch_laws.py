@@ -1,0 +1,116 @@
+"""What may not change an answer: the batch it travelled in, its place there, the recording, the number of slots."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.solver import solver as solver_module
+from tests.solver.conftest import Reachable
+
+
+def solve(problems, order=None, **options):
+    chosen = ik_service.SolverOptions(seeds=8, **options)
+    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", options=chosen)
+    order = slice(None) if order is None else order
+    return solver.solve(problems.positions[order], problems.orientations_xyzw[order])
+
+
+def assert_same_bytes(a, b):
+    for name in ("joint_q", "success", "status", "cost", "iterations", "seed_index", "position_error"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+@pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])
+def problems(request):
+    links = ["left_panda_hand", "right_panda_hand"] if request.param == "dual_panda" else ["panda_hand"]
+    return Reachable.draw(ik_service.load_robot(request.param), links, 40, random_seed=5)
+
+
+def test_one_by_one_equals_the_batch(problems):
+    together = solve(problems)
+    assert together.seed_index.max() > 0
+    for k in (0, 7, 23, int(together.seed_index.argmax())):
+        alone = solve(problems, [k])
+        np.testing.assert_array_equal(alone.joint_q[0], together.joint_q[k])
+        assert alone.seed_index[0] == together.seed_index[k]
+        assert alone.iterations[0] == together.iterations[k]
+
+
+def test_permuted_problems_give_permuted_answers(problems):
+    order = np.random.default_rng(0).permutation(40)
+    straight, permuted = solve(problems), solve(problems, order)
+    np.testing.assert_array_equal(permuted.joint_q, straight.joint_q[order])
+    np.testing.assert_array_equal(permuted.seed_index, straight.seed_index[order])
+
+
+def test_the_number_of_slots_changes_nothing(problems, monkeypatch):
+    expected = solve(problems)
+    for slots in (8, 16, 512):
+        monkeypatch.setitem(solver_module.SLOTS_MAX, "cpu", slots)
+        assert_same_bytes(solve(problems), expected)
+
+
+def test_a_recorded_iteration_equals_launches_one_by_one(problems):
+    assert_same_bytes(solve(problems, use_graph=True), solve(problems, use_graph=False))
+
+
+@pytest.mark.parametrize("mode", ["autodiff", "mixed"])
+def test_a_recorded_tape_equals_launches_one_by_one(panda_targets, mode):
+    few = Reachable(
+        panda_targets.robot, ["panda_hand"], None, panda_targets.positions[:5], panda_targets.orientations_xyzw[:5]
+    )
+    recorded = solve(few, jacobian_mode=mode, use_graph=True)
+    assert_same_bytes(recorded, solve(few, jacobian_mode=mode, use_graph=False))
+    assert recorded.success.sum() >= 4
+
+
+def test_solving_again_gives_the_same_bytes_and_another_random_seed_does_not(problems):
+    chosen = ik_service.SolverOptions(seeds=8)
+    solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", options=chosen)
+    first = solver.solve(problems.positions, problems.orientations_xyzw)
+    solver.solve(problems.positions[:3], problems.orientations_xyzw[:3])  # a batch of another size between
+    assert_same_bytes(solver.solve(problems.positions, problems.orientations_xyzw), first)
+    other = solver.solve(problems.positions, problems.orientations_xyzw, options={"random_seed": 7})
+    late = first.seed_index > 0
+    assert late.any()
+    assert (other.joint_q[late] != first.joint_q[late]).any(axis=1).all()
+    np.testing.assert_array_equal(other.joint_q[~late], first.joint_q[~late])
+
+
+def test_more_seeds_change_only_what_had_failed(panda_targets):
+    few, many = (
+        ik_service.IKSolver(panda_targets.robot, ["panda_hand"], device="cpu").solve(
+            panda_targets.positions, panda_targets.orientations_xyzw, options={"seeds": seeds}
+        )
+        for seeds in (2, 32)
+    )
+    assert 0 < few.success.sum() < len(few)
+    np.testing.assert_array_equal(many.joint_q[few.success], few.joint_q[few.success])
+    assert many.success.mean() >= 0.99
+
+
+@pytest.mark.parametrize("candidates", [2, 4, 8])
+def test_the_best_of_several_candidates_is_kept(panda_targets, candidates):
+    def cost_after_one_step(count):
+        options = ik_service.SolverOptions(candidates=count, max_iterations=1, seeds=1)
+        solver = ik_service.IKSolver(panda_targets.robot, ["panda_hand"], device="cpu", options=options)
+        return solver.solve(panda_targets.positions, panda_targets.orientations_xyzw).cost
+
+    one, several = cost_after_one_step(1), cost_after_one_step(candidates)
+    assert (several <= one).all()
+    assert (several < 0.9 * one).any()
+
+
+def test_the_callers_start_is_seed_0_and_mid_range_seed_1(panda_targets):
+    robot = panda_targets.robot
+    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+    near = panda_targets.joint_q + 0.01
+    result = solver.solve(panda_targets.positions, panda_targets.orientations_xyzw, initial_joint_q=near)
+    assert (result.seed_index == 0).mean() > 0.95
+    assert np.abs(result.joint_q - panda_targets.joint_q)[result.seed_index == 0].max() < 0.2
+    far = np.tile(robot.random_joint_q(np.random.default_rng(9), 1), (len(near), 1))
+    started = solver.solve(panda_targets.positions, panda_targets.orientations_xyzw, initial_joint_q=far)
+    free = solver.solve(panda_targets.positions, panda_targets.orientations_xyzw)
+    second = (started.seed_index == 1) & (free.seed_index == 0)
+    assert second.any()
+    np.testing.assert_array_equal(started.joint_q[second], free.joint_q[second])

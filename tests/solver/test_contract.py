@@ -1,0 +1,241 @@
+"""The rules between the solver and an objective, pinned by objectives that record every hook."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from objectives import IKJacobianType, IKObjective, IKObjectivePosition, ObjectiveError
+
+SEEDS, PROBLEMS, CANDIDATES = 3, 2, 2
+POINT = (0.3, 0.2, 0.5)
+
+
+@wp.kernel
+def _distance(
+    body_q: wp.array2d[wp.transform],
+    body: int,
+    start_idx: int,
+    points: wp.array[wp.vec3],
+    problem_idx: wp.array[wp.int32],
+    residuals: wp.array2d[float],
+):
+    i = wp.tid()
+    offset = wp.transform_get_translation(body_q[i, body]) - points[problem_idx[i]]
+    for k in range(3):
+        residuals[i, start_idx + k] = offset[k]
+
+
+class QuickObjective(IKObjective):
+    """What a user writes in five minutes: a size and residuals."""
+
+    def __init__(self, body, points):
+        self.body, self.points = body, wp.array(points, dtype=wp.vec3, device="cpu")
+
+    def residual_dim(self):
+        return 3
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        inputs = [body_q, self.body, start_idx, self.points, problem_idx]
+        wp.launch(_distance, dim=body_q.shape[0], inputs=inputs, outputs=[residuals], device=body_q.device)
+
+
+class RecordingObjective(QuickObjective):
+    """Keeps the name and the arguments of every hook; arrays that may change are kept as copies."""
+
+    def __init__(self, body, points, analytic):
+        super().__init__(body, points)
+        self.calls, self.analytic = [], analytic
+
+    def supports_analytic(self):
+        return self.analytic
+
+    def bind_device(self, device):
+        self.calls.append(("bind_device", device))
+        super().bind_device(device)
+
+    def bind_problem_index(self, problem_idx):
+        self.calls.append(("bind_problem_index", problem_idx))
+        super().bind_problem_index(problem_idx)
+
+    def init_buffers(self, model, jacobian_mode):
+        self.calls.append(("init_buffers", model, jacobian_mode))
+        super().init_buffers(model, jacobian_mode)
+
+    def set_batch_layout(self, total_residuals, residual_offset, n_batch):
+        self.calls.append(("set_batch_layout", total_residuals, residual_offset, n_batch))
+        super().set_batch_layout(total_residuals, residual_offset, n_batch)
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        super().compute_residuals(body_q, joint_q, model, residuals, start_idx, problem_idx)
+        shapes = (body_q.shape, joint_q.shape, residuals.shape, problem_idx.shape)
+        copies = (body_q.numpy().copy(), joint_q.numpy().copy(), problem_idx.numpy().copy())
+        self.calls.append(("compute_residuals", shapes, start_idx, copies))
+
+    def compute_jacobian_analytic(self, body_q, joint_q, model, jacobian, joint_S_s, start_idx):
+        assert not jacobian.numpy()[:, start_idx : start_idx + 3].any()  # zeroed by the solver
+        shapes = (body_q.shape, joint_q.shape, jacobian.shape, joint_S_s.shape)
+        copies = (body_q.numpy().copy(), joint_q.numpy().copy(), self.problem_index.numpy().copy())
+        self.calls.append(("compute_jacobian_analytic", shapes, start_idx, copies))
+        subspace = joint_S_s.numpy()
+        point = body_q.numpy()[:, self.body, :3]
+        columns = subspace[..., :3] + np.cross(subspace[..., 3:], point[:, None])
+        columns[:, ~self.moves(model)] = 0.0
+        jacobian.numpy()[:, start_idx : start_idx + 3] = columns.transpose(0, 2, 1)
+
+    def compute_jacobian_autodiff(self, tape, model, jacobian, start_idx, dq_dof):
+        copies = (None, self.calls[-1][3][1], self.problem_index.numpy().copy())
+        self.calls.append(("compute_jacobian_autodiff", (tape.outputs[0].shape, dq_dof.shape), start_idx, copies))
+        super().compute_jacobian_autodiff(tape, model, jacobian, start_idx, dq_dof)
+
+    def moves(self, model):
+        ancestor, start = model.joint_ancestor.numpy(), model.joint_qd_start.numpy()
+        moves, joint = np.zeros(model.joint_dof_count, dtype=bool), self.body
+        while joint >= 0:
+            moves[start[joint] : start[joint + 1]] = True
+            joint = ancestor[joint]
+        return moves
+
+    def named(self, name):
+        return [call for call in self.calls if call[0] == name]
+
+
+@pytest.fixture
+def gripper():
+    """A robot with a mimic follower and a locked joint."""
+    return ik_service.load_robot("panda_gripper", locked={"panda_joint3": 0.4})
+
+
+def record(robot, mode, analytic):
+    finger = robot.link_frame("panda_rightfinger")[0]  # the follower's link
+    recorder = RecordingObjective(finger, [POINT, (0.4, -0.1, 0.6)], analytic)
+    other = IKObjectivePosition("panda_hand", POINT, weight=0.01)
+    options = ik_service.SolverOptions(
+        seeds=SEEDS, candidates=CANDIDATES, jacobian_mode=mode, use_graph=False, max_iterations=5
+    )
+    solver = ik_service.IKSolver(robot, objectives=[other, recorder], device="cpu", options=options)
+    return recorder, solver, solver.solve(problem_count=PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "analytic"), [("analytic", True), ("analytic", False), ("autodiff", True), ("mixed", True)]
+)
+def test_hooks_come_in_order_with_the_promised_shapes(gripper, mode, analytic):
+    recorder, _, result = record(gripper, mode, analytic)
+    taped = mode == "autodiff" or not analytic
+    names = [call[0] for call in recorder.calls]
+    assert names[:4] == ["set_batch_layout", "bind_device", "bind_problem_index", "init_buffers"]
+    total, offset, n_batch = recorder.named("set_batch_layout")[0][1:]
+    assert (total, offset) == (6, 3)
+    assert n_batch >= SEEDS * PROBLEMS
+    expected_mode = IKJacobianType.AUTODIFF if taped else IKJacobianType.ANALYTIC
+    assert recorder.named("init_buffers")[0][2] is expected_mode
+    bodies, coordinates, dofs = gripper.body_count, gripper.joint_coord_count, gripper.joint_dof_count
+    assert (coordinates, dofs) == (9, 9)  # the full model: follower and locked joint included
+    residual_shapes = {call[1] for call in recorder.named("compute_residuals")}
+    sizes = {n_batch, n_batch * CANDIDATES}
+    assert residual_shapes == {((n, bodies), (n, coordinates), (n, total), (n,)) for n in sizes}
+    hook = "compute_jacobian_autodiff" if taped else "compute_jacobian_analytic"
+    other = "compute_jacobian_analytic" if taped else "compute_jacobian_autodiff"
+    assert recorder.named(hook)
+    assert not recorder.named(other)
+    if taped:
+        shapes = ((n_batch * total,), (n_batch, dofs))
+    else:
+        shapes = ((n_batch, bodies), (n_batch, coordinates), (n_batch, total, dofs), (n_batch, dofs))
+    assert {call[1] for call in recorder.named(hook)} == {shapes}
+    assert {call[2] for call in recorder.calls if call[0].startswith("compute")} == {3}
+    assert len(result) == PROBLEMS
+
+
+@pytest.mark.parametrize(("mode", "analytic"), [("analytic", True), ("autodiff", False)])
+def test_residuals_were_computed_where_the_jacobian_is_asked_for(gripper, mode, analytic):
+    recorder, _, _ = record(gripper, mode, analytic)
+    n_batch = recorder.named("set_batch_layout")[0][3]
+    checked = 0
+    last = None
+    for call in recorder.calls:
+        if call[0] == "compute_residuals" and call[1][1][0] == n_batch:
+            last = call
+        elif call[0].startswith("compute_jacobian"):
+            np.testing.assert_array_equal(call[3][1], last[3][1])  # the same configurations
+            np.testing.assert_array_equal(call[3][2], last[3][2])  # of the same problems
+            if call[3][0] is not None:
+                np.testing.assert_array_equal(call[3][0], last[3][0])  # and the poses belong to them
+            checked += 1
+    assert checked >= 5
+
+
+def test_followers_and_locked_joints_move_as_they_do(gripper):
+    recorder, _, result = record(gripper, "analytic", True)
+    names = gripper.joint_names
+    first, second = names.index("panda_finger_joint1"), names.index("panda_finger_joint2")
+    for _, _, _, (_, joint_q, _) in recorder.named("compute_residuals"):
+        np.testing.assert_array_equal(joint_q[:, first], joint_q[:, second])
+        np.testing.assert_array_equal(joint_q[:, names.index("panda_joint3")], np.float32(0.4))
+    assert np.ptp(result.joint_q[:, first]) >= 0.0
+    assert (result.joint_q[:, first] == result.joint_q[:, second]).all()
+
+
+@pytest.mark.parametrize("mode", ["analytic", "autodiff", "mixed"])
+def test_a_quick_objective_works_in_every_mode(panda, mode):
+    quick = QuickObjective(panda.link_frame("panda_hand")[0], [POINT])
+    options = ik_service.SolverOptions(jacobian_mode=mode)
+    result = ik_service.IKSolver(panda, objectives=[quick], device="cpu", options=options).solve(problem_count=1)
+    wrist = panda.body_poses(result.joint_q)[0, quick.body, :3]
+    assert result.success.all()
+    np.testing.assert_allclose(wrist, POINT, atol=1e-5)
+
+
+def test_targets_and_objectives_combine(panda, panda_targets):
+    quick = QuickObjective(panda.link_frame("panda_link4")[0], [POINT] * 20)
+    solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[quick], device="cpu")
+    result = solver.solve(panda_targets.positions[:20, 0])
+    assert np.isnan(result.orientation_error).all()
+    assert not result.success.all()  # the elbow pulls the hand away from its target
+    assert np.isfinite(result.position_error).all()
+
+
+def test_claiming_an_analytic_jacobian_without_one_is_an_error(panda):
+    class Claims(QuickObjective):
+        def supports_analytic(self):
+            return True
+
+    with pytest.raises(ObjectiveError, match=r"Claims.*compute_jacobian_analytic"):
+        ik_service.IKSolver(panda, objectives=[Claims(6, [POINT])], device="cpu")
+
+
+def test_binding_an_objective_to_two_solvers_is_an_error(panda):
+    objective = IKObjectivePosition("panda_hand", POINT)
+    keep = ik_service.IKSolver(panda, objectives=[objective], device="cpu")
+    with pytest.raises(ObjectiveError, match="bound to a solver already"):
+        ik_service.IKSolver(panda, objectives=[objective], device="cpu")
+    assert keep.solve(problem_count=1).success.all()
+
+
+def test_something_that_is_not_an_objective_is_refused(panda):
+    with pytest.raises(ObjectiveError, match=r"str is not an objective.*residual_dim"):
+        ik_service.IKSolver(panda, objectives=["panda_hand"], device="cpu")
+
+
+def test_check_jacobians_names_the_wrong_entry(panda):
+    class Wrong(RecordingObjective):
+        def compute_jacobian_analytic(self, body_q, joint_q, model, jacobian, joint_S_s, start_idx):
+            super().compute_jacobian_analytic(body_q, joint_q, model, jacobian, joint_S_s, start_idx)
+            jacobian.numpy()[:, start_idx + 1, 2] += 0.5
+
+    options = ik_service.SolverOptions(check_jacobians=True, use_graph=False)
+    wrong = Wrong(panda.link_frame("panda_hand")[0], [POINT], analytic=True)
+    with pytest.raises(ObjectiveError, match=r"Wrong \(objective 0\) is wrong in row 1, DOF 'panda_joint3'"):
+        ik_service.IKSolver(panda, objectives=[wrong], device="cpu", options=options).solve(problem_count=1)
+    right = RecordingObjective(panda.link_frame("panda_hand")[0], [POINT], analytic=True)
+    solver = ik_service.IKSolver(panda, objectives=[right], device="cpu", options=options)
+    assert solver.solve(problem_count=1).success.all()
+
+
+def test_values_that_are_not_finite_in_a_device_array_are_invalid(panda):
+    points = np.array([POINT, (np.nan, 0.0, 0.0)], np.float32)
+    target = IKObjectivePosition("panda_hand", wp.array(points, dtype=wp.vec3, device="cpu"))
+    result = ik_service.IKSolver(panda, objectives=[target], device="cpu").solve(problem_count=2)
+    assert result.status_names == ["converged", "invalid"]
+    assert result.success.tolist() == [True, False]

@@ -1,0 +1,87 @@
+"""Success rates on random reachable targets, judged apart from the solver, and the honesty of `success`."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from tests.solver.conftest import Reachable, inside_limits
+
+POSITION, ORIENTATION = 1e-3, 1e-2
+CASES = {
+    "panda": (["panda_hand"], 0.995),
+    "ur5e": (["tool0"], 0.995),
+    "iiwa14": (["iiwa_link_ee"], 0.995),
+    "dual_panda": (["left_panda_hand", "right_panda_hand"], 0.99),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_random_reachable_targets_are_solved_inside_the_limits(name):
+    links, least = CASES[name]
+    problems = Reachable.draw(ik_service.load_robot(name), links, 1000)
+    solver = ik_service.IKSolver(
+        problems.robot, links, device="cpu", options=ik_service.SolverOptions(seeds=16, random_seed=1)
+    )
+    result = solver.solve(problems.positions, problems.orientations_xyzw)
+    distance, angle = problems.errors(result.joint_q)
+    solved = ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1)
+    assert solved.mean() >= least
+    assert inside_limits(problems.robot, result.joint_q).all()
+    np.testing.assert_array_equal(result.success, solved)  # no false success, and none withheld
+    np.testing.assert_allclose(result.position_error, distance, atol=1e-12)
+    np.testing.assert_allclose(result.orientation_error, angle, atol=1e-9)
+
+
+def test_unreachable_targets_are_never_called_a_success(panda):
+    positions = np.random.default_rng(0).uniform(2.0, 3.0, (50, 3))
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu", options=ik_service.SolverOptions(seeds=4))
+    result = solver.solve(positions)
+    assert not result.success.any()
+    assert set(result.status_names) <= {"stalled", "max_iterations", "blocked_by_limits"}
+    assert (result.position_error > 1.0).all()
+    assert np.isfinite(result.joint_q).all()
+    assert inside_limits(panda, result.joint_q).all()
+
+
+def test_the_nearest_pose_of_an_unreachable_target_points_at_it(planar_2r):
+    robot = planar_2r()
+    result = ik_service.IKSolver(robot, ["tip"], device="cpu").solve([[3.0, 4.0, 0.0]])
+    tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[0, 0]
+    np.testing.assert_allclose(tip, [1.2, 1.6, 0.0], atol=1e-2)
+    assert result.position_error[0, 0] == pytest.approx(3.0, abs=1e-3)
+
+
+def test_a_limit_in_the_way_is_reported(planar_2r):
+    robot = planar_2r(elbow_lower=0.5, elbow_upper=2.0)  # the arm cannot stretch
+    result = ik_service.IKSolver(robot, ["tip"], device="cpu").solve([[2.0, 0.0, 0.0]])
+    assert result.status_names == ["blocked_by_limits"]
+    assert result.active_limits[0].tolist() == [False, True]
+    assert result.joint_q[0, 1] >= 0.5
+    assert result.joint_q[0, 1] == pytest.approx(0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("limits", ["soft", "off"])
+def test_limits_that_are_not_hard_may_be_left(planar_2r, limits):
+    robot = planar_2r(elbow_lower=0.5, elbow_upper=2.0)
+    options = ik_service.SolverOptions(joint_limits=limits)
+    result = ik_service.IKSolver(robot, ["tip"], device="cpu", options=options).solve([[2.0, 0.0, 0.0]])
+    elbow = float(result.joint_q[0, 1])
+    if limits == "off":
+        assert result.success[0]
+        assert abs(elbow) < 0.1
+    else:  # the penalty and the target meet half-way
+        assert 0.1 < elbow < 0.5
+
+
+def test_continuous_joints_come_back_on_the_turn_nearest_the_start(tmp_path):
+    path = tmp_path / "wheel.urdf"
+    path.write_text("""<robot name="wheel"><link name="base"/><link name="rim"/><joint name="spin" type="continuous">
+      <parent link="base"/><child link="rim"/><axis xyz="0 0 1"/></joint></robot>""")
+    solver = ik_service.IKSolver(ik_service.load_robot(path), ["rim"], device="cpu")
+    half = 0.5 * np.array([0.4, 0.4, 3.0])
+    orientations = np.stack([0 * half, 0 * half, np.sin(half), np.cos(half)], axis=1)
+    start = np.array([[20.0], [-7.0], [3.5]])
+    result = solver.solve(None, orientations, initial_joint_q=start)
+    assert result.success.all()
+    assert (np.abs(result.joint_q - start) <= np.pi + 1e-6).all()
+    np.testing.assert_allclose(np.cos(result.joint_q[:, 0] - [0.4, 0.4, 3.0]), 1.0, atol=1e-5)

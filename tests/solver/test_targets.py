@@ -1,0 +1,189 @@
+"""Pose targets: offsets, reference links, free axes, several links; and the errors of bad input."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from objectives import InputError, UnknownNameError
+
+TOOL = (0.05, -0.02, 0.1, 0.0, np.sin(0.3), 0.0, np.cos(0.3))
+
+
+def test_a_tool_offset_is_reached(panda):
+    tool = panda.with_frame("tool", "panda_hand", TOOL)
+    poses = tool.forward_kinematics(tool.random_joint_q(np.random.default_rng(0), 20), ["tool"])
+    result = ik_service.IKSolver(panda, [ik_service.Target("panda_hand", offset=TOOL)], device="cpu").solve(
+        poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    )
+    reached = tool.forward_kinematics(result.joint_q, ["tool"])
+    assert result.success.all()
+    np.testing.assert_allclose(reached.positions, poses.positions, atol=1e-3)
+    by_name = ik_service.IKSolver(tool, ["tool"], device="cpu").solve(
+        poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    )
+    assert by_name.success.all()
+
+
+def test_offsets_may_differ_from_problem_to_problem(panda):
+    offsets = np.tile(TOOL, (3, 1))
+    offsets[1, :3], offsets[2, :3] = 0.0, (0.0, 0.0, 0.3)
+    target = ik_service.Target("panda_hand", offset=offsets)
+    goal = np.tile([0.5, 0.1, 0.4], (3, 1))
+    result = ik_service.IKSolver(panda, [target], device="cpu").solve(goal)
+    assert result.success.all()
+    hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
+    np.testing.assert_allclose(np.linalg.norm(hand - goal, axis=1), np.linalg.norm(offsets[:, :3], axis=1), atol=1e-3)
+    with pytest.raises(InputError, match="offset has 3 lines for 2 problems"):
+        ik_service.IKSolver(panda, [target], device="cpu").solve(goal[:2])
+
+
+def test_a_reference_link_moves_with_the_robot():
+    robot = ik_service.load_robot("dual_panda")
+    target = ik_service.Target("left_panda_hand", reference_link="right_panda_hand")
+    result = ik_service.IKSolver(robot, [target], device="cpu").solve([[0.0, 0.0, 0.2]], [[1.0, 0.0, 0.0, 0.0]])
+    poses = robot.forward_kinematics(result.joint_q, ["left_panda_hand", "right_panda_hand"])
+    left, right = poses.positions[0]
+    assert result.success.all()
+    assert np.linalg.norm(left - right) == pytest.approx(0.2, abs=2e-3)
+
+
+def test_axes_of_weight_zero_are_free_in_solve_and_judgement(panda):
+    weights = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]], float)
+    goal = np.array([[0.4, 0.3, 99.0], [-99.0, 99.0, 0.7]])
+    result = ik_service.IKSolver(panda, [ik_service.Target("panda_hand", row_weights=weights)], device="cpu").solve(
+        goal
+    )
+    hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
+    assert result.success.all()
+    np.testing.assert_allclose(hand[0, :2], goal[0, :2], atol=1e-3)
+    np.testing.assert_allclose(hand[1, 2], 0.7, atol=1e-3)
+    assert np.isnan(result.orientation_error).all()
+
+
+def test_positions_or_orientations_alone_leave_the_other_nan(panda):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    position = solver.solve([[0.4, 0.1, 0.5]])
+    assert position.success[0]
+    assert np.isnan(position.orientation_error[0, 0])
+    orientation = solver.solve(None, [[1.0, 0.0, 0.0, 0.0]])
+    assert orientation.success[0]
+    assert np.isnan(orientation.position_error[0, 0])
+    assert orientation.orientation_error[0, 0] < 1e-2
+
+
+def test_targets_of_several_links_may_be_given_one_by_one():
+    robot = ik_service.load_robot("dual_panda")
+    solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")
+    left = np.array([[0.4, 0.5, 0.5]])
+    result = solver.solve([left, None], [None, np.array([[1.0, 0.0, 0.0, 0.0]])])
+    poses = robot.forward_kinematics(result.joint_q, ["left_panda_hand"])
+    assert result.success[0]
+    np.testing.assert_allclose(poses.positions[:, 0], left, atol=1e-3)
+    assert np.isnan(result.position_error[0]).tolist() == [False, True]
+    assert np.isnan(result.orientation_error[0]).tolist() == [True, False]
+
+
+def test_a_target_on_a_static_link_is_judged_though_nothing_can_move_it(panda):
+    solver = ik_service.IKSolver(panda, ["panda_link0"], device="cpu", options=ik_service.SolverOptions(seeds=2))
+    result = solver.solve([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    assert result.success.tolist() == [True, False]
+    assert result.position_error[1, 0] == pytest.approx(0.5)
+
+
+def test_warp_arrays_and_dlpack_go_in(panda, panda_targets):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    positions, orientations = panda_targets.positions[:5, 0], panda_targets.orientations_xyzw[:5, 0]
+    plain = solver.solve(positions.astype(np.float32), orientations.astype(np.float32))
+    given = solver.solve(
+        wp.array(positions, dtype=wp.vec3, device="cpu"), wp.array(orientations, dtype=wp.vec4, device="cpu")
+    )
+    np.testing.assert_array_equal(plain.joint_q, given.joint_q)
+    columns = given.to_warp()
+    np.testing.assert_array_equal(columns["joint_q"].numpy(), given.joint_q)
+    np.testing.assert_array_equal(columns["success"].numpy(), given.success)
+
+
+UNIT = [0.0, 0.0, 0.0, 1.0]
+BAD = {
+    "nan": (dict(positions=[[np.nan, 0, 0]]), r"positions\[0, 0\] is nan"),
+    "infinite": (dict(positions=[[0, np.inf, 0]]), r"positions\[0, 1\] is inf"),
+    "zero quaternion": (dict(orientations_xyzw=[[0, 0, 0, 0]]), "length 0"),
+    "long quaternion": (dict(orientations_xyzw=[[0, 0, 0, 1.01]]), "length 1.01"),
+    "width": (dict(positions=[[0, 0]]), r"shape \[1, 2\]"),
+    "vector": (dict(positions=[0, 0, 0]), r"shape \[3\]"),
+    "ragged": (dict(positions=[[0, 0, 0], [0]]), "not an array of numbers"),
+    "text": (dict(positions=[["a", "b", "c"]]), "not an array of numbers"),
+    "counts": (dict(positions=np.zeros((2, 3)), orientations_xyzw=[UNIT] * 3), r"\[2, 3\] problems"),
+    "empty": (dict(positions=np.zeros((0, 3))), "empty"),
+    "nothing": (dict(), "how many problems"),
+    "no values": (dict(problem_count=2), "neither positions nor"),
+    "negative count": (dict(problem_count=-1), "problem_count is -1"),
+    "start shape": (
+        dict(positions=np.zeros((2, 3)), initial_joint_q=np.zeros((3, 7))),
+        r"initial_joint_q has shape \[3, 7\]",
+    ),
+    "start nan": (dict(positions=[[0.4, 0, 0.5]], initial_joint_q=np.full(7, np.nan)), "initial_joint_q"),
+    "option": (dict(positions=[[0.4, 0, 0.5]], options={"speed": 1}), "'speed'"),
+    "seeds": (dict(positions=[[0.4, 0, 0.5]], options={"seeds": 0}), "seeds is 0"),
+    "tolerance": (dict(positions=[[0.4, 0, 0.5]], options={"position_tolerance": -1.0}), "position_tolerance is -1.0"),
+    "fixed option": (dict(positions=[[0.4, 0, 0.5]], options={"joint_limits": "off"}), "fixed when the solver is made"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_and_the_solver_goes_on(panda, case):
+    arguments, message = BAD[case]
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    with pytest.raises(InputError, match=message):
+        solver.solve(**arguments)
+    assert solver.solve([[0.4, 0.1, 0.5]]).success[0]
+
+
+def test_quaternions_nearly_unit_are_normalised(panda):
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    exact, near = (solver.solve(None, [np.multiply([1.0, 0, 0, 0], length)]) for length in (1.0, 1.0009))
+    np.testing.assert_array_equal(exact.joint_q, near.joint_q)
+
+
+CONSTRUCTION = {
+    "link": (dict(targets=["panda_hnd"]), UnknownNameError, "panda_hnd.*panda_hand"),
+    "reference": (dict(targets=[ik_service.Target("panda_hand", reference_link="x")]), UnknownNameError, "'x'"),
+    "text": (dict(targets="panda_hand"), InputError, "list of link names"),
+    "number": (dict(targets=[3]), InputError, "A target is 3"),
+    "nothing": (dict(), InputError, "nothing to solve"),
+    "device": (dict(targets=["panda_hand"], device="tpu"), InputError, "device is 'tpu'"),
+    "engine": (dict(targets=["panda_hand"], engine="magic"), InputError, "engine is 'magic'"),
+    "compiled": (dict(targets=["panda_hand"], engine="compiled"), ik_service.EngineError, "compiled engine"),
+    "threads": (dict(targets=["panda_hand"], threads=2), ik_service.EngineError, "one thread"),
+    "offset": (dict(targets=[ik_service.Target("panda_hand", offset=[0, 0, 0])]), InputError, "offset"),
+    "weights": (dict(targets=[ik_service.Target("panda_hand", row_weights=[1, 1])]), InputError, "row_weights"),
+}
+
+
+@pytest.mark.parametrize("case", CONSTRUCTION)
+def test_a_solver_that_cannot_be_made_says_why(panda, case):
+    arguments, error, message = CONSTRUCTION[case]
+    with pytest.raises(error, match=message):
+        ik_service.IKSolver(panda, **{"device": "cpu", **arguments})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"max_iterations": 0},
+        {"random_seed": -1},
+        {"candidates": 9},
+        {"joint_limits": "maybe"},
+        {"jacobian_mode": "magic"},
+    ],
+)
+def test_options_out_of_range_are_refused(option):
+    with pytest.raises(InputError, match=next(iter(option))):
+        ik_service.SolverOptions(**option)
+
+
+def test_a_robot_that_cannot_move_is_refused():
+    robot = ik_service.load_robot("panda").activate([])
+    with pytest.raises(InputError, match="no active DOF"):
+        ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
