@@ -1,0 +1,120 @@
+"""What the README and the documents show is what happens: their code runs, their curl works, their commands exist."""
+
+import importlib.util
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from ik_service import IKStatus, load_robot
+from ik_service.api import create_app
+from ik_service.cli.app import app as command_line
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()
+SHOWN_ERROR = 1e-5  # [m and rad] the answer shown need not be the one of this machine, but it must be one
+
+
+def blocks(text: str, language: str) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert found
+    return found
+
+
+def run_as_module(name: str, code: str, folder: Path) -> None:
+    """Runs code from a file: Warp reads the source of kernels."""
+    path = folder / f"{name}.py"
+    path.write_text(code)
+    specification = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
+def test_a_python_block_of_the_readme_runs_by_itself(number, tmp_path, capsys):
+    run_as_module(f"readme_{number}", blocks(README, "python")[number], tmp_path)
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("document", ["adding_an_objective", "conventions"])
+def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
+    text = (ROOT / "docs" / f"{document}.md").read_text()
+    run_as_module(document, "\n\n".join(blocks(text, "python")), tmp_path)
+    assert capsys.readouterr().out.strip()
+
+
+def test_the_curl_of_the_readme_gets_the_answer_shown():
+    command = next(block for block in blocks(README, "sh") if block.startswith("curl"))
+    arguments = shlex.split(command)
+    url, body = next(word for word in arguments if word.startswith("http")), arguments[arguments.index("-d") + 1]
+    with TestClient(create_app(robots={"panda": load_robot("panda")}, device="cpu")) as client:
+        path = url.removeprefix("http://127.0.0.1:8000")
+        reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 200, reply.text
+    shown, real = json.loads(blocks(README, "json")[0]), reply.json()
+    assert list(shown) == list(real)
+    for column in ("robot", "joint_names", "coordinate_names", "success", "status"):
+        assert shown[column] == real[column], column
+    assert shown["resolved"]["seeds"] == real["resolved"]["seeds"]
+    assert shown["resolved"]["engine"] == real["resolved"]["engine"]
+    reached = load_robot("panda").forward_kinematics(shown["joint_q"], links=["panda_hand"])
+    assert np.linalg.norm(reached.positions[0, 0] - [0.4, 0.1, 0.5]) < SHOWN_ERROR
+    assert np.linalg.norm(reached.orientations_xyzw[0, 0, 1:]) < SHOWN_ERROR
+
+
+def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("targets.csv").write_text(blocks(README, "csv")[0])
+    lines = [line for block in blocks(README, "sh") for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("ik-service ")]
+    assert len(commands) >= 4
+    for arguments in commands:
+        result = CliRunner().invoke(command_line, arguments)
+        assert result.exit_code == 0, (arguments, result.output)
+    assert len(Path("results.csv").read_text().splitlines()) == len(blocks(README, "csv")[0].splitlines())
+
+
+def test_the_make_targets_of_the_readme_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^make (\w+)", "\n".join(blocks(README, "sh")), re.MULTILINE)
+    assert targets == ["run", "test"]
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_the_readme_names_every_objective_and_robot():
+    import objectives
+    from ik_service import builtin_robot_names
+
+    built_in = [name for name in objectives.__all__ if name.startswith("IKObjective") and name != "IKObjective"]
+    assert len(built_in) >= 7
+    assert [name for name in (*built_in, *builtin_robot_names()) if f"`{name}`" not in README] == []
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/conventions.md", "docs/adding_an_objective.md"])
+def test_links_between_documents_lead_somewhere(path):
+    text = (ROOT / path).read_text()
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    assert [target for target in targets if not (ROOT / path).parent.joinpath(target).exists()] == []
+
+
+def test_the_status_table_is_that_of_the_code():
+    for status in IKStatus:
+        assert f"| `{status.name.lower()}` | {int(status)} | {status.advice} |" in CONVENTIONS
+
+
+def test_every_reference_cited_is_listed_and_every_one_listed_is_cited():
+    key = r"[A-Z][a-z]+[0-9]{4}"
+    body, table = CONVENTIONS.split("## References")
+    cited = {found for bracket in re.findall(r"\[([^\]]*)\]", body) for found in re.findall(key, bracket)}
+    assert cited == set(re.findall(rf"^\| ({key}) \|", table, re.MULTILINE))
