@@ -45,7 +45,8 @@ def load_robot(
     Raises:
         UnknownNameError: There is no such built-in robot, file or joint.
         RobotFileError: The file cannot be read as a robot.
-        InputError: A locked value does not fit, a joint is both locked and active, or MJCF was asked for without the ``mujoco`` package.
+        InputError: A locked value does not fit, a joint is both locked and active, or MJCF was asked for without the
+            ``mujoco`` package.
     """
     both = sorted(set(locked or ()) & set(active or ()))
     if both:

@@ -6,7 +6,7 @@ itself. Limits of followers, mapped to the leader, narrow the leader's. Runs whe
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ik_service.errors import RobotFileError
 from ik_service.robots.arrays import Int32Array, read_only
 from ik_service.robots.configuration import checked_joint_q
-from ik_service.robots.description import JointDescription
+from ik_service.robots.description import JointDescription, MimicDescription
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array
 
@@ -53,36 +53,58 @@ def resolve_mimics(
     """
     by_name = {joint.name: joint for joint in joints}
     starts = np.cumsum([0, *(len(joint.joint_type.dof_components) for joint in moving)])
-    dof_of = {joint.name: int(start) for joint, start in zip(moving, starts, strict=False)}
+    dof_of = {joint.name: int(start) for joint, start in zip(moving, starts[:-1], strict=True)}
     leader = np.arange(starts[-1], dtype=np.int32)
     multiplier, offset = np.ones(starts[-1]), np.zeros(starts[-1])
+    resolved: dict[str, _Following] = {}
     for joint in moving:
         if joint.mimic is not None:
+            _resolve(joint, by_name, resolved)
             dof = dof_of[joint.name]
-            final, multiplier[dof], offset[dof] = _follow(joint, by_name)
-            leader[dof] = dof_of[final]
+            leader[dof] = dof_of[resolved[joint.name].leader]
+            multiplier[dof], offset[dof] = resolved[joint.name].multiplier, resolved[joint.name].offset
     return leader, multiplier, offset
 
 
-def _follow(follower: JointDescription, by_name: Mapping[str, JointDescription]) -> tuple[str, float, float]:
-    """Climb from a follower to the joint that leads itself."""
-    multiplier, offset, joint, seen = 1.0, 0.0, follower, {follower.name}
-    while joint.mimic is not None:
-        element = f"<mimic> of joint '{joint.name}'"
-        line = joint.mimic.line
-        leader = by_name.get(joint.mimic.leader)
-        if leader is None:
-            raise RobotFileError(f"its leader '{joint.mimic.leader}' does not exist.", element=element, line=line)
-        if not leader.joint_type.is_scalar:
-            reason = f"its leader '{leader.name}' is {leader.joint_type.name.lower()}; it must have one coordinate."
-            raise RobotFileError(reason, element=element, line=line)
-        if leader.name in seen:
-            raise RobotFileError(f"it follows itself through '{leader.name}'.", element=element, line=line)
-        seen.add(leader.name)
-        offset += multiplier * joint.mimic.offset
-        multiplier *= joint.mimic.multiplier
-        joint = leader
-    return joint.name, multiplier, offset
+class _Following(NamedTuple):
+    """What a joint follows at the end of its chain."""
+
+    leader: str
+    multiplier: float
+    offset: float
+
+
+def _resolve(
+    follower: JointDescription, by_name: Mapping[str, JointDescription], resolved: dict[str, _Following]
+) -> None:
+    """Climb from a follower to the joint that leads itself, or to one resolved before, and resolve all on the way."""
+    chain: list[tuple[str, MimicDescription]] = []
+    joint, seen = follower, {follower.name}
+    while joint.mimic is not None and joint.name not in resolved:
+        chain.append((joint.name, joint.mimic))
+        joint = _leader_of(joint.name, joint.mimic, by_name)
+        if joint.name in seen:
+            raise _mimic_error(*chain[-1], f"it follows itself through '{joint.name}'.")
+        seen.add(joint.name)
+    following = resolved.get(joint.name, _Following(joint.name, 1.0, 0.0))
+    for name, mimic in reversed(chain):
+        leader, multiplier, offset = following
+        following = _Following(leader, mimic.multiplier * multiplier, mimic.multiplier * offset + mimic.offset)
+        resolved[name] = following
+
+
+def _leader_of(name: str, mimic: MimicDescription, by_name: Mapping[str, JointDescription]) -> JointDescription:
+    leader = by_name.get(mimic.leader)
+    if leader is None:
+        raise _mimic_error(name, mimic, f"its leader '{mimic.leader}' does not exist.")
+    if not leader.joint_type.is_scalar:
+        kind = leader.joint_type.name.lower()
+        raise _mimic_error(name, mimic, f"its leader '{leader.name}' is {kind}; it must have one coordinate.")
+    return leader
+
+
+def _mimic_error(name: str, mimic: MimicDescription, reason: str) -> RobotFileError:
+    return RobotFileError(reason, element=f"<mimic> of joint '{name}'", line=mimic.line)
 
 
 def check_couplings(robot: "RobotModel", lines: Mapping[str, int | None]) -> None:

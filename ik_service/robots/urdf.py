@@ -16,9 +16,11 @@ from ik_service.robots.xml_reader import Element, read_xml, shortened
 MAX_COUNT = 2048
 """Most links and most joints that a robot may have."""
 UNBOUNDED = 1e6
-"""A limit of this size [m or rad] or more is a way of saying that there is none."""
-MAX_LENGTH = 1e6
-"""Largest coordinate of an origin [m]; beyond it float32 has no millimetres left by far."""
+"""A position limit of this size [m or rad] or more is a way of saying that there is none."""
+UNBOUNDED_RATE = 1e9
+"""The same for velocities and efforts."""
+MAX_NUMBER = 1e6
+"""Largest number in an origin [m or rad] or a coupling; float32 has no millimetres left there by far."""
 _TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"spherical": JointType.BALL}
 
 
@@ -92,8 +94,8 @@ def _read_origin(origin: Element | None) -> Float64Array:
         return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     xyz = origin.numbers("xyz", (0.0, 0.0, 0.0))
     rpy = origin.numbers("rpy", (0.0, 0.0, 0.0))
-    if max(map(abs, (*xyz, *rpy))) > MAX_LENGTH:
-        raise origin.error(f"numbers of an origin must not exceed {MAX_LENGTH:g}, got xyz {xyz} and rpy {rpy}.")
+    if max(map(abs, (*xyz, *rpy))) > MAX_NUMBER:
+        raise origin.error(f"numbers of an origin must not exceed {MAX_NUMBER:g}, got xyz {xyz} and rpy {rpy}.")
     return np.concatenate([xyz, quaternion_from_rpy(*rpy)])
 
 
@@ -126,6 +128,8 @@ def _read_limit(element: Element, joint_type: JointType, follows: bool) -> tuple
     lower, upper = limit.number("lower", 0.0), limit.number("upper", 0.0)
     if lower > upper:
         raise limit.error(f"lower limit {lower:g} is above upper limit {upper:g}.")
+    if lower >= UNBOUNDED or upper <= -UNBOUNDED:
+        raise limit.error(f"limits must leave room within +-{UNBOUNDED:g}, got {lower:g} to {upper:g}.")
     return (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper), velocity, effort
 
 
@@ -133,7 +137,8 @@ def _read_bound(limit: Element, attribute: str) -> float:
     value = limit.number(attribute, 0.0)
     if value < 0.0:
         raise limit.error(f"attribute '{attribute}' must not be negative, got {value:g}.")
-    return value or math.inf  # exporters write 0 where they know none
+    # exporters write 0 where they know none
+    return value if 0.0 < value < UNBOUNDED_RATE else math.inf
 
 
 def _read_mimic(element: Element, joint_type: JointType) -> MimicDescription | None:
@@ -143,4 +148,6 @@ def _read_mimic(element: Element, joint_type: JointType) -> MimicDescription | N
     if not joint_type.is_scalar:
         raise mimic.error(f"a {joint_type.name.lower()} joint cannot follow another; it has several coordinates.")
     multiplier, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
+    if max(abs(multiplier), abs(offset)) > MAX_NUMBER or 0.0 < abs(multiplier) < 1.0 / MAX_NUMBER:
+        raise mimic.error(f"multiplier {multiplier:g} or offset {offset:g} is out of proportion.")
     return MimicDescription(mimic.text("joint"), multiplier, offset, mimic.line)

@@ -1,0 +1,255 @@
+"""Files that are no robots: each is refused with an error that names the element and the line."""
+
+import random
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from ik_service.errors import RobotFileError
+from ik_service.robots import load_urdf
+
+ROBOT = """<robot name="arm">
+  <link name="base"/>
+  <link name="upper"/>
+  <link name="lower"/>
+  <joint name="shoulder" type="revolute">
+    <parent link="base"/>
+    <child link="upper"/>
+    <origin xyz="0 0 1" rpy="0 0 0"/>
+    <axis xyz="0 1 0"/>
+    <limit lower="-1" upper="1" velocity="2" effort="3"/>
+  </joint>
+  <joint name="elbow" type="revolute">
+    <parent link="upper"/>
+    <child link="lower"/>
+    <limit lower="-2" upper="2"/>
+    <mimic joint="shoulder" multiplier="2" offset="0"/>
+  </joint>
+</robot>
+"""
+
+
+def _changed(old: str, new: str) -> bytes:
+    assert ROBOT.count(old) >= 1, old
+    return ROBOT.replace(old, new, 1).encode()
+
+
+PARENT = '<parent link="base"/>'
+ORIGIN = '<origin xyz="0 0 1" rpy="0 0 0"/>'
+SHOULDER_LIMIT = '<limit lower="-1" upper="1" velocity="2" effort="3"/>'
+ELBOW_MIMIC = '<mimic joint="shoulder" multiplier="2" offset="0"/>'
+THIRD_JOINT = '<joint name="third" type="fixed"><parent link="{}"/><child link="{}"/></joint></robot>'
+
+BAD = {
+    "empty": (b"", None, None, "empty"),
+    "blank": (b" \n ", None, None, "empty"),
+    "not xml": (b"hello", None, 1, "not well-formed XML"),
+    "cut off": (ROBOT[:-10].encode(), None, 17, "not well-formed XML"),
+    "latin-1": (_changed('"upper"', '"\xfcpper"').decode().encode("latin-1"), None, 3, "not UTF-8"),
+    "utf-16": (ROBOT.encode("utf-16"), None, 1, "not UTF-8"),
+    "too large": (b"<robot>" + b" " * 2_000_000 + b"</robot>", None, None, "more than 2000000 bytes"),
+    "doctype": (b'<!DOCTYPE robot SYSTEM "file:///etc/passwd">\n<robot/>', "<!DOCTYPE>", 1, "refused"),
+    "entities": (b'<!DOCTYPE r [<!ENTITY a "b">]>\n<robot name="&a;"/>', "<!DOCTYPE>", 1, "refused"),
+    "unknown entity": (b'<robot name="&a;"/>', None, 1, "undefined entity"),
+    "too deep": (b"<robot>\n" + b"<a>" * 64 + b"</a>" * 64 + b"</robot>", "<a>", 2, "deeper than 64"),
+    "too many elements": (b"<robot>\n" + b"<a/>" * 70_000 + b"</robot>", "<a>", 2, "more than 65536 elements"),
+    "long attribute": (_changed('"upper"', f'"{"u" * 1025}"'), "<link>", 3, "1025 characters"),
+    "other root": (b"<mujoco/>", "<mujoco>", 1, "must be <robot>"),
+    "xacro": (b'<robot xmlns:xacro="x">\n<xacro:macro name="m"/></robot>', "xacro:macro 'm'", 2, "expand it"),
+    "no links": (b"<robot/>", None, None, "no <link>"),
+    "too many links": (
+        b"<robot>\n" + b'<link name="a"/>' * 2049 + b"</robot>",
+        "link 'a'",
+        2,
+        "more than 2048 <link>",
+    ),
+    "link without name": (_changed('<link name="upper"/>', "<link/>"), "<link>", 3, "'name' is missing"),
+    "two links of one name": (_changed('"upper"', '"base"'), "link 'base'", 3, "stands twice (first in line 2)"),
+    "two joints of one name": (_changed('"elbow"', '"shoulder"'), "joint 'shoulder'", 12, "stands twice"),
+    "joint without name": (_changed('name="elbow" ', ""), "<joint>", 12, "'name' is missing"),
+    "joint without type": (_changed('name="elbow" type="revolute"', 'name="elbow"'), "joint 'elbow'", 12, "'type'"),
+    "unknown type": (_changed("revolute", "screw"), "joint 'shoulder'", 5, "joint type 'screw' is unknown"),
+    "no parent": (_changed(PARENT, ""), "joint 'shoulder'", 5, "<parent> is missing"),
+    "no child": (_changed('<child link="upper"/>', ""), "joint 'shoulder'", 5, "<child> is missing"),
+    "parent without link": (
+        _changed(PARENT, "<parent/>"),
+        "<parent> of joint 'shoulder'",
+        6,
+        "'link'",
+    ),
+    "unknown parent": (
+        _changed(PARENT, '<parent link="b"/>'),
+        "joint 'shoulder'",
+        5,
+        "link 'b' does not",
+    ),
+    "unknown child": (_changed('<child link="lower"/>', '<child link="l"/>'), "joint 'elbow'", 12, "link 'l' does not"),
+    "to itself": (_changed('<parent link="upper"/>', '<parent link="lower"/>'), "joint 'elbow'", 12, "to itself"),
+    "two parents": (
+        _changed("</robot>", THIRD_JOINT.format("base", "lower")),
+        "joint 'third'",
+        18,
+        "link 'lower' has two parents, through joint 'elbow' too",
+    ),
+    "cycle": (_changed("</robot>", THIRD_JOINT.format("lower", "base")), "joint 'shoulder'", 5, "cycle"),
+    "cycle beside the root": (
+        _changed(PARENT, '<parent link="lower"/>'),
+        "link 'upper'",
+        3,
+        "cycle: the link is not connected to the root 'base'",
+    ),
+    "two roots": (_changed("</robot>", '<link name="loose"/></robot>'), "link 'loose'", 18, "no joint connects it"),
+    "two origins": (_changed(ORIGIN, ORIGIN * 2), "<origin> of joint 'shoulder'", 8, "stands twice"),
+    "two numbers": (_changed('"0 0 1"', '"0 1"'), "<origin> of joint 'shoulder'", 8, "3 finite numbers, got '0 1'"),
+    "words": (_changed('"0 0 1"', '"a b c"'), "<origin> of joint 'shoulder'", 8, "got 'a b c'"),
+    "digit groups": (_changed('"0 0 1"', '"0 0 1_0"'), "<origin> of joint 'shoulder'", 8, "finite numbers"),
+    "nan": (_changed('rpy="0 0 0"', 'rpy="nan 0 0"'), "<origin> of joint 'shoulder'", 8, "finite numbers"),
+    "overflow": (_changed('"0 0 1"', '"0 0 1e999"'), "<origin> of joint 'shoulder'", 8, "finite numbers"),
+    "far away": (_changed('"0 0 1"', '"0 0 1e7"'), "<origin> of joint 'shoulder'", 8, "must not exceed"),
+    "zero axis": (_changed('"0 1 0"', '"0 0 0"'), "<axis> of joint 'shoulder'", 9, "must not be zero"),
+    "infinite axis": (_changed('"0 1 0"', '"0 inf 0"'), "<axis> of joint 'shoulder'", 9, "finite numbers"),
+    "no limit": (_changed(SHOULDER_LIMIT, ""), "joint 'shoulder'", 5, "needs <limit"),
+    "lower above upper": (
+        _changed('lower="-1" upper="1"', 'lower="1" upper="-1"'),
+        "<limit> of joint 'shoulder'",
+        10,
+        "lower limit 1 is above upper limit -1",
+    ),
+    "lower above the default": (
+        _changed('lower="-1" upper="1"', 'lower="1"'),
+        "<limit> of joint 'shoulder'",
+        10,
+        "above",
+    ),
+    "infinite limit": (_changed('upper="1"', 'upper="inf"'), "<limit> of joint 'shoulder'", 10, "one finite number"),
+    "empty limit": (_changed('upper="1"', 'upper=""'), "<limit> of joint 'shoulder'", 10, "one finite number, got ''"),
+    "negative velocity": (_changed('velocity="2"', 'velocity="-2"'), "<limit> of joint 'shoulder'", 10, "negative"),
+    "limits out of reach": (
+        _changed('lower="-1" upper="1"', 'lower="1e7" upper="1e8"'),
+        "<limit> of joint 'shoulder'",
+        10,
+        "must leave room",
+    ),
+    "huge multiplier": (_changed('multiplier="2"', 'multiplier="1e9"'), "<mimic> of joint 'elbow'", 16, "proportion"),
+    "tiny multiplier": (_changed('multiplier="2"', 'multiplier="1e-9"'), "<mimic> of joint 'elbow'", 16, "proportion"),
+    "unknown leader": (
+        _changed('joint="shoulder"', 'joint="knee"'),
+        "<mimic> of joint 'elbow'",
+        16,
+        "'knee' does not exist",
+    ),
+    "follows itself": (_changed('joint="shoulder"', 'joint="elbow"'), "<mimic> of joint 'elbow'", 16, "follows itself"),
+    "follows a circle": (
+        _changed(
+            "</robot>",
+            '<link name="hand"/>\n<joint name="wrist" type="continuous"><parent link="lower"/><child link="hand"/>'
+            '<mimic joint="finger"/></joint><link name="tip"/>\n<joint name="finger" type="continuous">'
+            '<parent link="hand"/><child link="tip"/><mimic joint="wrist"/></joint></robot>',
+        ).replace(b'joint="shoulder"', b'joint="wrist"'),
+        "<mimic> of joint 'finger'",
+        20,
+        "follows itself through 'wrist'",
+    ),
+    "follow each other": (
+        _changed(SHOULDER_LIMIT, SHOULDER_LIMIT + '<mimic joint="elbow"/>'),
+        "<mimic> of joint 'elbow'",
+        16,
+        "follows itself through 'shoulder'",
+    ),
+    "fixed leader": (_changed("revolute", "fixed"), "<mimic> of joint 'elbow'", 16, "leader 'shoulder' is fixed"),
+    "planar leader": (_changed("revolute", "planar"), "<mimic> of joint 'elbow'", 16, "leader 'shoulder' is planar"),
+    "planar follower": (
+        _changed('name="elbow" type="revolute"', 'name="elbow" type="planar"'),
+        "<mimic> of joint 'elbow'",
+        16,
+        "a planar joint cannot follow",
+    ),
+    "contradicting limits": (
+        _changed(ELBOW_MIMIC, ELBOW_MIMIC.replace('offset="0"', 'offset="5"')),
+        "joint 'elbow'",
+        12,
+        "leave its leader 'shoulder' no value",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_by_element_and_line(case: str) -> None:
+    data, element, line, words = BAD[case]
+    with pytest.raises(RobotFileError) as caught:
+        load_urdf(data)
+    assert words in caught.value.reason
+    assert caught.value.element == element
+    assert caught.value.line == line
+    assert str(caught.value).startswith(f"line {line}" if line else caught.value.reason[:5])
+    assert element is None or element in str(caught.value)
+
+
+def test_the_unchanged_file_loads() -> None:
+    robot = load_urdf(ROBOT)
+    assert robot.joint_names == ("shoulder", "elbow")
+    assert robot.active_dof_count == 1
+
+
+def test_names_in_use_refuse_a_floating_base() -> None:
+    with pytest.raises(RobotFileError, match="one of these names is taken"):
+        load_urdf(ROBOT.replace('"lower"', '"world"'), floating_base=True)
+
+
+def test_whatever_values_come_the_answer_is_a_robot_or_a_robot_file_error() -> None:
+    """Attribute values of a good file are exchanged, emptied and replaced by hostile ones."""
+    whole = (files("ik_service.robots") / "builtin/panda_gripper.urdf").read_text()
+    places = [match.span(1) for match in re.finditer(r'"([^"]*)"', whole)]
+    hostile = "0|-1|nan|1e400|1e308|-1e308|1e-308|1e5|0 0|0 0 0|1e308 1e308 1e308|1e-308 0 0|1e5 -1e5 1e5|é|\x7f|&#10;"
+    hostile += "|planar|ball|floating|fixed|continuous|prismatic|panda_joint2|panda_hand|| "
+    source = random.Random(7)
+    outcomes = {"loaded": 0, "refused": 0}
+    for _ in range(400):
+        (start, end), (other_start, other_end) = source.choice(places), source.choice(places)
+        new = source.choice([*hostile.split("|"), whole[other_start:other_end]])
+        try:
+            robot = load_urdf(whole[:start] + new + whole[end:])
+        except RobotFileError:
+            outcomes["refused"] += 1
+            continue
+        outcomes["loaded"] += 1
+        poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 2))
+        assert np.isfinite(poses.positions).all()
+        robot.on_device("cpu")
+    assert min(outcomes.values()) > 50, outcomes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_bytes_raise_nothing_but_robot_file_errors(seed: int) -> None:
+    whole = (files("ik_service.robots") / "builtin/ur5e.urdf").read_bytes()
+    source = random.Random(seed)
+    refused = 0
+    for _ in range(100):
+        data = bytearray(whole)
+        place = source.randrange(len(data))
+        if source.random() < 0.5:
+            data[place] = source.randrange(256)
+        else:
+            del data[place : place + source.randint(1, 40)]
+        try:
+            load_urdf(bytes(data))
+        except RobotFileError:
+            refused += 1
+    assert 50 < refused < 100
+
+
+def test_the_longest_chain_of_joints_and_followers_loads() -> None:
+    count = 2047
+    links = "".join(f'<link name="l{i}"/>' for i in range(count + 1))
+    joints = "".join(
+        f'<joint name="j{i}" type="continuous"><parent link="l{i}"/><child link="l{i + 1}"/>'
+        + (f'<mimic joint="j{i - 1}"/>' if i else "")
+        + "</joint>"
+        for i in range(count)
+    )
+    robot = load_urdf(f"<robot>{links}{joints}</robot>")
+    assert robot.joint_count == count
+    assert robot.active_dof_count == 1
+    assert (robot.dof_leader == 0).all()
