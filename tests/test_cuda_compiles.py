@@ -1,0 +1,50 @@
+"""Every kernel compiles for CUDA, which needs no GPU: one set of sources serves both devices."""
+
+import sys
+
+import warp as wp
+
+import ik_service
+from objectives import (
+    IKObjectiveJointLimit,
+    IKObjectiveLookAt,
+    IKObjectivePose,
+    IKObjectivePosition,
+    IKObjectivePosture,
+    IKObjectiveRelativePose,
+    IKObjectiveRotation,
+)
+
+ARCHITECTURE = 90
+UNIT = (0.0, 0.0, 0.0, 1.0)
+
+
+def used_modules():
+    """Modules of all kernels that exist once every built-in objective has been part of a solve."""
+    robot = ik_service.load_robot("humanoid")
+    everything = [
+        IKObjectivePosition("left_sole", (0, 0, 0)),
+        IKObjectiveRotation("left_sole", UNIT),
+        IKObjectivePose("right_sole", (0, 0, 0), UNIT, offset=(0, 0, 0, *UNIT), reference_link="pelvis"),
+        IKObjectiveRelativePose("left_grasp", "right_grasp", (0, 0, 0), UNIT),
+        IKObjectiveLookAt("head_camera", (1, 0, 1)),
+        IKObjectivePosture(robot.mid_joint_q),
+        IKObjectiveJointLimit(),
+    ]
+    options = ik_service.SolverOptions(max_iterations=1, seeds=1, candidates=2)
+    ik_service.IKSolver(robot, ["left_grasp"], objectives=everything, device="cpu", options=options).solve(
+        [[0.3, 0.2, 1.0]]
+    )
+    ours = [module for name, module in sys.modules.items() if name.split(".")[0] in ("ik_service", "objectives")]
+    kernels = {value for module in ours for value in vars(module).values() if isinstance(value, wp.Kernel)}
+    generated = {m for name, m in wp._src.context.user_modules.items() if name.startswith("objectives_")}
+    return {kernel.module for kernel in kernels} | generated
+
+
+def test_all_kernels_compile_for_cuda(tmp_path):
+    modules = used_modules()
+    assert len(modules) > 25
+    for module in modules:
+        folder = tmp_path / module.name
+        wp.compile_aot_module(module, arch=ARCHITECTURE, module_dir=folder, use_ptx=False)
+        assert list(folder.glob("*.cubin")), module.name
