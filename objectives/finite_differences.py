@@ -32,7 +32,7 @@ class FiniteDifferences:
         self.values: FloatArray = np.einsum("p,dpnr->nrd", _WEIGHTS, line) / STEP
         slopes = np.moveaxis(np.diff(line, axis=1) / STEP, 0, -1)  # [4, n, rows, dofs]
         self._least, self._most = slopes.min(axis=0), slopes.max(axis=0)
-        scale = np.abs(slopes).min(axis=0).max(axis=(0, 2))  # the least of the four: a jump spoils only one of them
+        scale = np.sort(np.abs(slopes), axis=0)[-2].max(axis=(0, 2))  # not the largest: a jump spoils one of the four
         self._scale = np.maximum(scale, SMALL_ROW * scale.max())[None, :, None]
         rounding = ROUNDINGS * np.finfo(np.float32).eps / STEP
         self._noise = rounding * np.abs(line).max(axis=(0, 1, 2))[None, :, None]

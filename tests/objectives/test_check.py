@@ -1,0 +1,184 @@
+"""`objectives.check`: it passes what is right, and names objective, row and DOF of what is wrong."""
+
+import typing
+import warnings
+
+import numpy as np
+import pytest
+import warp as wp
+
+import objectives
+from objectives import IKObjective, InputError, ObjectiveError
+from tests.objectives.test_contract import Height
+
+TIGHT = 1e-4  # five-point differences of float32 residuals are good to about 1e-5
+
+
+@wp.kernel
+@typing.no_type_check
+def _sine_residuals(joint_q: wp.array2d[float], start_idx: int, residuals_out: wp.array2d[float]):
+    i, k = wp.tid()
+    residuals_out[i, start_idx + k] = wp.sin(joint_q[i, k])
+
+
+@wp.kernel(enable_backward=False, module="unique")
+@typing.no_type_check
+def _sine_residuals_without_backward(joint_q: wp.array2d[float], start_idx: int, residuals_out: wp.array2d[float]):
+    i, k = wp.tid()
+    residuals_out[i, start_idx + k] = wp.sin(joint_q[i, k])
+
+
+@wp.kernel(enable_backward=False)
+@typing.no_type_check
+def _sine_jacobian(joint_q: wp.array2d[float], start_idx: int, wrong: wp.vec2i, jacobian_out: wp.array3d[float]):
+    i, k = wp.tid()
+    jacobian_out[i, start_idx + k, k] = wp.cos(joint_q[i, k])
+    if k == wrong[0]:
+        jacobian_out[i, start_idx + k, wrong[1]] = jacobian_out[i, start_idx + k, wrong[1]] + 0.01
+
+
+class Sine(IKObjective):
+    """Three rows, sin(q) of the first three coordinates, with mistakes to order."""
+
+    kernel = _sine_residuals
+
+    def __init__(self, *, wrong=(-1, -1), support=None, rows_written=3, shift=0):
+        self.wrong, self.support, self.rows_written, self.shift = wp.vec2i(*wrong), support, rows_written, shift
+
+    def residual_dim(self):
+        return 3
+
+    def supports_analytic(self):
+        return True
+
+    def row_support(self, model):
+        return self.support
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        shape = (joint_q.shape[0], self.rows_written)
+        wp.launch(self.kernel, shape, [joint_q, start_idx + self.shift], [residuals], device=joint_q.device)
+
+    def compute_jacobian_analytic(self, body_q, joint_q, model, jacobian, joint_S_s, start_idx):
+        shape = (joint_q.shape[0], 3)
+        wp.launch(_sine_jacobian, shape, [joint_q, start_idx, self.wrong], [jacobian], device=joint_q.device)
+
+
+class SineWithoutBackward(Sine):
+    kernel = _sine_residuals_without_backward
+
+    def supports_analytic(self):
+        return False
+
+
+def builtin_objectives(where):
+    reference = where.robot.mid_joint_q
+    target = [0.3, 0.2, 0.4], [0.5, 0.5, -0.5, 0.5]
+    return [
+        objectives.IKObjectivePose(where.tip, *target, offset=[0, 0.1, 0, 0, 0, 0, 1]),
+        objectives.IKObjectiveRelativePose(where.tip, where.other, *target),
+        objectives.IKObjectiveLookAt(where.tip, [1.0, 2.0, 3.0]),
+        objectives.IKObjectiveJointLimit(0.1),
+        objectives.IKObjectivePosture(reference, weight=1e-3),
+    ]
+
+
+def test_the_builtin_objectives_pass(any_scene):
+    for objective in builtin_objectives(any_scene):
+        report = objectives.check(objective, any_scene.robot, tolerance=TIGHT)
+        assert report.objective == type(objective).__name__
+        assert report.methods == ("analytic", "autodiff")
+        assert report.nonzero_count > 0
+        assert report.nonzero_count <= report.compared_count
+
+
+def test_an_objective_with_residuals_only_passes(panda):
+    report = objectives.check(Height(5, [0.1]), panda)
+    assert report.methods == ("autodiff",)
+    assert report.nonzero_count > 0
+
+
+@pytest.mark.parametrize("wrong", [(0, 0), (2, 2), (1, 5)])
+def test_a_wrong_entry_is_named(panda, wrong):
+    row, dof = wrong
+    message = rf"Sine: row {row} of the analytic Jacobian by DOF 'panda_joint{dof + 1}' is .* finite differences give"
+    with pytest.raises(ObjectiveError, match=message):
+        objectives.check(Sine(wrong=wrong), panda)
+
+
+def test_without_mistakes_the_same_objective_passes(panda):
+    report = objectives.check(Sine(support=np.eye(3, 7, dtype=bool)), panda)
+    assert report.nonzero_count == 2 * 8 * 3
+    assert report.largest_error < TIGHT
+
+
+def test_a_kernel_without_backward_pass_is_noticed(panda):
+    with warnings.catch_warnings(), pytest.raises(ObjectiveError, match="backward pass"):
+        warnings.simplefilter("ignore")  # Warp's own, which it gives once
+        objectives.check(SineWithoutBackward(), panda)
+
+
+def test_entries_outside_the_support_are_named(panda):
+    support = np.eye(3, 7, dtype=bool)
+    support[1, 1] = False
+    with pytest.raises(ObjectiveError, match="row 1 of the analytic Jacobian depends on DOF 'panda_joint2'"):
+        objectives.check(Sine(support=support), panda)
+
+
+def test_a_support_of_another_shape_is_refused(panda):
+    with pytest.raises(ObjectiveError, match=r"row_support\(\) has shape \(3, 6\), not \(3, 7\)"):
+        objectives.check(Sine(support=np.eye(3, 6, dtype=bool)), panda)
+
+
+def test_a_row_that_is_not_written_is_named(panda):
+    with pytest.raises(ObjectiveError, match="row 2 of the residuals is not written"):
+        objectives.check(Sine(rows_written=2), panda)
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_rows_beside_the_block_are_noticed(panda, shift):
+    with pytest.raises(ObjectiveError, match="outside the rows of the objective"):
+        objectives.check(Sine(shift=shift), panda)
+
+
+def test_bends_are_not_mistaken_for_errors(panda):
+    outside = np.stack([panda.joint_limit_lower - 0.003, panda.joint_limit_upper + 0.003])
+    report = objectives.check(objectives.IKObjectiveJointLimit(), panda, joint_q=outside)
+    assert report.kink_count == 14  # every joint at both configurations bends within the reach of the differences
+    assert report.nonzero_count == 28
+
+
+def test_jumps_are_not_mistaken_for_errors(panda):
+    q = panda.mid_joint_q
+    pose = panda.forward_kinematics(q, links=["panda_hand"]).orientations_xyzw[0, 0]
+    x, y, z, w = pose
+    opposite = [w, -z, y, -x]  # a turn by pi about the x axis
+    report = objectives.check(objectives.IKObjectiveRotation("panda_hand", opposite), panda, joint_q=q)
+    assert report.kink_count > 0
+
+
+def test_data_of_several_problems_is_read_by_problem(panda):
+    targets = np.array([[0.1, 0.2, 0.3], [1.0, 2.0, 3.0], [-5.0, 2.0, 0.1]])
+    assert objectives.check(objectives.IKObjectiveLookAt("panda_hand", targets), panda).nonzero_count > 0
+
+
+def test_the_objective_itself_is_left_alone(panda, workplace):
+    objective = objectives.IKObjectivePosition("panda_hand", [0.1, 0.2, 0.3])
+    place = workplace(panda, objective, panda.mid_joint_q, [0])
+    before, version = place.residuals(), objective.data_version
+    objectives.check(objective, panda)
+    assert (place.compute_residuals(wp.array(place.joint_q, dtype=float, device="cpu")).numpy() == before).all()
+    assert objective.n_batch == 1
+    assert objective.data_version == version
+
+
+@pytest.mark.parametrize("options", [{"sample_count": 0}, {"tolerance": 0.0}])
+def test_bad_options_are_refused(panda, options):
+    with pytest.raises(InputError, match="must be positive"):
+        objectives.check(Sine(), panda, **options)
+
+
+def test_an_objective_without_rows_is_refused(panda):
+    loose = panda.lock({})
+    objective = objectives.IKObjectivePosture(loose.mid_joint_q, joints=[])
+    with pytest.raises(ObjectiveError, match="no rows"):
+        objectives.check(objective, loose)

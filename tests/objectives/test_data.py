@@ -1,0 +1,280 @@
+"""Targets and weights: what is accepted, where it is kept, and what a solver is told when it changes."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import objectives
+from objectives import IKJacobianType, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
+from tests.objectives.conftest import GUARD
+
+IDENTITY_XYZW = [0.0, 0.0, 0.0, 1.0]
+POSITIONS = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]])
+
+
+def pose(positions=POSITIONS, orientations_xyzw=IDENTITY_XYZW, **options):
+    return IKObjectivePose("panda_hand", positions, orientations_xyzw, **options)
+
+
+@pytest.fixture
+def place_at(panda, workplace):
+    """Places an objective at one configuration, once per problem."""
+
+    def place(objective, problems=3):
+        return workplace(panda, objective, np.tile(panda.mid_joint_q, (problems, 1)), np.arange(problems))
+
+    return place
+
+
+def rows(place):
+    return place.residuals()[:, GUARD:-GUARD]
+
+
+class TestInput:
+    def test_one_line_serves_all_problems(self, place_at):
+        one, many = place_at(pose(POSITIONS[0])), place_at(pose(np.tile(POSITIONS[0], (3, 1))))
+        assert (rows(one) == rows(many)).all()
+
+    @pytest.mark.parametrize("scale", [1.0 + 9e-4, 1.0 - 9e-4])
+    def test_quaternions_near_unit_length_are_normalised(self, place_at, scale):
+        q = np.array([0.5, -0.5, 0.5, 0.5])
+        assert (
+            np.abs(rows(place_at(pose(orientations_xyzw=scale * q))) - rows(place_at(pose(orientations_xyzw=q)))).max()
+            < 1e-6
+        )
+
+    @pytest.mark.parametrize("q", [[0, 0, 0, 0], [0, 0, 0, 1.002], [0, 0, 0, 0.5], [0, 0, np.nan, 1]])
+    def test_other_quaternions_are_refused(self, q):
+        with pytest.raises(InputError, match="target_orientations_xyzw"):
+            pose(orientations_xyzw=q)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    def test_numbers_that_are_not_finite_are_refused_and_located(self, bad):
+        positions = POSITIONS.copy()
+        positions[1, 2] = bad
+        with pytest.raises(InputError, match=f"IKObjectivePose: .*'target_positions' has {bad} in line 1, column 2"):
+            pose(positions)
+
+    @pytest.mark.parametrize(
+        "bad", [[1.0, 2.0], np.zeros((2, 4)), np.zeros((0, 3)), np.zeros((1, 1, 3)), 1.0, "abc", None]
+    )
+    def test_wrong_shapes_are_refused(self, bad):
+        with pytest.raises(InputError, match="target_positions"):
+            pose([[1.0, 2.0], [3.0]] if bad is None else bad)
+
+    @pytest.mark.parametrize("weights", [-np.ones(6), np.full(6, np.nan), np.ones(5), np.ones((2, 7))])
+    def test_bad_row_weights_are_refused(self, weights):
+        with pytest.raises(InputError, match="row_weights"):
+            pose(row_weights=weights)
+
+    @pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
+    def test_the_weight_must_be_positive(self, weight):
+        with pytest.raises(InputError, match="weight"):
+            objectives.IKObjectiveJointLimit(weight)
+
+    @pytest.mark.parametrize("axis", [[0, 0, 0], [0, 0, np.nan], [1, 0]])
+    def test_the_axis_to_look_along_must_have_a_direction(self, axis):
+        with pytest.raises(InputError, match="axis"):
+            objectives.IKObjectiveLookAt("panda_hand", POSITIONS, axis=axis)
+
+    @pytest.mark.parametrize("offset", [[0, 0, 0], [0, 0, 0, 0, 0, 0, 0], np.full(7, np.nan)])
+    def test_bad_offsets_are_refused(self, offset):
+        with pytest.raises(InputError, match="offset"):
+            pose(offset=offset)
+
+    def test_a_posture_must_fit_the_robot(self, panda):
+        with pytest.raises(InputError, match=r"'joint_q_reference' has shape .*; allowed: .*7"):
+            objectives.IKObjectivePosture(np.zeros(6)).bind_model(panda.on_device("cpu"))
+
+    def test_row_weights_must_fit_the_robot(self, panda):
+        objective = objectives.IKObjectiveJointLimit(row_weights=np.ones(6))
+        with pytest.raises(InputError, match="'row_weights' has shape"):
+            objective.bind_model(panda.on_device("cpu"))
+
+    def test_unknown_fields_are_refused(self):
+        with pytest.raises(UnknownNameError, match="Fields: row_weights, target_orientations_xyzw, target_positions"):
+            pose().set_data("targets", POSITIONS)
+
+    def test_an_offset_that_was_not_stated_cannot_be_set(self):
+        with pytest.raises(UnknownNameError, match="offset"):
+            pose().set_offset([0, 0, 0.1, 0, 0, 0, 1])
+
+
+class TestProblemCount:
+    @pytest.mark.parametrize("problems", [1, 3])
+    def test_is_that_of_the_data(self, problems):
+        objective = pose(POSITIONS[:problems])
+        assert objective.data_rows() == {"target_positions": problems, "target_orientations_xyzw": 1, "row_weights": 1}
+        objective.require_problem_count(3)
+
+    @pytest.mark.parametrize("problems", [2, 4])
+    def test_other_counts_are_refused(self, problems):
+        with pytest.raises(InputError, match=f"'target_positions' has 3 lines for {problems} problems"):
+            pose().require_problem_count(problems)
+
+    def test_a_preallocated_array_may_have_more_lines(self):
+        objective = pose(wp.zeros((8, 3), dtype=float, device="cpu"))
+        objective.require_problem_count(3)
+        with pytest.raises(InputError, match="8 lines for 9 problems"):
+            objective.require_problem_count(9)
+
+
+class TestArrays:
+    @pytest.mark.parametrize("dtype", [wp.float32, wp.vec3])
+    def test_of_the_caller_are_used_in_place(self, place_at, dtype):
+        targets = wp.array(POSITIONS.astype(np.float32), dtype=dtype, device="cpu")
+        place = place_at(pose(targets))
+        before = rows(place)
+        assert (before == rows(place_at(pose()))).all()
+        targets.assign(POSITIONS.astype(np.float32) + 1.0)
+        np.testing.assert_allclose(before[:, :3] - rows(place)[:, :3], 1.0, atol=1e-6)
+
+    @pytest.mark.parametrize("dtype", [wp.float32, wp.vec4, wp.quat])
+    def test_may_hold_quaternions_in_any_form(self, place_at, dtype):
+        q = np.array([[0.5, 0.5, -0.5, 0.5]] * 3, dtype=np.float32)
+        place = place_at(pose(orientations_xyzw=wp.array(q, dtype=dtype, device="cpu")))
+        assert (rows(place) == rows(place_at(pose(orientations_xyzw=q)))).all()
+
+    def test_may_hold_transforms(self, place_at):
+        offset = np.array([[0, 0, 0.1, 0, 0, 0, 1]] * 3, dtype=np.float32)
+        place = place_at(pose(offset=wp.array(offset, dtype=wp.transform, device="cpu")))
+        assert (rows(place) == rows(place_at(pose(offset=offset)))).all()
+
+    def test_may_be_slices(self, place_at):
+        wide = np.full((3, 5), 9.0, dtype=np.float32)
+        wide[:, 1:4] = POSITIONS
+        place = place_at(pose(wp.array(wide, dtype=float, device="cpu")[:, 1:4]))
+        assert (rows(place) == rows(place_at(pose()))).all()
+
+    @pytest.mark.parametrize(
+        ("shape", "dtype"), [((3, 4), wp.float32), ((3,), wp.float32), ((3, 3), wp.float64), ((0,), wp.vec3)]
+    )
+    def test_of_a_wrong_kind_are_refused(self, shape, dtype):
+        with pytest.raises(InputError, match="target_positions"):
+            pose(wp.zeros(shape, dtype=dtype, device="cpu"))
+
+    def test_are_there_once_the_device_is_known(self, place_at):
+        objective = pose()
+        with pytest.raises(ObjectiveError, match="on no device yet"):
+            objective.data("target_positions")
+        place_at(objective).bind(IKJacobianType.ANALYTIC)
+        assert (objective.data("target_positions").numpy() == POSITIONS.astype(np.float32)).all()
+        assert objective.row_weights().shape == (1, 6)
+
+
+class TestChanges:
+    def test_of_the_same_shape_go_into_the_same_array(self, place_at):
+        objective = pose()
+        place = place_at(objective)
+        before = rows(place)
+        version, address = objective.data_version, objective.data("target_positions").ptr
+        objective.set_targets(POSITIONS + 1.0)
+        np.testing.assert_allclose(before[:, :3] - rows(place)[:, :3], 1.0, atol=1e-6)
+        assert (objective.data_version, objective.data("target_positions").ptr) == (version, address)
+
+    def test_of_another_shape_raise_the_version(self, place_at):
+        objective = pose()
+        place = place_at(objective)
+        before, version = rows(place), objective.data_version
+        objective.set_targets(POSITIONS[0])
+        assert objective.data_version > version
+        assert (rows(place)[0] == before[0]).all()
+        assert (rows(place)[1] != before[1]).any()
+
+    def test_to_an_array_of_the_caller_raise_the_version(self, place_at):
+        objective = pose()
+        place_at(objective).bind(IKJacobianType.ANALYTIC)
+        version = objective.data_version
+        objective.set_targets(wp.zeros(3, dtype=wp.vec3, device="cpu"))
+        assert objective.data_version > version
+
+    def test_never_write_into_an_array_of_the_caller(self, place_at):
+        targets = wp.array(POSITIONS.astype(np.float32), dtype=wp.vec3, device="cpu")
+        objective = pose(targets)
+        place_at(objective).bind(IKJacobianType.ANALYTIC)
+        objective.set_targets(POSITIONS + 1.0)
+        assert (targets.numpy() == POSITIONS.astype(np.float32)).all()
+
+    def test_that_are_refused_leave_everything_as_it_was(self, place_at):
+        objective = pose()
+        place = place_at(objective)
+        before = rows(place)
+        with pytest.raises(InputError, match="target_positions"):
+            objective.set_targets(POSITIONS * np.nan)
+        assert (rows(place) == before).all()
+
+    def test_are_possible_before_binding(self, place_at):
+        objective = pose(POSITIONS[0])
+        objective.set_targets(POSITIONS)
+        assert (rows(place_at(objective)) == rows(place_at(pose()))).all()
+
+    def test_rebinding_keeps_the_arrays(self, place_at):
+        objective = pose()
+        place = place_at(objective)
+        place.bind(IKJacobianType.ANALYTIC)
+        version = objective.data_version
+        place.bind(IKJacobianType.ANALYTIC)
+        assert objective.data_version == version
+
+    def test_of_limits_are_used(self, place_at, panda):
+        objective = objectives.IKObjectiveJointLimit()
+        place = place_at(objective)
+        place.bind(IKJacobianType.ANALYTIC)
+        assert not rows(place).any()
+        objective.set_data("joint_limit_upper", panda.mid_joint_q - 0.25)
+        np.testing.assert_allclose(rows(place), 0.25, atol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("objective", "change"),
+        [
+            (objectives.IKObjectivePosition("panda_hand", POSITIONS), lambda o: o.set_targets(POSITIONS + 1)),
+            (objectives.IKObjectiveRotation("panda_hand", IDENTITY_XYZW), lambda o: o.set_targets([1, 0, 0, 0])),
+            (pose(), lambda o: o.set_targets(target_orientations_xyzw=[1, 0, 0, 0])),
+            (pose(offset=[0, 0, 0, 0, 0, 0, 1]), lambda o: o.set_offset([0, 0, 0.1, 0, 0, 0, 1])),
+            (objectives.IKObjectiveLookAt("panda_hand", POSITIONS), lambda o: o.set_targets(-POSITIONS)),
+            (objectives.IKObjectivePosture(np.zeros(7)), lambda o: o.set_reference(np.ones(7))),
+            (pose(), lambda o: o.set_row_weights(np.full(6, 2.0))),
+        ],
+    )
+    def test_every_setter_changes_the_rows(self, place_at, objective, change):
+        place = place_at(objective)
+        before, version = rows(place), objective.data_version
+        change(objective)
+        assert np.abs(rows(place) - before).max() > 0.01
+        assert objective.data_version == version
+
+
+class TestRowWeights:
+    def test_of_zero_switch_rows_off_for_one_problem(self, place_at):
+        weights = np.ones((3, 6))
+        weights[1, [0, 4]] = 0.0
+        plain, place = place_at(pose()), place_at(pose(row_weights=weights))
+        off = weights == 0.0
+        assert not rows(place)[off].any()
+        assert (rows(place)[~off] == rows(plain)[~off]).all()
+        for method in ("analytic", "autodiff"):
+            jacobian = getattr(place, method)()[:, GUARD:-GUARD]
+            assert not jacobian[off].any()
+            assert (jacobian[~off] == getattr(plain, method)()[:, GUARD:-GUARD][~off]).all()
+
+    def test_multiply_rows_and_jacobian(self, place_at):
+        plain, place = place_at(pose()), place_at(pose(row_weights=np.full(6, 0.5), weight=4.0))
+        np.testing.assert_allclose(rows(place), 2.0 * rows(plain), rtol=1e-6)
+        np.testing.assert_allclose(
+            place.analytic()[:, GUARD:-GUARD], 2.0 * plain.analytic()[:, GUARD:-GUARD], rtol=1e-5, atol=1e-6
+        )
+
+    def test_are_given_to_the_solver(self, place_at):
+        weights = np.linspace(0.0, 1.0, 18).reshape(3, 6).astype(np.float32)
+        objective = pose(row_weights=weights)
+        place_at(objective).bind(IKJacobianType.ANALYTIC)
+        assert (objective.row_weights().numpy() == weights).all()
+
+
+def test_a_judge_can_read_what_is_controlled():
+    offset = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
+    objective = pose(offset=offset, reference_link="panda_link0", weight=2.0)
+    assert (objective.link, objective.reference_link, objective.weight) == ("panda_hand", "panda_link0", 2.0)
+    np.testing.assert_allclose(objective.offset, [offset], atol=1e-7)
+    assert pose().offset is None
+    assert pose().reference_link is None
