@@ -36,6 +36,9 @@ def subrobot(
     robot: "RobotModel", root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
 ) -> "RobotModel":
     """Cut a part of the robot out; see ``RobotModel.subrobot``."""
+    for names in (branches, stop_at):
+        if isinstance(names, str):
+            raise InputError(f"branches and stop_at must be a list of names, got the text {names!r}.")
     base = robot.link_index(root)
     kept_links = _below(robot, base)
     if branches is not None:

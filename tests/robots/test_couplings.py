@@ -1,0 +1,160 @@
+"""Mimic couplings, locks, active subsets: which DOFs a solver may move, and what the others do."""
+
+import numpy as np
+import pytest
+
+from ik_service.robots import RobotModel, load_robot, load_urdf
+from objectives.errors import InputError, UnknownNameError
+
+
+def _chain(*joints: tuple[str, str, str]) -> RobotModel:
+    """Give a chain of joints, each a name, a type and what stands inside it."""
+    links = "".join(f'<link name="l{i}"/>' for i in range(len(joints) + 1))
+    body = "".join(
+        f'<joint name="{name}" type="{kind}"><parent link="l{i}"/><child link="l{i + 1}"/>'
+        f'<origin xyz="0.1 0 0.2" rpy="0.3 0 0"/>{inside}</joint>'
+        for i, (name, kind, inside) in enumerate(joints)
+    )
+    return load_urdf(f'<robot name="chain">{links}{body}</robot>')
+
+
+@pytest.fixture
+def gripper() -> RobotModel:
+    """Give a robot whose followers stand before their leader, one of them in a chain."""
+    return _chain(
+        ("tip", "revolute", '<limit lower="-1" upper="3"/><mimic joint="finger" multiplier="-2" offset="0.5"/>'),
+        ("finger", "revolute", '<mimic joint="motor" multiplier="0.5" offset="0.25"/>'),
+        ("wrist", "continuous", ""),
+        ("motor", "revolute", '<limit lower="-4" upper="2"/>'),
+    )
+
+
+def test_chains_of_followers_are_resolved(gripper: RobotModel) -> None:
+    # tip = -2 (0.5 motor + 0.25) + 0.5 = -motor
+    assert gripper.dof_leader.tolist() == [3, 3, 2, 3]
+    assert gripper.dof_multiplier.tolist() == [-1.0, 0.5, 1.0, 1.0]
+    assert gripper.dof_offset.tolist() == [0.0, 0.25, 0.0, 0.0]
+    assert gripper.active_dof.tolist() == [2, 3]
+    assert gripper.dof_active.tolist() == [1, 1, 0, 1]
+
+
+def test_limits_of_followers_narrow_their_leader(gripper: RobotModel) -> None:
+    # -1 <= -motor <= 3 and -4 <= motor <= 2; the finger has no limits of its own
+    assert gripper.active_limit_lower.tolist() == [-np.inf, -3.0]
+    assert gripper.active_limit_upper.tolist() == [np.inf, 1.0]
+    assert gripper.joint_limit_lower.tolist() == [-1.0, -np.inf, -np.inf, -4.0]
+    assert gripper.mid_joint_q.tolist() == [1.0, -0.25, 0.0, -1.0]
+
+
+def test_limits_that_miss_each_other_by_a_rounding_meet_in_the_middle() -> None:
+    robot = _chain(
+        ("motor", "revolute", '<limit lower="0" upper="0.333333333333"/>'),
+        ("tip", "revolute", '<limit lower="1" upper="2"/><mimic joint="motor" multiplier="3"/>'),
+    )
+    assert robot.active_limit_lower == robot.active_limit_upper == pytest.approx(1 / 3)
+    assert robot.random_joint_q(np.random.default_rng(0), 3) == pytest.approx(np.tile([1 / 3, 1.0], (3, 1)))
+
+
+def test_a_follower_that_stands_still_leaves_its_leader_alone() -> None:
+    inside = '<limit lower="0" upper="1"/><mimic joint="motor" multiplier="0" offset="0.5"/>'
+    robot = _chain(("motor", "revolute", '<limit lower="-1" upper="1"/>'), ("tip", "revolute", inside))
+    assert robot.active_limit_lower.tolist() == [-1.0]
+    assert robot.complete_joint_q([0.7, 0.0]).tolist() == [[0.7, 0.5]]
+    with pytest.raises(InputError, match="leave its leader 'motor' no value"):
+        _chain(("motor", "continuous", ""), ("tip", "revolute", inside.replace("0.5", "1.5")))
+
+
+def test_completion_sets_followers_and_keeps_the_rest(gripper: RobotModel) -> None:
+    given = np.array([[9.0, 9.0, 7.0, -2.0], [9.0, 9.0, -7.0, 5.0]])
+    completed = gripper.complete_joint_q(given)
+    assert completed.tolist() == [[2.0, -0.75, 7.0, -2.0], [-5.0, 2.75, -7.0, 5.0]]
+    assert given[0, 0] == 9.0
+    clamped = gripper.clamp_joint_q(given)
+    assert clamped.tolist() == [[2.0, -0.75, 7.0, -2.0], [-1.0, 0.75, -7.0, 1.0]]
+
+
+def test_a_locked_leader_holds_its_followers(gripper: RobotModel) -> None:
+    locked = gripper.lock({"motor": 0.5})
+    assert locked.dof_active.tolist() == [-1, -1, 0, -1]
+    assert locked.active_dof.tolist() == [2]
+    assert locked.mid_joint_q.tolist() == [-0.5, 0.5, 0.0, 0.5]
+    assert locked.complete_joint_q(np.ones(4)).tolist() == [[-0.5, 0.5, 1.0, 0.5]]
+    assert dict(locked.locked) == {"motor": (0.5,)}
+    assert locked.joint_dof_count == gripper.joint_dof_count == 4
+    assert not locked.dof_at(0).active
+    assert gripper.dof_at(0).active, "the model that was asked stays as it was"
+
+
+def test_a_lock_in_the_middle_of_the_tree_moves_nothing_but_its_joint() -> None:
+    robot = load_robot("panda")
+    locked = robot.lock({"panda_joint4": -1.0, "panda_joint2": 0.3})
+    q = locked.random_joint_q(np.random.default_rng(0), 20)
+    assert (q[:, 3] == -1.0).all()
+    assert (q[:, 1] == 0.3).all()
+    assert locked.dof_active.tolist() == [0, -1, 1, -1, 2, 3, 4]
+    ours, theirs = locked.forward_kinematics(q, ["panda_hand"]), robot.forward_kinematics(q, ["panda_hand"])
+    assert np.array_equal(ours.positions, theirs.positions)
+    assert np.ptp(q, axis=0)[[0, 2, 4, 5, 6]].min() > 0.1
+
+
+def test_locks_add_up_and_the_last_value_holds() -> None:
+    robot = load_robot("panda", locked={"panda_joint1": 0.1}).lock({"panda_joint2": 0.2}).lock({"panda_joint1": -0.5})
+    assert dict(robot.locked) == {"panda_joint1": (-0.5,), "panda_joint2": (0.2,)}
+    assert robot.active_dof_count == 5
+
+
+def test_joints_with_several_coordinates_are_locked_at_all_of_them() -> None:
+    robot = _chain(("base", "planar", ""), ("neck", "ball", ""))
+    half = float(np.sqrt(0.5))
+    locked = robot.lock({"base": [1.0, 2.0, 3.0], "neck": (0.0, half, 0.0, half)})
+    assert locked.mid_joint_q == pytest.approx([1, 2, 3, 0, half, 0, half])
+    assert locked.active_dof_count == 0
+    with pytest.raises(InputError, match="must be 3 finite"):
+        robot.lock({"base": 1.0})
+    with pytest.raises(InputError, match="has length 2; it must be 1"):
+        robot.lock({"neck": [0, 2, 0, 0]})
+
+
+BAD_LOCKS = {
+    "unknown": (
+        {"panda_joint": 0.0},
+        UnknownNameError,
+        r"Joint 'panda_joint' is not in robot 'panda_gripper'. Did you",
+    ),
+    "fixed": ({"panda_hand_joint": 0.0}, UnknownNameError, "Joint 'panda_hand_joint' is not in robot"),
+    "follower": ({"panda_finger_joint2": 0.01}, InputError, "follows 'panda_finger_joint1' and cannot be locked alone"),
+    "outside": ({"panda_joint4": 0.5}, InputError, r"cannot be locked at 0.5: limits \[-3.0718, -0.0698\]"),
+    "nan": ({"panda_joint1": float("nan")}, InputError, "must be 1 finite"),
+    "words": ({"panda_joint1": "half"}, InputError, "must be numbers, got 'half'"),
+    "too many": ({"panda_joint1": [0.0, 0.0]}, InputError, "must be 1 finite"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LOCKS)
+def test_bad_locks_are_refused(case: str) -> None:
+    values, kind, words = BAD_LOCKS[case]
+    with pytest.raises(kind, match=words):
+        load_robot("panda_gripper").lock(values)  # type: ignore[arg-type]
+
+
+def test_an_active_subset_holds_all_others() -> None:
+    robot = load_robot("panda_gripper", locked={"panda_joint1": 0.4}, active=["panda_joint2", "panda_finger_joint1"])
+    assert [robot.dof_names[dof] for dof in robot.active_dof] == ["panda_joint2", "panda_finger_joint1"]
+    assert robot.dof_active.tolist() == [-1, 0, -1, -1, -1, -1, -1, 1, 1]
+    assert robot.mid_joint_q[0] == 0.4
+    assert robot.mid_joint_q[3] == pytest.approx(-1.5708)
+    again = robot.activate(["panda_joint1"])
+    assert [again.dof_names[dof] for dof in again.active_dof] == ["panda_joint1"]
+    assert robot.activate([]).active_dof_count == 0
+
+
+def test_bad_active_subsets_are_refused() -> None:
+    robot = load_robot("panda_gripper")
+    with pytest.raises(InputError, match="follows 'panda_finger_joint1' and moves only with it"):
+        robot.activate(["panda_finger_joint2"])
+    with pytest.raises(UnknownNameError, match="Joint 'elbow' is not in robot"):
+        robot.activate(["elbow"])
+    with pytest.raises(InputError, match="must be a list of names"):
+        robot.activate("panda_joint1")
+    with pytest.raises(InputError, match="stands in 'locked' and in 'active'"):
+        load_robot("panda", locked={"panda_joint1": 0.0}, active=["panda_joint1"])
