@@ -27,7 +27,7 @@ check-format: environment-test
 	@$(python) -m ruff format --check .
 
 check-lint: environment-test
-	@$(python) -m ruff check .
+	@$(python) -m ruff check --output-format concise --quiet .
 
 check-types: environment-test
 	@$(python) -m mypy
