@@ -3,6 +3,7 @@
 Runs once per robot. The couplings and limits of the joints are resolved in ``coupling``.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -198,9 +199,19 @@ def _assemble(
         dof_multiplier=multiplier,
         dof_offset=offset,
     )
+    _check_coordinate_names(robot)
     check_couplings(robot, {joint.name: joint.line for joint in moving})
     held = {joint.name: joint.locked_value for joint in moving if joint.locked_value is not None}
     return robot.lock(held) if held else robot
+
+
+def _check_coordinate_names(robot: RobotModel) -> None:
+    """A joint called ``base/x`` beside a planar joint ``base`` would make two coordinates of one name."""
+    for names in (robot.coordinate_names, robot.dof_names):
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            reason = "a joint of several coordinates names one of them so too; rename the joint."
+            raise RobotFileError(reason, element=f"joint '{twice}'")
 
 
 def _dof_axes(joint: JointDescription) -> Float64Array:

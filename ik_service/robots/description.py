@@ -9,6 +9,9 @@ from math import inf
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, identity_transform
 
+UNBOUNDED = 1e6
+"""A position limit of this size [m or rad] or more is a way of saying that there is none."""
+
 
 @dataclass(frozen=True)
 class LinkDescription:

@@ -23,15 +23,13 @@ def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Flo
     Where no float32 lies between two limits (a joint that cannot move), both become the one nearest to their middle.
 
     Args:
-        lower: Lower limits, any shape.
+        lower: Lower limits, any shape; finite ones within the range of float32.
         upper: Upper limits, same shape.
 
     Returns:
         Lower and upper limits in float32, never crossed.
     """
-    largest = float(np.finfo(np.float32).max)
-    low = np.where(np.isinf(lower), lower, np.clip(lower, -largest, largest)).astype(np.float32)
-    high = np.where(np.isinf(upper), upper, np.clip(upper, -largest, largest)).astype(np.float32)
+    low, high = lower.astype(np.float32), upper.astype(np.float32)
     low = np.where(low < lower, np.nextafter(low, np.float32(np.inf)), low)
     high = np.where(high > upper, np.nextafter(high, np.float32(-np.inf)), high)
     crossed = low > high

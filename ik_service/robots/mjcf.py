@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from ik_service.errors import RobotFileError
-from ik_service.robots.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
+from ik_service.robots.description import (
+    UNBOUNDED,
+    JointDescription,
+    LinkDescription,
+    MimicDescription,
+    RobotDescription,
+)
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import (
     Float64Array,
@@ -126,6 +132,7 @@ class _Conversion:
         axis = model.jnt_axis[joint].astype(np.float64)
         reference = float(model.qpos0[model.jnt_qposadr[joint]])
         lower, upper = map(float, model.jnt_range[joint]) if model.jnt_limited[joint] else (-math.inf, math.inf)
+        lower, upper = (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper)
         effort = float(model.jnt_actfrcrange[joint].max()) if model.jnt_actfrclimited[joint] else math.inf
         mimic, locked_value = self._couplings.get(joint, (None, None))
         return JointDescription(

@@ -8,15 +8,19 @@ import math
 
 import numpy as np
 
-from ik_service.robots.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
+from ik_service.robots.description import (
+    UNBOUNDED,
+    JointDescription,
+    LinkDescription,
+    MimicDescription,
+    RobotDescription,
+)
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, quaternion_from_rpy
 from ik_service.robots.xml_reader import Element, read_xml, shortened
 
 MAX_COUNT = 2048
 """Most links and most joints that a robot may have."""
-UNBOUNDED = 1e6
-"""A position limit of this size [m or rad] or more is a way of saying that there is none."""
 UNBOUNDED_RATE = 1e9
 """The same for velocities and efforts."""
 MAX_NUMBER = 1e6
