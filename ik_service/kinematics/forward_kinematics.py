@@ -15,6 +15,7 @@ BALL = wp.constant(int(JointType.BALL))
 
 
 @wp.func
+@typing.no_type_check
 def joint_frame(
     parent: int, joint: int, instance: int, joint_X_p: wp.array[wp.transform], body_q: wp.array2d[wp.transform]
 ):
@@ -26,6 +27,7 @@ def joint_frame(
 
 
 @wp.func
+@typing.no_type_check
 def turn_about(axis: wp.vec3, angle: float):
     """Return the rotation by an angle [rad] about a unit axis, which needs no normalising."""
     s = wp.sin(0.5 * angle)
@@ -73,7 +75,7 @@ def _forward_kinematics(
             body_q_out[i, j] = wp.transform(p, r * turn)
 
 
-def forward_kinematics(model: DeviceModel, joint_q: wp.array, body_q: wp.array) -> None:
+def forward_kinematics(model: DeviceModel, joint_q: wp.array[typing.Any], body_q: wp.array[typing.Any]) -> None:
     """Write the world pose of every body.
 
     Args:

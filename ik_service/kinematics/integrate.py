@@ -11,6 +11,7 @@ SERIES_BELOW = wp.constant(1.0e-4)  # squared angle under which the series is ex
 
 
 @wp.func
+@typing.no_type_check
 def quat_exp(w: wp.vec3):
     """Return the quaternion xyzw of a rotation vector [rad]; smooth at zero, where a tape differentiates it."""
     angle2 = wp.dot(w, w)
@@ -57,7 +58,9 @@ def _integrate(
             joint_q_out[i, c + k] = new[k]
 
 
-def integrate(model: DeviceModel, joint_q: wp.array, dq_dof: wp.array, joint_q_out: wp.array) -> None:
+def integrate(
+    model: DeviceModel, joint_q: wp.array[typing.Any], dq_dof: wp.array[typing.Any], joint_q_out: wp.array[typing.Any]
+) -> None:
     """Write the coordinates after a step in the DOFs.
 
     Args:

@@ -42,7 +42,7 @@ def _motion_subspace(
             joint_S_s_out[i, d] = wp.spatial_vector(wp.cross(origin, axis), axis)
 
 
-def motion_subspace(model: DeviceModel, body_q: wp.array, joint_S_s: wp.array) -> None:
+def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s: wp.array[typing.Any]) -> None:
     """Write the motion-subspace column of every DOF.
 
     Column d is the twist, at the world origin and in the world frame, linear then angular, of every body that DOF d

@@ -52,10 +52,10 @@ def _normal_equations(
 
 
 def normal_equations(
-    active: "tuple[wp.array, wp.array, wp.array]",
-    running: wp.array,
-    rows: "tuple[wp.array, wp.array]",
-    out: "tuple[wp.array, wp.array, wp.array]",
+    active: tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]],
+    running: wp.array[typing.Any],
+    rows: tuple[wp.array[typing.Any], wp.array[typing.Any]],
+    out: tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]],
 ) -> None:
     """Form J'J and J'r over the active DOFs of every running instance.
 
@@ -132,11 +132,11 @@ def _damped_steps(
 
 
 def damped_steps(
-    running: wp.array,
-    equations: "tuple[wp.array, wp.array]",
-    held: wp.array,
-    damping: "tuple[wp.array, wp.array, wp.array]",
-    out: "tuple[wp.array, wp.array]",
+    running: wp.array[typing.Any],
+    equations: tuple[wp.array[typing.Any], wp.array[typing.Any]],
+    held: wp.array[typing.Any],
+    damping: tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]],
+    out: tuple[wp.array[typing.Any], wp.array[typing.Any]],
 ) -> None:
     """Solve (J'J + damping I) d = -J'r over the DOFs that are not held, for every candidate of every instance.
 

@@ -60,18 +60,18 @@ class Slots:
         rank: Rank of the attempt among those of its problem (int64), valid once it has ended.
     """
 
-    problem_idx: wp.array
-    seed: wp.array
-    phase: wp.array
-    running: wp.array
-    fresh: wp.array
-    iterations: wp.array
-    ended: wp.array
-    met: wp.array
-    cost: wp.array
-    boost: wp.array
-    damping: wp.array
-    rank: wp.array
+    problem_idx: wp.array[typing.Any]
+    seed: wp.array[typing.Any]
+    phase: wp.array[typing.Any]
+    running: wp.array[typing.Any]
+    fresh: wp.array[typing.Any]
+    iterations: wp.array[typing.Any]
+    ended: wp.array[typing.Any]
+    met: wp.array[typing.Any]
+    cost: wp.array[typing.Any]
+    boost: wp.array[typing.Any]
+    damping: wp.array[typing.Any]
+    rank: wp.array[typing.Any]
 
     @classmethod
     def allocate(cls, slot_count: int, device: wp.Device) -> "Slots":
@@ -96,12 +96,12 @@ class Winners:
         status: Its IKStatus, int32 [problem_capacity].
     """
 
-    rank: wp.array
-    joint_q: wp.array
-    cost: wp.array
-    seed: wp.array
-    iterations: wp.array
-    status: wp.array
+    rank: wp.array[typing.Any]
+    joint_q: wp.array[typing.Any]
+    cost: wp.array[typing.Any]
+    seed: wp.array[typing.Any]
+    iterations: wp.array[typing.Any]
+    status: wp.array[typing.Any]
 
     @classmethod
     def allocate(cls, problem_capacity: int, joint_coord_count: int, device: wp.Device) -> "Winners":
@@ -223,7 +223,11 @@ def _collect_and_refill(
 
 
 def collect_and_refill(
-    settings: wp.array, slots: Slots, winners: Winners, joint_q: wp.array, counters: "tuple[wp.array, wp.array]"
+    settings: wp.array[typing.Any],
+    slots: Slots,
+    winners: Winners,
+    joint_q: wp.array[typing.Any],
+    counters: tuple[wp.array[typing.Any], wp.array[typing.Any]],
 ) -> None:
     """Keep the answers of attempts that have become the best of their problem, and hand out the next attempts.
 

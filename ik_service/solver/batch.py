@@ -63,7 +63,8 @@ class Batch:
         self._trials = Poses.allocate(model, slot_count * candidates, rows.count, trial_idx, requires_grad=False)
         for poses in (self._accepted, self._trials):  # slots that have had no attempt yet are evaluated all the same
             poses.joint_q.assign(np.tile(robot.mid_joint_q.astype(np.float32), (len(poses.joint_q), 1)))
-        self._joint_S_s = wp.zeros((slot_count, model.joint_dof_count), dtype=wp.spatial_vector, device=device)
+        per_dof = (slot_count, model.joint_dof_count)
+        self._joint_S_s = wp.zeros(per_dof, dtype=typing.cast(type, wp.spatial_vector), device=device)
         shape = (slot_count, rows.count, model.joint_dof_count)
         self._jacobian = wp.zeros(shape, dtype=float, device=device)
         self._equations = Equations.allocate(slot_count, candidates, robot.active_dof_count, device)
@@ -72,12 +73,14 @@ class Batch:
             self._jacobian_active = wp.zeros(
                 (slot_count, rows.count, robot.active_dof_count), dtype=float, device=device
             )
-        self._damping_factor = wp.array(CANDIDATE_DAMPING[:candidates], dtype=float, device=device)
-        self._step_scale = wp.array(CANDIDATE_SCALE[:candidates], dtype=float, device=device)
+        self._damping_factor: wp.array[typing.Any] = wp.array(
+            CANDIDATE_DAMPING[:candidates], dtype=float, device=device
+        )
+        self._step_scale: wp.array[typing.Any] = wp.array(CANDIDATE_SCALE[:candidates], dtype=float, device=device)
         self._next_attempt = wp.zeros(1, dtype=wp.int32, device=device)
         self._running_count = wp.zeros(1, dtype=wp.int32, device=device)
         coordinate = robot.dof_coordinate[robot.active_dof]
-        self._active_coordinate = wp.array(coordinate, dtype=wp.int32, device=device)
+        self._active_coordinate: wp.array[typing.Any] = wp.array(coordinate, dtype=wp.int32, device=device)
         self._active = _active_map(model)
         self._limits = _enforced_limits(model, options.joint_limits == "hard")
         rows.bind(slot_count, self._slots.problem_idx)
@@ -169,10 +172,11 @@ class Batch:
         with CAPTURE_LOCK, wp.ScopedCapture(device=self._model.device) as capture:
             for _ in range(ITERATIONS_PER_LAUNCH):
                 self._iterate(problems)
-        return capture.graph
+        graph: wp.Graph = capture.graph
+        return graph
 
 
-def _active_map(model: DeviceModel) -> tuple[wp.array, wp.array, wp.array]:
+def _active_map(model: DeviceModel) -> tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]:
     """Offsets, members and multipliers of the DOFs that each active DOF moves."""
     robot = model.robot
     members = [np.flatnonzero(robot.dof_active == a) for a in range(robot.active_dof_count)]
@@ -185,12 +189,14 @@ def _active_map(model: DeviceModel) -> tuple[wp.array, wp.array, wp.array]:
     )
 
 
-def _enforced_limits(model: DeviceModel, hard: bool) -> tuple[wp.array, wp.array, wp.array, wp.array]:
+def _enforced_limits(
+    model: DeviceModel, hard: bool
+) -> tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]:
     """Limits of all DOFs and of the active ones; infinite where they are not enforced."""
     if hard:
         return model.joint_limit_lower, model.joint_limit_upper, model.active_limit_lower, model.active_limit_upper
 
-    def unlimited(count: int, value: float) -> wp.array:
+    def unlimited(count: int, value: float) -> wp.array[typing.Any]:
         return wp.full(count, value, dtype=wp.float32, device=model.device)
 
     dofs, active = model.joint_dof_count, model.active_dof_count

@@ -1,5 +1,7 @@
 """Comparison of the Jacobian that a solve is about to use with central differences of its residuals."""
 
+from typing import Any
+
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of
 TOLERANCE = 1e-2  # of the largest entry of the row, and at least this of one: well above both
 
 
-def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array) -> None:
+def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array[Any]) -> None:
     """Compare a Jacobian with central differences of the residuals at the same configurations.
 
     Args:

@@ -53,18 +53,18 @@ class Equations:
         predicted: Predicted decrease of the cost, [n_batch x candidates].
     """
 
-    hessian: wp.array
-    gradient: wp.array
-    held: wp.array
-    factor: wp.array
-    step: wp.array
-    predicted: wp.array
+    hessian: wp.array[typing.Any]
+    gradient: wp.array[typing.Any]
+    held: wp.array[typing.Any]
+    factor: wp.array[typing.Any]
+    step: wp.array[typing.Any]
+    predicted: wp.array[typing.Any]
 
     @classmethod
     def allocate(cls, n_batch: int, candidates: int, dofs: int, device: wp.Device) -> "Equations":
         """Return zeroed scratch."""
 
-        def floats(*shape: int) -> wp.array:
+        def floats(*shape: int) -> wp.array[typing.Any]:
             return wp.zeros(shape, dtype=wp.float32, device=device)
 
         return cls(
@@ -75,6 +75,31 @@ class Equations:
             step=floats(n_batch * candidates, dofs),
             predicted=floats(n_batch * candidates),
         )
+
+
+@wp.func
+@typing.no_type_check
+def phase_after(norm2: float, slope: float, blocked: int, ended: int, iterations_left: int):
+    """Return whether an attempt goes on, or how it ended.
+
+    Args:
+        norm2: |r|^2.
+        slope: Largest squared cosine between r and the column of a DOF that is free to move.
+        blocked: 1 where a limit holds back a DOF that would lower the cost.
+        ended: What the last step decided.
+        iterations_left: Steps that the attempt may still take.
+    """
+    if not wp.isfinite(norm2):
+        return INVALID
+    if norm2 <= RESIDUAL_FLOOR2 or (ended == STALLED and norm2 <= ROUNDING2):
+        return CONVERGED
+    if slope <= COSINE_MAX * COSINE_MAX or (ended == STALLED and slope <= COSINE_STUCK * COSINE_STUCK):
+        if blocked == 1:
+            return BLOCKED_BY_LIMITS
+        return STATIONARY
+    if ended == RUNNING and iterations_left <= 0:
+        return MAX_ITERATIONS
+    return ended
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -130,23 +155,7 @@ def _assess(
                 blocked = 1
         else:
             slope = wp.max(slope, cosine2)
-    phase = int(RUNNING)
-    if not wp.isfinite(norm2):
-        phase = INVALID
-    elif norm2 <= RESIDUAL_FLOOR2:
-        phase = CONVERGED
-    elif slope <= COSINE_MAX * COSINE_MAX:
-        phase = STATIONARY
-    elif ended[i] != RUNNING:
-        phase = ended[i]
-        if norm2 <= ROUNDING2:
-            phase = CONVERGED
-        elif slope <= COSINE_STUCK * COSINE_STUCK:
-            phase = STATIONARY
-    elif iterations[i] >= settings[ITERATIONS]:
-        phase = MAX_ITERATIONS
-    if phase == STATIONARY and blocked == 1:
-        phase = BLOCKED_BY_LIMITS
+    phase = phase_after(norm2, slope, blocked, ended[i], settings[ITERATIONS] - iterations[i])
     if winner_rank[problem_idx[i]] < wp.int64(seed[i]):
         phase = CANCELLED
     if phase != RUNNING:
@@ -155,10 +164,10 @@ def _assess(
 
 
 def assess(
-    model: "tuple[wp.array, wp.array, wp.array]",
-    solve: "tuple[wp.array, wp.array]",
+    model: tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]],
+    solve: tuple[wp.array[typing.Any], wp.array[typing.Any]],
     slots: Slots,
-    state: "tuple[wp.array, wp.array]",
+    state: tuple[wp.array[typing.Any], wp.array[typing.Any]],
     equations: Equations,
 ) -> None:
     """Decide which attempts are over, which DOFs are held and how much to damp.
@@ -254,10 +263,10 @@ def _propose(
 
 def propose(
     model: DeviceModel,
-    limits: "tuple[wp.array, wp.array, wp.array, wp.array]",
-    running: wp.array,
+    limits: tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]],
+    running: wp.array[typing.Any],
     equations: Equations,
-    configurations: "tuple[wp.array, wp.array]",
+    configurations: tuple[wp.array[typing.Any], wp.array[typing.Any]],
 ) -> None:
     """Write the trial configurations and predict how much each lowers the cost.
 
@@ -337,10 +346,10 @@ def _accept(
 
 
 def accept(
-    damping_factor: wp.array,
-    trials: "tuple[wp.array, wp.array, wp.array]",
+    damping_factor: wp.array[typing.Any],
+    trials: tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]],
     slots: Slots,
-    joint_q: wp.array,
+    joint_q: wp.array[typing.Any],
 ) -> None:
     """Move every running slot to its best trial, or raise its damping where no trial is better.
 

@@ -1,6 +1,7 @@
 """Per-problem arrays on the device: starts, targets, hashes and answers, sized for the largest solve so far."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -39,7 +40,7 @@ class Problems:
     def __init__(
         self, model: DeviceModel, targets: Sequence[Target], touches: NDArray[np.bool_], capacity: int
     ) -> None:
-        def floats(width: int) -> wp.array:
+        def floats(width: int) -> wp.array[Any]:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
 
         self.capacity, self._targets = capacity, tuple(targets)
@@ -47,7 +48,9 @@ class Problems:
         self.positions = [floats(3) for _ in targets]
         self.orientations_xyzw = [floats(4) for _ in targets]
         self.row_weights = [floats(6) for _ in targets]
-        self._touches = [wp.array(row.astype(np.int32), dtype=wp.int32, device=model.device) for row in touches]
+        self._touches: list[wp.array[Any]] = [
+            wp.array(row.astype(np.int32), dtype=wp.int32, device=model.device) for row in touches
+        ]
         shape = (capacity, touches.shape[1])
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
         self.settings = wp.zeros(SETTINGS_COUNT, dtype=wp.int32, device=model.device)
@@ -88,6 +91,6 @@ class Problems:
             hash_target(count, self._touches[k], goal, self.tree_hash)
 
 
-def _write(array: wp.array, values: NDArray[np.floating]) -> None:
+def _write(array: wp.array[Any], values: NDArray[np.floating]) -> None:
     """Copy host values into the first lines of a device array."""
     array[: len(values)].assign(np.ascontiguousarray(values, np.float32))

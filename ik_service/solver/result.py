@@ -1,6 +1,7 @@
 """What a solve returns."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -55,7 +56,7 @@ class IKResult:
         """Status of every problem as a lower-case word."""
         return [IKStatus(int(code)).name.lower() for code in self.status]
 
-    def to_warp(self) -> dict[str, wp.array]:
+    def to_warp(self) -> dict[str, wp.array[Any]]:
         """Return the columns as new Warp arrays on the device that solved, by name."""
         names = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations")
         columns = {name: getattr(self, name) for name in (*names, "seed_index", "active_limits")}

@@ -27,13 +27,15 @@ class Poses:
         problem_idx: Problem of every line, int32 [n].
     """
 
-    joint_q: wp.array
-    body_q: wp.array
-    residuals: wp.array
-    problem_idx: wp.array
+    joint_q: wp.array[Any]
+    body_q: wp.array[Any]
+    residuals: wp.array[Any]
+    problem_idx: wp.array[Any]
 
     @classmethod
-    def allocate(cls, model: DeviceModel, n: int, rows: int, problem_idx: wp.array, requires_grad: bool) -> "Poses":
+    def allocate(
+        cls, model: DeviceModel, n: int, rows: int, problem_idx: wp.array[Any], requires_grad: bool
+    ) -> "Poses":
         """Return zeroed arrays for n lines."""
         device = model.device
         return cls(
@@ -62,7 +64,7 @@ class Rows:
             self.count += objective.residual_dim()
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
 
-    def bind(self, n_batch: int, problem_idx: wp.array) -> None:
+    def bind(self, n_batch: int, problem_idx: wp.array[Any]) -> None:
         """Tell every objective its place in a batch of `n_batch` lines; may be repeated for another batch."""
         for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
             objective.set_batch_layout(self.count, start, n_batch)
@@ -84,7 +86,9 @@ class Rows:
                 poses.body_q, poses.joint_q, self.model, poses.residuals, start, poses.problem_idx
             )
 
-    def compute_jacobian(self, poses: Poses, joint_S_s: wp.array, jacobian: wp.array, tape: "RowTape | None") -> None:
+    def compute_jacobian(
+        self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tape: "RowTape | None"
+    ) -> None:
         """Write the Jacobian of all objectives at configurations whose residuals have just been computed.
 
         Args:
@@ -118,14 +122,14 @@ class RowTape:
         problem_idx: Problem of every line, int32 [n_batch].
     """
 
-    def __init__(self, rows: Rows, n_batch: int, problem_idx: wp.array) -> None:
+    def __init__(self, rows: Rows, n_batch: int, problem_idx: wp.array[Any]) -> None:
         self.poses = Poses.allocate(rows.model, n_batch, rows.count, problem_idx, requires_grad=True)
         shape = (n_batch, rows.model.joint_dof_count)
         self.dq_dof = wp.zeros(shape, dtype=float, device=rows.model.device, requires_grad=True)
         self.tape: Any = wp.Tape()
         self._flat = self.poses.residuals.flatten()
 
-    def record(self, rows: Rows, joint_q: wp.array) -> None:
+    def record(self, rows: Rows, joint_q: wp.array[Any]) -> None:
         """Record integration, forward kinematics and the residuals of all objectives at `joint_q`."""
         self.tape.reset()
         with self.tape:

@@ -28,6 +28,7 @@ HASH_C = wp.constant(wp.uint32(0xC2B2AE35))
 
 
 @wp.func
+@typing.no_type_check
 def hash_step(state: wp.uint32, value: wp.uint32):
     """Return a hash of both values (the finaliser of MurmurHash3)."""
     h = state ^ (value * HASH_A + HASH_B + (state << wp.uint32(6)))
@@ -60,12 +61,12 @@ class SeedRanges:
         place: Its place in the tree, uint32 [active_dof_count].
     """
 
-    lower: wp.array
-    upper: wp.array
-    drawn: wp.array
-    increment: wp.array
-    tree: wp.array
-    place: wp.array
+    lower: wp.array[typing.Any]
+    upper: wp.array[typing.Any]
+    drawn: wp.array[typing.Any]
+    increment: wp.array[typing.Any]
+    tree: wp.array[typing.Any]
+    place: wp.array[typing.Any]
 
     @classmethod
     def build(cls, model: DeviceModel, trees: NDArray[np.int32], drawn: NDArray[np.bool_]) -> "SeedRanges":
@@ -126,7 +127,10 @@ def _hash_target(
 
 
 def hash_target(
-    problem_count: int, touches: wp.array, target: "tuple[wp.array, wp.array]", tree_hash: wp.array
+    problem_count: int,
+    touches: wp.array[typing.Any],
+    target: tuple[wp.array[typing.Any], wp.array[typing.Any]],
+    tree_hash: wp.array[typing.Any],
 ) -> None:
     """Mix a target into the hashes of the trees that it touches.
 
@@ -146,6 +150,7 @@ def hash_target(
 
 
 @wp.func
+@typing.no_type_check
 def follow(
     i: int,
     dof_active: wp.array[wp.int32],
@@ -245,11 +250,11 @@ def _write_seeds(
 
 def write_seeds(
     model: DeviceModel,
-    settings: wp.array,
+    settings: wp.array[typing.Any],
     ranges: SeedRanges,
-    problems: "tuple[wp.array, wp.array]",
+    problems: tuple[wp.array[typing.Any], wp.array[typing.Any]],
     slots: Slots,
-    out: "tuple[wp.array, wp.array]",
+    out: tuple[wp.array[typing.Any], wp.array[typing.Any]],
 ) -> None:
     """Write the start configurations of the slots that have just taken an attempt.
 

@@ -73,7 +73,7 @@ class IKSolver:
             raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
         self.engine, self.islands = "staged", islands
         self.device = _resolve_device(device)
-        self._model = robot.on_device(self.device)
+        self._model = robot.on_device(str(self.device))
         self._objectives = tuple(objectives)
         self._touches, dof_tree = _touched_trees(robot, self.targets)
         self._problems = Problems(self._model, self.targets, self._touches, 1)
@@ -287,9 +287,9 @@ def _check_rows(target: Target, problem_count: int) -> None:
     """Per-problem offsets and weights must have a line for every problem."""
     for name in ("offset", "row_weights"):
         value = getattr(target, name)
-        shape = np.shape(value) if value is not None else ()
-        if len(shape) == 2 and shape[0] not in (1, problem_count):
-            raise InputError(f"Target '{target.link}': {name} has {shape[0]} lines for {problem_count} problems.")
+        lines = 1 if value is None or np.ndim(value) == 1 else len(value)
+        if lines not in (1, problem_count):
+            raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
 
 
 def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:

@@ -119,7 +119,8 @@ def host_array(name: str, value: object) -> NDArray[np.float64]:
         if isinstance(value, wp.array):
             value = value.numpy()
         elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-            value = wp.from_dlpack(value).numpy()
+            shared: Any = wp.from_dlpack(value)
+            value = shared.numpy()
         array = np.asarray(value)
         if array.dtype.kind not in "fiu":
             raise TypeError(f"dtype {array.dtype}")
@@ -186,4 +187,4 @@ def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.
             f"{name}: the quaternion of line {bad[0]} is {quaternions[bad[0]].tolist()}, of length "
             f"{length[bad[0]]:.6g}. Allowed: unit quaternions xyzw, off by {UNIT_QUATERNION_SLACK} at most."
         )
-    return quaternions / length[:, None]
+    return np.asarray(quaternions / length[:, None])

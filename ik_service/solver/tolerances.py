@@ -49,7 +49,12 @@ def _meet_target(
 
 
 def meet_target(
-    first: bool, start_idx: int, row_weights: wp.array, tolerances: wp.array, slots: Slots, residuals: wp.array
+    first: bool,
+    start_idx: int,
+    row_weights: wp.array[typing.Any],
+    tolerances: wp.array[typing.Any],
+    slots: Slots,
+    residuals: wp.array[typing.Any],
 ) -> None:
     """Clear `met` of the ended attempts that miss a target.
 

@@ -12,9 +12,12 @@ ROBOTS = ["panda", "dual_panda", "allegro", "humanoid", "panda_gripper"]
 ALL_JOINTS = """
 <robot name="all_joints">
   <link name="world"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="e"/><link name="f"/>
-  <joint name="base" type="floating"><parent link="world"/><child link="a"/><origin xyz="0.1 0.2 0.3" rpy="0.3 0.2 0.1"/></joint>
-  <joint name="slide" type="planar"><parent link="a"/><child link="b"/><origin xyz="0 0 0.2" rpy="0.5 0 0"/><axis xyz="0 1 1"/></joint>
-  <joint name="turn" type="continuous"><parent link="b"/><child link="c"/><origin xyz="0.1 0 0.2"/><axis xyz="1 2 3"/></joint>
+  <joint name="base" type="floating"><parent link="world"/><child link="a"/>
+    <origin xyz="0.1 0.2 0.3" rpy="0.3 0.2 0.1"/></joint>
+  <joint name="slide" type="planar"><parent link="a"/><child link="b"/>
+    <origin xyz="0 0 0.2" rpy="0.5 0 0"/><axis xyz="0 1 1"/></joint>
+  <joint name="turn" type="continuous"><parent link="b"/><child link="c"/>
+    <origin xyz="0.1 0 0.2"/><axis xyz="1 2 3"/></joint>
   <joint name="lift" type="prismatic"><parent link="c"/><child link="d"/><axis xyz="0 1 1"/>
     <limit lower="-0.2" upper="0.4" effort="1" velocity="1"/></joint>
   <joint name="bend" type="revolute"><parent link="b"/><child link="e"/><origin xyz="0 0.3 0"/><axis xyz="0 -1 0"/>

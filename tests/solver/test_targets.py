@@ -104,30 +104,36 @@ def test_warp_arrays_and_dlpack_go_in(panda, panda_targets):
     np.testing.assert_array_equal(columns["success"].numpy(), given.success)
 
 
-UNIT = [0.0, 0.0, 0.0, 1.0]
+UNIT, HIGH = [0.0, 0.0, 0.0, 1.0], [[0.4, 0.0, 0.5]]
 BAD = {
-    "nan": (dict(positions=[[np.nan, 0, 0]]), r"positions\[0, 0\] is nan"),
-    "infinite": (dict(positions=[[0, np.inf, 0]]), r"positions\[0, 1\] is inf"),
-    "zero quaternion": (dict(orientations_xyzw=[[0, 0, 0, 0]]), "length 0"),
-    "long quaternion": (dict(orientations_xyzw=[[0, 0, 0, 1.01]]), "length 1.01"),
-    "width": (dict(positions=[[0, 0]]), r"shape \[1, 2\]"),
-    "vector": (dict(positions=[0, 0, 0]), r"shape \[3\]"),
-    "ragged": (dict(positions=[[0, 0, 0], [0]]), "not an array of numbers"),
-    "text": (dict(positions=[["a", "b", "c"]]), "not an array of numbers"),
-    "counts": (dict(positions=np.zeros((2, 3)), orientations_xyzw=[UNIT] * 3), r"\[2, 3\] problems"),
-    "empty": (dict(positions=np.zeros((0, 3))), "empty"),
-    "nothing": (dict(), "how many problems"),
-    "no values": (dict(problem_count=2), "neither positions nor"),
-    "negative count": (dict(problem_count=-1), "problem_count is -1"),
+    "nan": ({"positions": [[np.nan, 0, 0]]}, r"positions\[0, 0\] is nan"),
+    "infinite": ({"positions": [[0, np.inf, 0]]}, r"positions\[0, 1\] is inf"),
+    "zero quaternion": ({"orientations_xyzw": [[0, 0, 0, 0]]}, "length 0"),
+    "long quaternion": ({"orientations_xyzw": [[0, 0, 0, 1.01]]}, "length 1.01"),
+    "width": ({"positions": [[0, 0]]}, r"shape \[1, 2\]"),
+    "vector": ({"positions": [0, 0, 0]}, r"shape \[3\]"),
+    "ragged": ({"positions": [[0, 0, 0], [0]]}, "not an array of numbers"),
+    "text": ({"positions": [["a", "b", "c"]]}, "not an array of numbers"),
+    "counts": ({"positions": np.zeros((2, 3)), "orientations_xyzw": [UNIT] * 3}, r"\[2, 3\] problems"),
+    "empty": ({"positions": np.zeros((0, 3))}, "empty"),
+    "nothing": ({}, "how many problems"),
+    "no values": ({"problem_count": 2}, "neither positions nor"),
+    "negative count": ({"problem_count": -1}, "problem_count is -1"),
     "start shape": (
-        dict(positions=np.zeros((2, 3)), initial_joint_q=np.zeros((3, 7))),
+        {"positions": np.zeros((2, 3)), "initial_joint_q": np.zeros((3, 7))},
         r"initial_joint_q has shape \[3, 7\]",
     ),
-    "start nan": (dict(positions=[[0.4, 0, 0.5]], initial_joint_q=np.full(7, np.nan)), "initial_joint_q"),
-    "option": (dict(positions=[[0.4, 0, 0.5]], options={"speed": 1}), "'speed'"),
-    "seeds": (dict(positions=[[0.4, 0, 0.5]], options={"seeds": 0}), "seeds is 0"),
-    "tolerance": (dict(positions=[[0.4, 0, 0.5]], options={"position_tolerance": -1.0}), "position_tolerance is -1.0"),
-    "fixed option": (dict(positions=[[0.4, 0, 0.5]], options={"joint_limits": "off"}), "fixed when the solver is made"),
+    "start nan": ({"positions": [[0.4, 0, 0.5]], "initial_joint_q": np.full(7, np.nan)}, "initial_joint_q"),
+    "option": ({"positions": HIGH, "options": {"speed": 1}}, "'speed'"),
+    "seeds": ({"positions": HIGH, "options": {"seeds": 0}}, "seeds is 0"),
+    "tolerance": (
+        {"positions": HIGH, "options": {"position_tolerance": -1.0}},
+        "position_tolerance is -1.0",
+    ),
+    "fixed option": (
+        {"positions": HIGH, "options": {"joint_limits": "off"}},
+        "fixed when the solver is made",
+    ),
 }
 
 
@@ -147,17 +153,17 @@ def test_quaternions_nearly_unit_are_normalised(panda):
 
 
 CONSTRUCTION = {
-    "link": (dict(targets=["panda_hnd"]), UnknownNameError, "panda_hnd.*panda_hand"),
-    "reference": (dict(targets=[ik_service.Target("panda_hand", reference_link="x")]), UnknownNameError, "'x'"),
-    "text": (dict(targets="panda_hand"), InputError, "list of link names"),
-    "number": (dict(targets=[3]), InputError, "A target is 3"),
-    "nothing": (dict(), InputError, "nothing to solve"),
-    "device": (dict(targets=["panda_hand"], device="tpu"), InputError, "device is 'tpu'"),
-    "engine": (dict(targets=["panda_hand"], engine="magic"), InputError, "engine is 'magic'"),
-    "compiled": (dict(targets=["panda_hand"], engine="compiled"), ik_service.EngineError, "compiled engine"),
-    "threads": (dict(targets=["panda_hand"], threads=2), ik_service.EngineError, "one thread"),
-    "offset": (dict(targets=[ik_service.Target("panda_hand", offset=[0, 0, 0])]), InputError, "offset"),
-    "weights": (dict(targets=[ik_service.Target("panda_hand", row_weights=[1, 1])]), InputError, "row_weights"),
+    "link": ({"targets": ["panda_hnd"]}, UnknownNameError, "panda_hnd.*panda_hand"),
+    "reference": ({"targets": [ik_service.Target("panda_hand", reference_link="x")]}, UnknownNameError, "'x'"),
+    "text": ({"targets": "panda_hand"}, InputError, "list of link names"),
+    "number": ({"targets": [3]}, InputError, "A target is 3"),
+    "nothing": ({}, InputError, "nothing to solve"),
+    "device": ({"targets": ["panda_hand"], "device": "tpu"}, InputError, "device is 'tpu'"),
+    "engine": ({"targets": ["panda_hand"], "engine": "magic"}, InputError, "engine is 'magic'"),
+    "compiled": ({"targets": ["panda_hand"], "engine": "compiled"}, ik_service.EngineError, "compiled engine"),
+    "threads": ({"targets": ["panda_hand"], "threads": 2}, ik_service.EngineError, "one thread"),
+    "offset": ({"targets": [ik_service.Target("panda_hand", offset=[0, 0, 0])]}, InputError, "offset"),
+    "weights": ({"targets": [ik_service.Target("panda_hand", row_weights=[1, 1])]}, InputError, "row_weights"),
 }
 
 
