@@ -93,7 +93,7 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
             lists.append(found)
             listed += len(found)
             support[e] |= _frame_support(robot, stated, k, moving)
-        _pack_coordinates(robot, stated, group, element, integers[e], support[e])
+        _pack_coordinates(robot, group, element, integers[e], support[e])
         first = data_column(group, 0)
         integers[e, first:] = (*element.data_columns, row)
     moving_dofs = np.concatenate([*lists, np.zeros(0, dtype=np.intp)]).astype(np.int32)
@@ -121,8 +121,9 @@ def _frame_support(robot: RobotIndices, stated: StatedRows, frame: int, moving: 
 
 
 def _pack_coordinates(
-    robot: RobotIndices, stated: StatedRows, group: RowGroup, element: Element, integers: IntArray, support: BoolArray
+    robot: RobotIndices, group: RowGroup, element: Element, integers: IntArray, support: BoolArray
 ) -> None:
+    stated = state_rows(group)
     for k, dof in enumerate(element.coordinate_dofs):
         column = coordinate_column(group, k)
         integers[column : column + 2] = robot.dof_coordinate[dof], dof

@@ -200,7 +200,7 @@ class ExpressionObjective(IKObjective):
             field.bind(self.device)
 
     def init_buffers(self, model: IKModel, jacobian_mode: IKJacobianType) -> None:
-        """Bring the tables of the robot to the device and build the kernels.
+        """Bring the tables of the robot to the device, and build and load the kernels.
 
         Raises:
             ObjectiveError: A hook that comes before this one has not been called.
@@ -208,6 +208,10 @@ class ExpressionObjective(IKObjective):
         super().init_buffers(model, jacobian_mode)
         if not self._blocks:
             self._blocks = [self._block(table) for table in self._tables_on(model)]
+        for block in self._blocks:  # a module must not be loaded while a graph is recorded
+            wp.load_module(residual_kernel(block.table.group).module, device=self.device)
+            if jacobian_mode.name != "AUTODIFF":
+                wp.load_module(jacobian_kernel(block.table.group).module, device=self.device)
 
     def _tables_on(self, model: IKModel) -> list[ElementTable]:
         if self._tables is None:

@@ -54,7 +54,7 @@ def residual_kernel(group: RowGroup) -> wp.Kernel:
     names: dict[Expression, str] = {}
     body = [*_loads(group, stated), *straight_line(stated.rows, names)]
     body += [f"residuals_out[i, row + {k}] = {names[row]}" for k, row in enumerate(stated.rows)]
-    return _build(group, "residuals", stated, [], "residuals_out: wp.array2d[float]", body, enable_backward=True)
+    return _build(group, "residuals", ["residuals_out: wp.array2d[float]"], body, enable_backward=True)
 
 
 @functools.cache
@@ -83,7 +83,7 @@ def jacobian_kernel(group: RowGroup) -> wp.Kernel:
             body += _stores(column, f"tangent_dof{k} + {axis}", names, add=written)
         written = True
     arguments = ["joint_S_s: wp.array2d[wp.spatial_vector]", "moving_dofs: wp.array[int]"]
-    return _build(group, "jacobian", stated, arguments, "jacobian_out: wp.array3d[float]", body, enable_backward=False)
+    return _build(group, "jacobian", [*arguments, "jacobian_out: wp.array3d[float]"], body, enable_backward=False)
 
 
 def _frame_loop(
@@ -148,18 +148,11 @@ def _loads(group: RowGroup, stated: StatedRows) -> list[str]:
 
 
 def _build(
-    group: RowGroup,
-    kind: str,
-    stated: StatedRows,
-    arguments: list[str],
-    output: str,
-    body: list[str],
-    *,
-    enable_backward: bool,
+    group: RowGroup, kind: str, arguments: Iterable[str], body: Iterable[str], *, enable_backward: bool
 ) -> wp.Kernel:
     """Give a kernel of generated text, in a module of its own that is named after the text."""
-    data = [f"data{k}: wp.array2d[float]" for k in range(len(stated.data_names))]
-    more = "".join(f"    {argument},\n" for argument in [*data, *arguments, output])
+    data = [f"data{k}: wp.array2d[float]" for k in range(len(group.data) + 1)]
+    more = "".join(f"    {argument},\n" for argument in [*data, *arguments])
     name = f"{group.name}_{kind}"
     text = f"def {name}(\n{_ARGUMENTS}{more}):\n{textwrap.indent(chr(10).join(body), '    ')}\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

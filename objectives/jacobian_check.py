@@ -101,18 +101,18 @@ def check(
     rng = np.random.default_rng(random_seed)
     samples = _draw(robot, rng, sample_count) if joint_q is None else np.atleast_2d(np.asarray(joint_q, np.float64))
     rows = [count for count in objective.data_rows().values() if count > 1]
-    probe = _Probe(objective, robot, device, len(samples), problem_count or max(rows, default=1))
+    probe = _Probe(objective, robot, device, samples, problem_count or max(rows, default=1))
     steps = stencil_steps(len(samples), len(robot.dof_names))
     moved = robot.integrate(np.tile(samples, (len(steps) // len(samples), 1)), steps)
     differences = FiniteDifferences(probe.residuals(moved), len(samples), len(robot.dof_names))
     methods = ("analytic", "autodiff") if objective.supports_analytic() else ("autodiff",)
-    jacobians = {method: probe.jacobian(method, samples) for method in methods}
+    jacobians = {method: probe.jacobian(method) for method in methods}
     errors = [0.0]
     for method, jacobian in jacobians.items():
         error = differences.relative_error(jacobian)
         worst = np.unravel_index(int(error.argmax()), error.shape)
         if error[worst] > tolerance:
-            raise ObjectiveError(_mismatch(probe, method, jacobian, differences.values, samples, worst))
+            raise ObjectiveError(_mismatch(probe, method, jacobian, differences.values, worst))
         probe.require_support(method, jacobian)
         errors.append(float(error[worst]))
     return CheckReport(
@@ -134,12 +134,7 @@ def _draw(robot: CheckedRobot, rng: np.random.Generator, count: int) -> FloatArr
 
 
 def _mismatch(
-    probe: "_Probe",
-    method: str,
-    jacobian: FloatArray,
-    expected: FloatArray,
-    samples: FloatArray,
-    worst: tuple[np.intp, ...],
+    probe: "_Probe", method: str, jacobian: FloatArray, expected: FloatArray, worst: tuple[np.intp, ...]
 ) -> str:
     sample, row, dof = worst
     hint = ""
@@ -148,7 +143,7 @@ def _mismatch(
     return (
         f"{probe.name}: row {row} of the {method} Jacobian by DOF '{probe.robot.dof_names[dof]}' is "
         f"{jacobian[worst]:.6g}, finite differences give {expected[worst]:.6g}, "
-        f"at joint_q = {np.round(samples[sample], 4).tolist()}.{hint}"
+        f"at joint_q = {np.round(probe.samples[sample], 4).tolist()}.{hint}"
     )
 
 
@@ -156,10 +151,10 @@ class _Probe:
     """A copy of an objective on a device, with a block in the middle of arrays that are larger than it."""
 
     def __init__(
-        self, objective: IKObjective, robot: CheckedRobot, device: str, sample_count: int, problem_count: int
+        self, objective: IKObjective, robot: CheckedRobot, device: str, samples: FloatArray, problem_count: int
     ) -> None:
         self.name, self.robot = type(objective).__name__, robot
-        self.sample_count, self.problem_count = sample_count, problem_count
+        self.samples, self.problem_count = samples, problem_count
         self.model = robot.on_device(device)
         self.objective = objective.unbound_copy()
         self.objective.bind_solver(self)
@@ -177,8 +172,9 @@ class _Probe:
         out = self._compute(motion)
         return self._block("residuals", out.numpy().astype(np.float64))
 
-    def jacobian(self, method: str, joint_q: FloatArray) -> FloatArray:
-        """Jacobian at configurations, shape [n, rows, joint_dof_count]."""
+    def jacobian(self, method: str) -> FloatArray:
+        """Jacobian at the samples, shape [n, rows, joint_dof_count]."""
+        joint_q = self.samples
         self._bind(len(joint_q), IKJacobianType(method))
         motion, n, device = self._motion(joint_q), len(joint_q), self.model.device
         values = np.full((n, self.rows + 2 * GUARD, self.model.joint_dof_count), POISON, dtype=np.float32)
@@ -216,7 +212,7 @@ class _Probe:
             )
 
     def _bind(self, n: int, mode: IKJacobianType | None) -> None:
-        index = np.arange(n, dtype=np.int32) % self.sample_count % self.problem_count
+        index = np.arange(n, dtype=np.int32) % len(self.samples) % self.problem_count
         self.index: wp.array[wp.int32] = wp.array(index, dtype=wp.int32, device=self.model.device)
         self.objective.set_batch_layout(self.rows + 2 * GUARD, GUARD, n)
         self.objective.bind_device(self.model.device)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import warp as wp
 
+from objectives.autodiff import allocate_seed, backward_rows
 from objectives.errors import InputError, ObjectiveError
 from objectives.model import BoolArray, IKModel
 
@@ -28,22 +29,6 @@ class IKJacobianType(enum.Enum):
 
     MIXED = "mixed"
     """The objectives' own Jacobians where they have one, autodiff for the others."""
-
-
-@wp.kernel(enable_backward=False, module="unique")
-@typing.no_type_check
-def _seed_row(total_residuals: int, row: int, seed_out: wp.array[float]):
-    i = wp.tid()
-    if row > 0:
-        seed_out[i * total_residuals + row - 1] = 0.0
-    seed_out[i * total_residuals + row] = 1.0
-
-
-@wp.kernel(enable_backward=False, module="unique")
-@typing.no_type_check
-def _store_row(gradient: wp.array2d[float], row: int, jacobian_out: wp.array3d[float]):
-    i, dof = wp.tid()
-    jacobian_out[i, row, dof] = gradient[i, dof]
 
 
 class IKObjective:
@@ -250,7 +235,7 @@ class IKObjective:
             raise ObjectiveError(f"{type(self).__name__}: call set_batch_layout() and bind_device() first.")
         size = self.n_batch * self.total_residuals
         if self._seed is None or self._seed.size != size or self._seed.device != self.device:
-            self._seed = wp.zeros(size, dtype=wp.float32, device=self.device)
+            self._seed = allocate_seed(size, self.device)
         return self._seed
 
     def compute_jacobian_autodiff(
@@ -278,25 +263,5 @@ class IKObjective:
         """
         seed = self._autodiff_seed()
         rows = range(start_idx, start_idx + self.residual_dim())
-        for row in rows:
-            self._backward_row(tape, jacobian, row, seed, dq_dof)
-        if rows:
-            seed.zero_()
-
-    def _backward_row(
-        self,
-        tape: wp.Tape,
-        jacobian: wp.array[wp.float32],
-        row: int,
-        seed: wp.array[wp.float32],
-        dq_dof: wp.array[wp.float32],
-    ) -> None:
-        total = typing.cast(int, self.total_residuals)
-        residuals = tape.outputs[0]  # type: ignore[attr-defined]  # the solver's own addition to the tape
-        wp.launch(_seed_row, dim=dq_dof.shape[0], inputs=[total, row], outputs=[seed], device=seed.device)
-        tape.backward(grads={residuals: seed})
-        gradient = tape.gradients.get(dq_dof)
-        if gradient is None:
+        if not backward_rows(tape, rows, seed, dq_dof, jacobian):
             raise ObjectiveError(f"{type(self).__name__}: the tape carries no gradient to dq_dof.")
-        wp.launch(_store_row, dim=dq_dof.shape, inputs=[gradient, row], outputs=[jacobian], device=seed.device)
-        tape.zero()

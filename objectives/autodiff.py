@@ -1,0 +1,62 @@
+"""Rows of a Jacobian by backward passes over a tape, one per row, without allocating anything.
+
+The gradient that enters a pass is 1 in one row of the residuals, for all instances at once: instances do not mix, so
+one pass gives that row of all their Jacobians.
+"""
+
+import typing
+
+import warp as wp
+
+
+@wp.kernel(enable_backward=False, module="unique")
+@typing.no_type_check
+def _seed_row(total_residuals: int, row: int, seed_out: wp.array[float]):
+    i = wp.tid()
+    if row > 0:
+        seed_out[i * total_residuals + row - 1] = 0.0
+    seed_out[i * total_residuals + row] = 1.0
+
+
+@wp.kernel(enable_backward=False, module="unique")
+@typing.no_type_check
+def _store_row(gradient: wp.array2d[float], row: int, jacobian_out: wp.array3d[float]):
+    i, dof = wp.tid()
+    jacobian_out[i, row, dof] = gradient[i, dof]
+
+
+def allocate_seed(size: int, device: typing.Any) -> wp.array[wp.float32]:
+    """Give zeros for the gradients that enter the passes, and load the kernels of this module on the device."""
+    for kernel in (_seed_row, _store_row):  # a module must not be loaded while a graph is recorded
+        wp.load_module(kernel.module, device=device)
+    seed: wp.array[wp.float32] = wp.zeros(size, dtype=wp.float32, device=device)
+    return seed
+
+
+def backward_rows(
+    tape: wp.Tape, rows: range, seed: wp.array[wp.float32], dq_dof: wp.array[wp.float32], jacobian: wp.array[wp.float32]
+) -> bool:
+    """Write rows of the Jacobian; tell whether the tape leads from `dq_dof` to the residuals at all.
+
+    Args:
+        tape: A record whose `outputs[0]` are the flattened residuals, shape [n * total]; its gradients must be zero,
+            and are zero again afterwards.
+        rows: Rows to differentiate.
+        seed: Zeros, of the shape of the residuals; zeros again afterwards.
+        dq_dof: Where the tape starts, shape [n, joint_dof_count].
+        jacobian: Written in `rows`, shape [n, total, joint_dof_count].
+    """
+    residuals = tape.outputs[0]  # type: ignore[attr-defined]  # the solver's own addition to the tape
+    total = jacobian.shape[1]
+    for row in rows:
+        wp.launch(_seed_row, dim=dq_dof.shape[0], inputs=[total, row], outputs=[seed], device=seed.device)
+        tape.backward(grads={residuals: seed})
+        gradient = tape.gradients.get(dq_dof)
+        if gradient is not None:
+            wp.launch(_store_row, dim=dq_dof.shape, inputs=[gradient, row], outputs=[jacobian], device=seed.device)
+        tape.zero()
+        if gradient is None:
+            seed.zero_()
+            return False
+    seed.zero_()
+    return True
