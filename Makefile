@@ -16,7 +16,7 @@ help: ## list these commands
 
 run: ## start the service with the built-in robots; ARGS="--port 9000"
 	@$(environment) run
-	@$(VENV)/bin/ik-service serve $(ARGS) || [ $$? -eq 130 ] # 130: stopped with Ctrl-C, which is no error
+	@exec $(VENV)/bin/ik-service serve $(ARGS)
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
 	@$(python) -m pytest $(ARGS)
