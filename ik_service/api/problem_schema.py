@@ -2,9 +2,20 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from ik_service.api.problems import MEDIA_TYPE
+from ik_service.api.problems import (
+    MEDIA_TYPE,
+    Fault,
+    FaultyFieldsError,
+    MalformedBodyError,
+    MediaTypeError,
+    NotReadyError,
+    TooManyProblemsError,
+    UnknownRobotError,
+    kind_of,
+    problem_document,
+)
 
 
 class FaultBody(BaseModel):
@@ -17,27 +28,6 @@ class FaultBody(BaseModel):
 
 class ProblemBody(BaseModel):
     """An error (RFC 9457). Branch on `code`, which is stable; `title` and `detail` are for people."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:ik-service:problem:wrong_shape",
-                    "title": "The request has a value that is not allowed",
-                    "status": 422,
-                    "code": "wrong_shape",
-                    "detail": "/targets/0/positions/3: The row has 2 numbers. Give 3.",
-                    "errors": [
-                        {
-                            "pointer": "/targets/0/positions/3",
-                            "code": "wrong_shape",
-                            "detail": "The row has 2 numbers. Give 3.",
-                        }
-                    ],
-                }
-            ]
-        },
-    )
 
     type: str
     title: str
@@ -57,6 +47,17 @@ _DESCRIPTIONS = {
     503: "Not ready, or too many requests are waiting; see Retry-After.",
 }
 
+_FAULT = Fault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3.")
+_EXAMPLES: dict[int, Exception] = {
+    400: MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
+    404: UnknownRobotError("Robot 'pandora' is not served. Robots: panda, ur5e."),
+    413: TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),
+    415: MediaTypeError("The body's Content-Type is none. Send 'Content-Type: application/json'."),
+    422: FaultyFieldsError([_FAULT]),
+    500: Exception("The service failed to answer. The fault is logged on its side."),
+    503: NotReadyError("The service is starting: kernels are being loaded."),
+}
+
 
 def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return what a route declares about its problem documents.
@@ -64,5 +65,12 @@ def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     Args:
         statuses: HTTP statuses that the route can answer with.
     """
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
-    return {status: {"description": _DESCRIPTIONS[status], "content": content} for status in statuses}
+    return {
+        status: {"description": _DESCRIPTIONS[status], "content": _content(_EXAMPLES[status])} for status in statuses
+    }
+
+
+def _content(error: Exception) -> dict[str, Any]:
+    faults = error.faults if isinstance(error, FaultyFieldsError) else ()
+    example = problem_document(kind_of(error), str(error), faults)
+    return {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": example}}

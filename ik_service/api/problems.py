@@ -120,16 +120,13 @@ def kind_of(error: Exception) -> Kind:
     return next(PROBLEMS[parent] for parent in type(error).__mro__ if parent in PROBLEMS)
 
 
-def problem_response(
-    kind: Kind, detail: str, faults: Iterable[Fault] = (), headers: Mapping[str, str] | None = None
-) -> Response:
-    """Return a problem document as a response.
+def problem_document(kind: Kind, detail: str, faults: Iterable[Fault] = ()) -> dict[str, Any]:
+    """Return a problem document.
 
     Args:
         kind: Status, code and title.
         detail: What happened this time, and what to do.
         faults: Faults of the body; the code of the first one becomes the code of the document.
-        headers: Further headers.
     """
     listed = [{"pointer": fault.pointer, "code": fault.code, "detail": fault.detail} for fault in faults]
     code = listed[0]["code"] if listed else kind.code
@@ -140,12 +137,25 @@ def problem_response(
         "code": code,
         "detail": detail,
     }
-    if listed:
-        document["errors"] = listed
+    return {**document, "errors": listed} if listed else document
+
+
+def problem_response(
+    kind: Kind, detail: str, faults: Iterable[Fault] = (), headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a problem document as a response, with Retry-After where the kind says so.
+
+    Args:
+        kind: Status, code and title.
+        detail: What happened this time, and what to do.
+        faults: Faults of the body.
+        headers: Further headers.
+    """
     fields = dict(headers or {})
     if kind.retry_after_s is not None:
         fields["Retry-After"] = str(kind.retry_after_s)
-    return Response(orjson.dumps(document), status_code=kind.status, headers=fields, media_type=MEDIA_TYPE)
+    content = orjson.dumps(problem_document(kind, detail, faults))
+    return Response(content, status_code=kind.status, headers=fields, media_type=MEDIA_TYPE)
 
 
 def install_problem_handlers(app: FastAPI) -> None:

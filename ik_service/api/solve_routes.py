@@ -23,7 +23,9 @@ BLOCKING_BODY_BYTES = 256 * 1024
 BLOCKING_PROBLEM_COUNT = 2048
 """Answers with more problems than this are encoded beside the event loop."""
 
-RobotName = Annotated[str, Path(description="Name of a robot, see `GET /v1/robots`.", examples=["panda"])]
+RobotName = Annotated[
+    str, Path(description="Name of a robot, see `GET /v1/robots`.", openapi_examples={"panda": {"value": "panda"}})
+]
 
 router = APIRouter(prefix="/v1", tags=["solve"])
 

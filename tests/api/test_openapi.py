@@ -4,6 +4,7 @@ import pytest
 
 from ik_service.api.examples import SOLVE_REQUESTS
 from ik_service.api.limits import MAX_PROBLEM_COUNT
+from ik_service.api.problem_schema import ProblemBody
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def test_every_example_of_a_request_solves(client, document):
     for path, method, operation in operations(document):
         content = operation.get("requestBody", {}).get("content", {})
         examples = content.get("application/json", {}).get("examples", {})
-        robots = [example for p in operation.get("parameters", []) for example in p["schema"].get("examples", [])]
+        robots = [entry["value"] for p in operation.get("parameters", []) for entry in p["examples"].values()]
         for name, example in examples.items():
             reply = client.request(method, path.format(robot=robots[0]), json=example["value"])
             assert reply.status_code == 200, (name, reply.text)
@@ -54,9 +55,11 @@ def test_errors_are_declared_as_problem_documents(document):
     for path, _, operation in operations(document):
         for status, answer in operation["responses"].items():
             if int(status) >= 400:
-                assert answer["content"] == {
-                    "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
-                }, path
+                (media_type, content), *others = answer["content"].items()
+                assert (media_type, others) == ("application/problem+json", []), path
+                assert content["schema"] == {"$ref": "#/components/schemas/ProblemBody"}, path
+                assert content["example"]["status"] == int(status), path
+                ProblemBody.model_validate(content["example"], strict=True)
                 declared += 1
     assert declared >= 8
     assert "HTTPValidationError" not in document["components"]["schemas"]
