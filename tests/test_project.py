@@ -87,7 +87,7 @@ def imported_packages(file: pathlib.Path) -> set[str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The project built as a stranger would build it, from a copy of its files."""
     folder = tmp_path_factory.mktemp("wheel")
-    for file in files_like("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE"):
+    for file in files_like("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE", "README.md"):
         copy = folder / "source" / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
