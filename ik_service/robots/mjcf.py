@@ -9,6 +9,7 @@ file refers to: local files that the caller trusts only, never uploads.
 import math
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError, iterparse
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from ik_service.robots.transforms import (
     quaternion_from_axis_angle,
     transform_multiply,
 )
+from ik_service.robots.xml_reader import shortened
 from objectives.errors import InputError, UnknownNameError
 
 
@@ -51,11 +53,26 @@ def read_mjcf(path: Path) -> RobotDescription:
         raise InputError("MJCF files are read through MuJoCo; install it: pip install 'ik-service[mujoco]'.") from None
     if not path.is_file():
         raise UnknownNameError(f"Robot file '{path}' does not exist.")
+    _check_root(path)
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise RobotFileError(f"MuJoCo cannot compile '{path.name}': {error}") from None
     return _Conversion(mujoco, model, path.stem).description()
+
+
+def _check_root(path: Path) -> None:
+    """Refuse a URDF: MuJoCo would compile it too, but drop links that are welded to others."""
+    try:
+        with path.open("rb") as file:
+            _, root = next(iterparse(file, events=("start",)))
+    except (ParseError, StopIteration) as error:
+        raise RobotFileError(f"'{path.name}' is not well-formed XML: {error}") from None
+    if root.tag != "mujoco":
+        raise RobotFileError(
+            "the outermost element must be <mujoco>; the name of a URDF must end in .urdf.",
+            element=f"<{shortened(root.tag)}>",
+        )
 
 
 class _Conversion:
@@ -96,11 +113,12 @@ class _Conversion:
         parent, name = self._body_names[model.body_parentid[body]], self._body_names[body]
         X = _transform(model.body_pos[body], model.body_quat[body])
         first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+        kinds = self._mujoco.mjtJoint
         for joint in range(first, first + count):
             anchor = model.jnt_pos[joint].astype(np.float64)
             ends_here = joint == first + count - 1 and not anchor.any()
             child = name if ends_here else self._new_link(f"{name}/{self._joint_names[joint]}")
-            if model.jnt_type[joint] == self._mujoco.mjtJoint.mjJNT_FREE:
+            if kinds(int(model.jnt_type[joint])) == kinds.mjJNT_FREE:
                 X = identity_transform()  # its coordinates are the pose itself, not a displacement from it
             X = transform_multiply(X, _translation(anchor))
             self._joints.append(self._describe_joint(joint, parent, child, X))
@@ -124,7 +142,7 @@ class _Conversion:
             kinds.mjJNT_BALL: JointType.BALL,
             kinds.mjJNT_SLIDE: JointType.PRISMATIC,
             kinds.mjJNT_HINGE: JointType.REVOLUTE if model.jnt_limited[joint] else JointType.CONTINUOUS,
-        }[kinds(model.jnt_type[joint])]
+        }[kinds(int(model.jnt_type[joint]))]
         if joint_type is JointType.BALL and model.jnt_limited[joint]:
             raise RobotFileError("a ball joint with a limited cone cannot be represented.", element=f"joint '{name}'")
         if not joint_type.is_scalar:
@@ -162,7 +180,7 @@ class _Conversion:
         model, kinds = self._model, self._mujoco.mjtEq
         couplings: dict[int, tuple[MimicDescription | None, float | None]] = {}
         for equality in np.flatnonzero(model.eq_active0):
-            kind = model.eq_type[equality]
+            kind = kinds(int(model.eq_type[equality]))  # the enum does not compare equal to a NumPy integer
             follower, leader = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
             if kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
                 self._refuse_closed_chain(int(equality))
@@ -197,7 +215,7 @@ class _Conversion:
     def _refuse_closed_chain(self, equality: int) -> None:
         model = self._model
         ends = [int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])]
-        if model.eq_objtype[equality] == self._mujoco.mjtObj.mjOBJ_SITE:
+        if int(model.eq_objtype[equality]) == int(self._mujoco.mjtObj.mjOBJ_SITE):
             ends = [int(model.site_bodyid[site]) for site in ends]
         if any(model.body_mocapid[body] >= 0 for body in ends):
             return  # a handle that drags the robot in the simulator, no part of its kinematics
