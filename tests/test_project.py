@@ -39,7 +39,7 @@ KERNEL_IMPORTS = {"warp", "numpy"}
 FURTHER_IMPORTS = {
     "ik_service.robots": {"mujoco"},
     "ik_service.api": {"fastapi", "pydantic", "starlette", "orjson", "uvicorn"},
-    "ik_service.cli": {"typer", "rich", "uvicorn", "orjson"},
+    "ik_service.cli": {"typer", "rich", "orjson", "fastapi", "uvicorn"},  # it starts the service
 }
 
 
