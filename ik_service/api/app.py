@@ -23,6 +23,7 @@ from ik_service.api.state import ServiceState
 from ik_service.batching.request import SolveAnswer, SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+from objectives.errors import IKError
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ def _report(future: "Future[SolveAnswer]") -> None:
         return
     error = future.exception()
     if error is not None:
-        _log.error("The first solve failed: the service will not become ready.", exc_info=error)
+        unexpected = None if isinstance(error, IKError) else error
+        _log.error("The first solve failed, the service will not become ready: %s", error, exc_info=unexpected)
     else:
         _log.info("Ready: the first solve took %.0f ms.", future.result().solve_ms)

@@ -54,6 +54,7 @@ def test_a_port_in_use_is_said_in_one_line(run):
 def test_a_device_that_is_not_there_stops_the_service(run):
     result = run("serve", "--port", "0", "--device", "cuda:77", code=2)
     assert "cuda:77" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_the_printed_line_works_and_interrupting_ends_it():
