@@ -20,11 +20,6 @@ class Frame:
     position: Vector
     orientation_xyzw: QuaternionXYZW
 
-    def compose(self, inner: "Frame") -> "Frame":
-        """Give the frame that stands at `inner` in this frame: T_world_inner = T_world_self T_self_inner."""
-        arm = rotate(self.orientation_xyzw, inner.position)
-        return Frame(add(self.position, arm), quaternion_product(self.orientation_xyzw, inner.orientation_xyzw))
-
     def relative_to(self, reference: "Frame") -> "Frame":
         """Give this frame in the frame `reference`: T_reference_self."""
         back = conjugate(reference.orientation_xyzw)

@@ -16,14 +16,9 @@ POSITION, ORIENTATION = "target_positions", "target_orientations_xyzw"
 
 
 def _seen_frame(inputs: RowInputs) -> Frame:
-    """The controlled frame: on the link, at the offset if there is one, seen from the reference if there is one."""
+    """The controlled frame, seen from the reference if there is one."""
     frame = inputs.frames[LINK]
-    if OFFSET in inputs.data:
-        offset = inputs.data[OFFSET]
-        frame = frame.compose(Frame(vector(offset[:3]), quaternion(offset[3:])))
-    if REFERENCE in inputs.frames:
-        frame = frame.relative_to(inputs.frames[REFERENCE])
-    return frame
+    return frame.relative_to(inputs.frames[REFERENCE]) if REFERENCE in inputs.frames else frame
 
 
 def _position_rows(inputs: RowInputs) -> Sequence[Scalar]:
@@ -45,8 +40,14 @@ _WIDTHS = {POSITION: 3, ORIENTATION: 4, OFFSET: 7}
 def _group(kind: str, fields: Sequence[str], *, relative: bool) -> RowGroup:
     row_count, state = _STATEMENTS[kind]
     name = kind + ("_relative" if relative else "") + ("_offset" if OFFSET in fields else "")
-    frames = (LINK, REFERENCE) if relative else (LINK,)
-    return RowGroup(name, row_count, state, frames=frames, data=tuple((field, _WIDTHS[field]) for field in fields))
+    return RowGroup(
+        name,
+        row_count,
+        state,
+        frames=(LINK, REFERENCE) if relative else (LINK,),
+        offsets=((LINK, OFFSET),) if OFFSET in fields else (),
+        data=tuple((field, _WIDTHS[field]) for field in fields),
+    )
 
 
 class FrameObjective(ExpressionObjective):

@@ -8,7 +8,7 @@ compiles equal text once and finds it in its cache afterwards.
 import functools
 import hashlib
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import warp as wp
 
@@ -122,29 +122,53 @@ def _stores(column: Iterable[Expression], dof: str, names: dict[Expression, str]
 
 def _loads(group: RowGroup, stated: StatedRows) -> list[str]:
     """Write the lines that give every input its value."""
+    fields = [name for name, _ in group.data]
+    offsets = {group.frames.index(frame): fields.index(field) for frame, field in group.offsets}
     lines = [
         "i, e = wp.tid()",
         "problem = problem_idx[i]",
         "row = start_idx + element_table[e, 0]",
     ]
+    for field in offsets.values():
+        lines += _data_loads(group, stated, field)
     for k, names in enumerate(stated.frame_names):
-        lines += [
-            f"body{k} = element_table[e, {frame_column(k)}]",
-            f"frame{k} = frame_offsets[e, {k}]",
-            f"if body{k} >= 0:",
-            f"    frame{k} = wp.transform_multiply(body_q[i, body{k}], frame{k})",
-            *(f"{name} = frame{k}[{entry}]" for entry, name in enumerate(names)),
-        ]
+        lines += _frame_loads(k, names, stated.data_names[offsets[k]] if k in offsets else ())
     for k, name in enumerate(stated.coordinate_names):
         lines.append(f"{name} = joint_q[i, element_table[e, {coordinate_column(group, k)}]]")
     for k, names in enumerate(stated.quaternion_names):
         lines.append(f"quaternion{k} = element_table[e, {quaternion_column(group, k)}]")
         lines += [f"{name} = joint_q[i, quaternion{k} + {entry}]" for entry, name in enumerate(names)]
-    for k, names in enumerate(stated.data_names):
-        lines.append(f"line{k} = wp.min(problem, data{k}.shape[0] - 1)")
-        lines.append(f"column{k} = element_table[e, {data_column(group, k)}]")
-        lines += [f"{name} = data{k}[line{k}, column{k} + {entry}]" for entry, name in enumerate(names)]
+    for field in range(len(stated.data_names)):
+        if field not in offsets.values():
+            lines += _data_loads(group, stated, field)
     return lines
+
+
+def _data_loads(group: RowGroup, stated: StatedRows, field: int) -> list[str]:
+    return [
+        f"line{field} = wp.min(problem, data{field}.shape[0] - 1)",
+        f"column{field} = element_table[e, {data_column(group, field)}]",
+        *(
+            f"{name} = data{field}[line{field}, column{field} + {entry}]"
+            for entry, name in enumerate(stated.data_names[field])
+        ),
+    ]
+
+
+def _frame_loads(k: int, names: Sequence[str], offset: Sequence[str]) -> list[str]:
+    """Write the lines that place a frame in the world: T_world_body T_body_link, and T_link_frame if there is one."""
+    lines = [
+        f"body{k} = element_table[e, {frame_column(k)}]",
+        f"link{k} = frame_offsets[e, {k}]",
+        f"if body{k} >= 0:",
+        f"    link{k} = wp.transform_multiply(body_q[i, body{k}], link{k})",
+    ]
+    frame = f"link{k}"
+    if offset:
+        frame = f"frame{k}"
+        inner = f"wp.transformation(wp.vec3({', '.join(offset[:3])}), wp.quat({', '.join(offset[3:])}))"
+        lines.append(f"{frame} = wp.transform_multiply(link{k}, {inner})")
+    return [*lines, *(f"{name} = {frame}[{entry}]" for entry, name in enumerate(names))]
 
 
 def _build(

@@ -10,7 +10,7 @@ from objectives.element_table import Element
 from objectives.errors import InputError
 from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import Frame, direction, quaternion, rotate, subtract, vector
+from objectives.frame_algebra import direction, rotate, subtract, vector
 from objectives.model import IKModel
 from objectives.statement import RowGroup, RowInputs
 
@@ -19,16 +19,15 @@ NEAREST = 1e-4  # [m] below this distance the point gives no direction, and the 
 
 def _look_at_rows(inputs: RowInputs) -> Sequence[Scalar]:
     frame = inputs.frames["link"]
-    if "offset" in inputs.data:
-        offset = inputs.data["offset"]
-        frame = frame.compose(Frame(vector(offset[:3]), quaternion(offset[3:])))
     axis = rotate(frame.orientation_xyzw, vector(inputs.data["axis"]))
     return subtract(axis, direction(subtract(vector(inputs.data["target_points"]), frame.position), NEAREST))
 
 
 _DATA = (("target_points", 3), ("axis", 3))
 _PLAIN = RowGroup("look_at", 3, _look_at_rows, frames=("link",), data=_DATA)
-_WITH_OFFSET = RowGroup("look_at_offset", 3, _look_at_rows, frames=("link",), data=(*_DATA, ("offset", 7)))
+_WITH_OFFSET = RowGroup(
+    "look_at_offset", 3, _look_at_rows, frames=("link",), offsets=(("link", "offset"),), data=(*_DATA, ("offset", 7))
+)
 
 
 class IKObjectiveLookAt(ExpressionObjective):

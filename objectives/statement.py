@@ -49,6 +49,10 @@ class RowGroup:
     frames: tuple[str, ...] = ()
     """Names of the link frames."""
 
+    offsets: tuple[tuple[str, str], ...] = ()
+    """Frames that stand off their links, each with its data field of 7 numbers, T_link_frame as position and xyzw: such
+    a frame moves with its link, so the derivatives by its twist are the link's and cost nothing more."""
+
     coordinates: tuple[str, ...] = ()
     """Names of the scalar coordinates."""
 
@@ -127,6 +131,10 @@ def state_rows(group: RowGroup) -> StatedRows:
     weight = graph.variable(WEIGHT)
     rows = tuple(weight * row_weight * row for row_weight, row in zip(data[-1], stated, strict=True))
     frame_derivatives = tuple(tuple(_by_twist(row, frame) for row in rows) for frame in frames)
+    cancels = len(frames) > 1 and _common_motion_cancels(frame_names, frame_derivatives)
+    if cancels and len(frames) == 2:  # the second derivatives need no arithmetic of their own
+        first = frame_derivatives[0]
+        frame_derivatives = first, tuple(tuple(-part for part in row) for row in first)
     return StatedRows(
         graph,
         frame_names,
@@ -137,7 +145,7 @@ def state_rows(group: RowGroup) -> StatedRows:
         frame_derivatives,
         tuple(tuple(gradient(row, [coordinate])[0] for row in rows) for coordinate in coordinates),
         tuple(tuple(_by_left_tangent(row, q) for row in rows) for q in quaternions),
-        len(group.frames) > 1 and _common_motion_cancels(frame_names, frame_derivatives),
+        cancels,
     )
 
 
