@@ -92,9 +92,9 @@ class DataField:
         """
         if isinstance(value, wp.array):
             view = self._view(value)
-            self._given, self._host = value, None
             if self._device is not None:
-                self._use(view)
+                self._use(view, self._device)
+            self._given, self._host = value, None
             return
         numbers = self._checked(value)
         own = self._given is None and self._array is not None and self._array.shape == numbers.shape
@@ -104,7 +104,7 @@ class DataField:
         if own and self._array is not None:
             self._array.assign(numbers)
         else:
-            self._use(wp.array(numbers, dtype=wp.float32, device=self._device))
+            self._use(wp.array(numbers, dtype=wp.float32, device=self._device), self._device)
 
     def set_columns(self, columns: int, quaternion_columns: tuple[int, ...] = ()) -> None:
         """Fix the columns once the robot is known; a field that was given no numbers is filled with ones.
@@ -126,11 +126,9 @@ class DataField:
         """
         if self._array is not None and self._device == device:
             return
+        given = self._given is not None
+        self._use(self._view(self._given) if given else wp.array(self._host, dtype=wp.float32, device=device), device)
         self._device = device
-        if self._given is not None:
-            self._use(self._view(self._given))
-        else:
-            self._use(wp.array(self._host, dtype=wp.float32, device=device))
 
     def unbound_copy(self) -> "DataField":
         """Give a field with the same numbers that is on no device."""
@@ -145,11 +143,12 @@ class DataField:
             finite=self.finite,
         )
 
-    def _use(self, array: wp.array[wp.float32]) -> None:
-        if array.device != self._device:
-            raise InputError(self._message(f"is on device '{array.device}'", f"the solver's device '{self._device}'"))
-        self._array = array
-        self.version += 1
+    def _use(self, array: wp.array[wp.float32], device: Any) -> None:
+        if array.device != device:
+            raise InputError(self._message(f"is on device '{array.device}'", f"the solver's device '{device}'"))
+        old, self._array = self._array, array
+        if old is None or (old.ptr, old.shape, old.strides) != (array.ptr, array.shape, array.strides):
+            self.version += 1
 
     def _message(self, fault: str, allowed: str) -> str:
         return f"{self.owner}: field '{self.name}' {fault}; allowed: {allowed}."
@@ -158,14 +157,17 @@ class DataField:
         """See a Warp array of vectors, quaternions, transforms or floats as [rows, columns] floats, without a copy."""
         length = getattr(array.dtype, "_length_", 1)
         scalar = getattr(array.dtype, "_wp_scalar_type_", array.dtype)
-        shape = array.shape if array.ndim == 2 and length == 1 else (*array.shape, length)
+        shape, strides = (*array.shape, length), (*array.strides, 4)
+        if array.ndim == 2 and length == 1:
+            shape, strides = array.shape, array.strides
+        elif shape == (self.columns, 1) and self.columns != 1:  # plain numbers for all problems
+            shape, strides = (1, self.columns), (array.strides[0], array.strides[0])
         if scalar is not wp.float32 or len(shape) != 2 or (self.columns is not None and shape[1] != self.columns):
             raise InputError(
                 self._message(f"is a Warp array of {array.dtype.__name__}, shape {array.shape}", self._shapes())
             )
         if shape[0] == 0:
             raise InputError(self._message("has no lines", self._shapes()))
-        strides = array.strides if array.ndim == 2 else (array.strides[0], 4)
         return wp.array(ptr=array.ptr, dtype=wp.float32, shape=shape, strides=strides, device=array.device)
 
     def _shapes(self) -> str:

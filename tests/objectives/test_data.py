@@ -146,8 +146,12 @@ class TestArrays:
         place = place_at(pose(wp.array(wide, dtype=float, device="cpu")[:, 1:4]))
         assert (rows(place) == rows(place_at(pose()))).all()
 
+    def test_may_be_plain_numbers_for_all_problems(self, place_at):
+        place = place_at(pose(wp.array(POSITIONS[0].astype(np.float32), dtype=float, device="cpu")))
+        assert (rows(place) == rows(place_at(pose(POSITIONS[0])))).all()
+
     @pytest.mark.parametrize(
-        ("shape", "dtype"), [((3, 4), wp.float32), ((3,), wp.float32), ((3, 3), wp.float64), ((0,), wp.vec3)]
+        ("shape", "dtype"), [((3, 4), wp.float32), ((4,), wp.float32), ((3, 3), wp.float64), ((0,), wp.vec3)]
     )
     def test_of_a_wrong_kind_are_refused(self, shape, dtype):
         with pytest.raises(InputError, match="target_positions"):
@@ -187,6 +191,14 @@ class TestChanges:
         version = objective.data_version
         objective.set_targets(wp.zeros(3, dtype=wp.vec3, device="cpu"))
         assert objective.data_version > version
+
+    def test_to_the_same_array_change_nothing(self, place_at):
+        targets = wp.array(POSITIONS.astype(np.float32), dtype=wp.vec3, device="cpu")
+        objective = pose(targets)
+        place_at(objective).bind(IKJacobianType.ANALYTIC)
+        version = objective.data_version
+        objective.set_targets(targets)
+        assert objective.data_version == version
 
     def test_never_write_into_an_array_of_the_caller(self, place_at):
         targets = wp.array(POSITIONS.astype(np.float32), dtype=wp.vec3, device="cpu")

@@ -1,0 +1,132 @@
+"""Statements of one's own: any mixture of frames, coordinates and quaternions gives rows, Jacobian and support."""
+
+import numpy as np
+import pytest
+
+import objectives
+from objectives import ObjectiveError
+from objectives.data_field import DataField
+from objectives.element_table import Element
+from objectives.expression import sin
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import dot, rotate, subtract
+from objectives.group_kernels import residual_kernel
+from objectives.statement import RowGroup, RowInputs, state_rows
+from tests.objectives.conftest import GUARD, scene
+
+TIGHT = 1e-4  # five-point differences of float32 residuals are good to about 1e-5
+
+
+def mixed_rows(inputs: RowInputs):
+    """Rows in which every kind of input meets every other, and DOFs move several inputs at once."""
+    a, b, q = inputs.frames["a"], inputs.frames["b"], inputs.coordinates["q"]
+    (scale,) = inputs.data["scale"]
+    turned = rotate(inputs.quaternions_xyzw["turn"], b.position)
+    return [
+        dot(a.position, b.position) + scale * q * q,
+        sin(q) * a.position[0] + turned[1],
+        dot(rotate(a.orientation_xyzw, (0.0, 1.0, 0.0)), turned) - 1.0,
+    ]
+
+
+def distance_rows(inputs: RowInputs):
+    arm = subtract(inputs.frames["a"].position, inputs.frames["b"].position)
+    return [dot(arm, arm)]
+
+
+MIXED = RowGroup(
+    "mixed",
+    3,
+    mixed_rows,
+    frames=("a", "b"),
+    coordinates=("q",),
+    quaternions=("turn",),
+    offsets=(("b", "tool"),),
+    data=(("scale", 1), ("tool", 7)),
+)
+DISTANCE = RowGroup("distance", 1, distance_rows, frames=("a", "b"))
+
+
+class Mixed(ExpressionObjective):
+    """Two elements of the mixed group, on all trees of the robot."""
+
+    def __init__(self, where, joint, dofs):
+        offset = [0.1, -0.2, 0.3, 0.5, -0.5, 0.5, 0.5]
+        fields = [
+            DataField("Mixed", "scale", 2, [[0.5, 1.5], [2.5, 3.5]]),
+            DataField("Mixed", "tool", 7, offset, quaternion_columns=(3,)),
+        ]
+        super().__init__(fields, row_count=6, weight=0.5)
+        self.where, self.joint, self.dofs = where, joint, dofs
+
+    def stated_elements(self, model):
+        frames = (self.where.tip, self.where.other)
+        return [
+            (
+                MIXED,
+                [
+                    Element(frames, (self.dofs[0],), (self.joint,), data_columns=(0, 0)),
+                    Element(frames[::-1], (self.dofs[1],), (self.joint,), data_columns=(1, 0)),
+                ],
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    ("scene_name", "joint_name", "dof_names"),
+    [("floating", "base", ("turn", "slide/x")), ("two_trees", "right_1", ("left_3", "right_3"))],
+)
+def test_a_mixture_of_all_inputs_has_the_right_jacobian(scene_name, joint_name, dof_names):
+    where = scene(scene_name)
+    dofs = [where.robot.dof_names.index(name) for name in dof_names]
+    objective = Mixed(where, where.robot.joint_index(joint_name), dofs)
+    report = objectives.check(objective, where.robot, tolerance=TIGHT)
+    assert report.methods == ("analytic", "autodiff")
+    assert report.nonzero_count > report.compared_count / 2
+
+
+class Distance(ExpressionObjective):
+    def __init__(self, *links):
+        super().__init__([], row_count=1)
+        self.links = links
+
+    def stated_elements(self, model):
+        return [(DISTANCE, [Element(self.links)])]
+
+
+def test_dofs_that_move_both_frames_alike_drop_out_by_themselves(panda):
+    support = Distance("panda_hand", "panda_link4").row_support(panda.on_device("cpu"))
+    assert support.tolist() == [[False] * 4 + [True] * 3]
+    assert objectives.check(Distance("panda_hand", "panda_link4"), panda, tolerance=TIGHT).nonzero_count > 0
+
+
+def test_frames_that_are_not_seen_from_one_another_keep_all_their_dofs():
+    assert state_rows(DISTANCE).common_motion_cancels
+    assert not state_rows(MIXED).common_motion_cancels
+
+
+def test_a_frame_may_be_static(panda, workplace):
+    joint_q = panda.random_joint_q(np.random.default_rng(0), 4)
+    place = workplace(panda, Distance("panda_hand", "panda_link0"), joint_q, [0] * 4)
+    hand = panda.forward_kinematics(place.joint_q, links=["panda_hand"]).positions[:, 0]
+    np.testing.assert_allclose(place.residuals()[:, GUARD], (hand**2).sum(axis=1), rtol=1e-5)
+
+
+def test_a_statement_with_another_number_of_rows_is_refused():
+    wrong = RowGroup("wrong", 2, distance_rows, frames=("a", "b"))
+    with pytest.raises(ObjectiveError, match="'wrong' states 1 rows instead of 2"):
+        state_rows(wrong)
+
+
+def test_equal_statements_have_equal_modules():
+    def again(inputs):
+        return distance_rows(inputs)
+
+    twin = RowGroup("distance", 1, again, frames=("a", "b"))
+    assert twin != DISTANCE
+    assert residual_kernel(twin).module.name == residual_kernel(DISTANCE).module.name
+
+
+def test_an_objective_must_state_its_elements(panda):
+    with pytest.raises(NotImplementedError, match="stated_elements"):
+        ExpressionObjective([], row_count=1).bind_model(panda.on_device("cpu"))
