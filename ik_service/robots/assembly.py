@@ -4,7 +4,7 @@ Runs once per robot. The couplings and limits of the joints are resolved in ``co
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -23,9 +23,9 @@ from ik_service.robots.transforms import (
 )
 
 FLOATING_BASE = "floating_base"
-"""Name of the joint that ``floating_base=True`` puts in front of the root link."""
+"""Name of the joint that ``floating_base=True`` puts in front of the root link; with a ``_`` where it is taken."""
 WORLD = "world"
-"""Name of the link that stands for the world then."""
+"""Name of the link that stands for the world then; with a ``_`` where it is taken."""
 _Named = TypeVar("_Named", LinkDescription, JointDescription)
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
@@ -35,7 +35,8 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
 
     Args:
         description: Links, joints and couplings by name.
-        floating_base: Put a floating joint ``floating_base`` between a new link ``world`` and the root.
+        floating_base: Put a floating joint ``floating_base`` between a new link ``world`` and the root (either with a
+            ``_`` behind where the name is taken).
 
     Returns:
         The model with every joint free that the description does not hold.
@@ -118,16 +119,18 @@ def _add_floating_base(
     joint_of_child: dict[str, JointDescription],
     root: str,
 ) -> str:
-    if WORLD in links or any(joint.name == FLOATING_BASE for joint in joints):
-        raise RobotFileError(
-            f"floating_base=True adds a link '{WORLD}' and a joint '{FLOATING_BASE}'; one of these names is taken.",
-            element=f"link '{root}'",
-            line=links[root].line,
-        )
-    links[WORLD] = LinkDescription(WORLD)
-    joint_of_child[root] = JointDescription(FLOATING_BASE, JointType.FLOATING, WORLD, root)
+    world = _free_name(WORLD, links)
+    joint = _free_name(FLOATING_BASE, {joint.name for joint in joints})
+    links[world] = LinkDescription(world)
+    joint_of_child[root] = JointDescription(joint, JointType.FLOATING, world, root)
     joints.insert(0, joint_of_child[root])
-    return WORLD
+    return world
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _depth_first(root: str, joints: Iterable[JointDescription]) -> list[str]:

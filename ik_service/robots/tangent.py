@@ -70,7 +70,7 @@ def random_joint_q(robot: "RobotModel", rng: np.random.Generator, n: int) -> Flo
     """
     if n < 0:
         raise InputError(f"n must not be negative, got {n}.")
-    joint_q = np.tile(robot.mid_joint_q, (n, 1))
+    joint_q = np.broadcast_to(robot.mid_joint_q, (n, robot.joint_coord_count)).copy()
     for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
         if joint_type.quaternion_offset is not None:
             first = robot.joint_q_start[joint] + joint_type.quaternion_offset

@@ -4,6 +4,8 @@ Pinocchio is given our coordinates, followers included, so that its own mimic su
 is compared with the file's multipliers separately.
 """
 
+import itertools
+import sys
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +15,7 @@ import pinocchio as pin
 import pytest
 from numpy.typing import NDArray
 
+from ik_service.errors import RobotFileError
 from ik_service.robots import JointType, RobotModel, load_robot
 
 Float64Array = NDArray[np.float64]
@@ -60,10 +63,13 @@ WITH_FOLLOWERS = {"panda.urdf": 1, "baxter.urdf": 2, "pr2.urdf": 10, "tiago_pro.
 
 @cache
 def _load(distribution: str, ending: str, floating: bool) -> tuple[RobotModel, pin.Model]:
-    path = _installed(distribution, ending)
-    text = path.read_text(encoding="utf-8")
-    root = (pin.JointModelFreeFlyer(), "floating_base") if floating else ()
-    return load_robot(path, floating_base=floating), pin.buildModelFromXML(text, *root)
+    return _load_both(_installed(distribution, ending), floating)
+
+
+def _load_both(path: Path, floating: bool) -> tuple[RobotModel, pin.Model]:
+    robot = load_robot(path, floating_base=floating)
+    root = (pin.JointModelFreeFlyer(), robot.joint_names[0]) if floating else ()
+    return robot, pin.buildModelFromXML(path.read_text(encoding="utf-8"), *root)
 
 
 class Witness:
@@ -92,7 +98,7 @@ class Witness:
     def pose(self, link: str) -> pin.SE3:
         return self.data.oMf[self.frames[link]]
 
-    def jacobian(self, link: str, joint_q: Float64Array) -> Float64Array:
+    def jacobian(self, link: str) -> Float64Array:
         """Give the twist of the link's origin per unit of each of our DOFs, world axes, shape [6, joint_dof_count]."""
         theirs = pin.getFrameJacobian(self.model, self.data, self.frames[link], pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
         ours = np.zeros((6, self.robot.joint_dof_count))
@@ -120,45 +126,55 @@ def _link_jacobian(robot: RobotModel, subspace: Float64Array, link: str, positio
     return jacobian
 
 
+def _pose_errors(robot: RobotModel, model: pin.Model, joint_q: Float64Array) -> Float64Array:
+    """Give the largest difference in position [m] and quaternion of each link that both know, shape [n, links]."""
+    witness = Witness(robot, model)
+    links = [link for link in robot.link_names if link in witness.frames]
+    poses = robot.forward_kinematics(joint_q, links)
+    errors = np.empty((len(joint_q), len(links)))
+    for row, configuration in enumerate(joint_q):
+        witness.place(configuration)
+        for column, link in enumerate(links):
+            position, q_xyzw = poses.positions[row, column], poses.orientations_xyzw[row, column]
+            theirs_xyzw = pin.Quaternion(witness.pose(link).rotation).coeffs()
+            theirs_xyzw = theirs_xyzw * np.sign(theirs_xyzw @ q_xyzw)
+            apart = np.concatenate([position - witness.pose(link).translation, q_xyzw - theirs_xyzw])
+            errors[row, column] = np.abs(apart).max()
+    return errors
+
+
+def _jacobian_errors(robot: RobotModel, model: pin.Model, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Give the largest difference of each link's Jacobian, shape [n, links], and the largest entry of each DOF."""
+    witness = Witness(robot, model)
+    links = [link for link in robot.link_names if link in witness.frames]
+    positions, subspace = robot.forward_kinematics(joint_q, links).positions, robot.motion_subspace(joint_q)
+    errors, largest = np.empty((len(joint_q), len(links))), np.zeros(robot.joint_dof_count)
+    for row, configuration in enumerate(joint_q):
+        witness.place(configuration)
+        for column, link in enumerate(links):
+            ours = _link_jacobian(robot, subspace[row], link, positions[row, column])
+            errors[row, column] = np.abs(ours - witness.jacobian(link)).max(initial=0.0)
+            largest = np.maximum(largest, np.abs(ours).max(axis=0))
+    return errors, largest
+
+
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_links_stand_where_pinocchio_puts_them(distribution: str, ending: str, floating: bool) -> None:
     robot, model = _load(distribution, ending, floating)
-    witness = Witness(robot, model)
     joint_q = robot.random_joint_q(np.random.default_rng(1), CONFIGURATIONS)
-    poses = robot.forward_kinematics(joint_q)
-    compared = 0
-    for row in range(CONFIGURATIONS):
-        witness.place(joint_q[row])
-        for column, link in enumerate(robot.link_names):
-            if floating and link == "world":
-                continue
-            theirs = witness.pose(link)
-            assert np.abs(poses.positions[row, column] - theirs.translation).max() < TOLERANCE, link
-            q_theirs_xyzw = pin.Quaternion(theirs.rotation).coeffs()
-            sign = np.sign(q_theirs_xyzw @ poses.orientations_xyzw[row, column])
-            assert np.abs(sign * q_theirs_xyzw - poses.orientations_xyzw[row, column]).max() < TOLERANCE, link
-            compared += 1
-    assert compared == CONFIGURATIONS * (len(robot.link_names) - floating) > 0
-    assert np.ptp(poses.positions, axis=0).max() > 0.01, "the configurations must differ"
+    errors = _pose_errors(robot, model, joint_q)
+    assert errors.shape == (CONFIGURATIONS, len(robot.link_names) - floating), "all links but the world that we added"
+    assert errors.max() < TOLERANCE
+    assert np.ptp(robot.forward_kinematics(joint_q).positions, axis=0).max() > 0.01, "the configurations must differ"
 
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_motion_subspace_gives_the_jacobians_of_pinocchio(distribution: str, ending: str, floating: bool) -> None:
     robot, model = _load(distribution, ending, floating)
-    witness = Witness(robot, model)
-    joint_q = robot.random_joint_q(np.random.default_rng(2), 2)
-    positions = robot.forward_kinematics(joint_q).positions
-    subspace = robot.motion_subspace(joint_q)
-    touched = np.zeros(robot.joint_dof_count, dtype=bool)
-    for row in range(2):
-        witness.place(joint_q[row])
-        for column, link in enumerate(robot.link_names):
-            if floating and link == "world":
-                continue
-            ours = _link_jacobian(robot, subspace[row], link, positions[row, column])
-            assert np.abs(ours - witness.jacobian(link, joint_q[row])).max(initial=0.0) < TOLERANCE, link
-            touched |= np.abs(ours).max(axis=0) > 0.5
-    assert touched.all(), "every DOF must have moved some link"
+    errors, largest = _jacobian_errors(robot, model, robot.random_joint_q(np.random.default_rng(2), 2))
+    assert errors.shape == (2, len(robot.link_names) - floating)
+    assert errors.max() < TOLERANCE
+    assert (largest > 0.5).all(), "every DOF must have moved some link"
 
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
@@ -180,22 +196,47 @@ def test_followers_do_what_their_file_says(distribution: str, ending: str, float
     assert np.abs(robot.clamp_joint_q(joint_q) - joint_q).max() < TOLERANCE
 
 
-def test_all_readable_files_of_the_packages_load() -> None:
-    """Every URDF of both packages loads, but for two whose errors are theirs."""
-    refused = {}
-    paths = [
+def _all_files() -> list[Path]:
+    return [
         Path(str(file.locate()))
         for distribution in (EXAMPLE, "frax")
         for file in metadata.files(distribution) or []
         if file.name.endswith(".urdf")
     ]
-    for path in paths:
+
+
+REFUSED = {
+    "alex_psyonic_hands.urdf": "line 1037, <mimic> of joint 'Left_index_q2': its leader 'index_q1' does not exist.",
+    "ur3.urdf": "the robot has no <link>.",
+}
+
+
+def test_all_files_of_the_packages_load_but_for_two_that_are_broken() -> None:
+    refused = {}
+    for path in _all_files():
         try:
             load_robot(path)
-        except ValueError as error:
+        except RobotFileError as error:
             refused[path.name] = str(error)
-    assert len(paths) > 70
-    assert refused == {
-        "alex_psyonic_hands.urdf": "line 1037, <mimic> of joint 'Left_index_q2': its leader 'index_q1' does not exist.",
-        "ur3.urdf": "the robot has no <link>.",
-    }
+    assert len(_all_files()) > 70
+    assert refused == REFUSED
+
+
+@pytest.mark.evidence
+def test_every_readable_file_of_the_packages_agrees_with_pinocchio() -> None:
+    """Every file that both read, fixed and floating: the figures that ``make evidence`` prints."""
+    worst_pose = worst_jacobian = 0.0
+    robots = links = 0
+    readable = [path for path in _all_files() if path.name not in REFUSED]
+    for path, floating in itertools.product(readable, (False, True)):
+        robot, model = _load_both(path, floating)
+        joint_q = robot.random_joint_q(np.random.default_rng(robots), 10)
+        poses = _pose_errors(robot, model, joint_q)
+        robots, links = robots + 1, links + poses.shape[1]
+        worst_pose = max(worst_pose, poses.max())
+        if robot.joint_count > 0:  # Pinocchio crashes when a model without joints is asked for a Jacobian
+            worst_jacobian = max(worst_jacobian, _jacobian_errors(robot, model, joint_q[:2])[0].max())
+    figures = f"\n{robots} robots, {links} links: poses within {worst_pose:.1e}, Jacobians within {worst_jacobian:.1e}"
+    sys.stdout.write(f"{figures}\n")
+    assert robots > 140
+    assert max(worst_pose, worst_jacobian) < TOLERANCE

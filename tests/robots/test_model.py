@@ -121,6 +121,14 @@ def test_a_floating_base_stands_under_the_root() -> None:
     assert np.abs(ours.positions - theirs.positions - [1, 2, 3]).max() < TOLERANCE
 
 
+def test_a_floating_base_takes_another_name_where_its_own_is_taken() -> None:
+    once = load_urdf('<robot><link name="world"/></robot>', floating_base=True)
+    assert once.link_names == ("world_", "world")
+    joint = '<joint name="floating_base" type="fixed"><parent link="a"/><child link="b"/></joint>'
+    twice = load_urdf(f'<robot><link name="a"/><link name="b"/>{joint}</robot>', floating_base=True)
+    assert twice.joint_names == ("floating_base_",)
+
+
 def test_every_array_is_read_only(tree: RobotModel) -> None:
     names = [name for name in dir(tree) if not name.startswith("_")]
     arrays = {name: value for name in names if isinstance(value := getattr(tree, name), np.ndarray)}
@@ -200,6 +208,7 @@ def test_a_robot_may_have_nothing_that_moves() -> None:
     assert single.motion_subspace([]).shape == (1, 0, 6)
     assert single.integrate([], []).shape == (1, 0)
     assert single.clamp_joint_q(np.zeros((2, 0))).shape == (2, 0)
+    assert single.random_joint_q(np.random.default_rng(0), 4).shape == (4, 0)
     assert single.on_device("cpu").joint_X_p.shape == (0,)
     assert single.lock({}).subrobot("stone").link_names == ("stone",)
     assert load_urdf('<robot><link name="a"/></robot>', floating_base=True).active_dof_count == 6

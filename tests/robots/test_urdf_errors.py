@@ -193,11 +193,6 @@ def test_the_unchanged_file_loads() -> None:
     assert robot.active_dof_count == 1
 
 
-def test_names_in_use_refuse_a_floating_base() -> None:
-    with pytest.raises(RobotFileError, match="one of these names is taken"):
-        load_urdf(ROBOT.replace('"lower"', '"world"'), floating_base=True)
-
-
 def test_whatever_values_come_the_answer_is_a_robot_or_a_robot_file_error() -> None:
     """Attribute values of a good file are exchanged, emptied and replaced by hostile ones."""
     whole = (files("ik_service.robots") / "builtin/panda_gripper.urdf").read_text()
