@@ -7,6 +7,7 @@ from ik_service.robots.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
 from ik_service.robots.names import DofInfo
+from ik_service.robots.trees import KinematicTrees
 
 if TYPE_CHECKING:
     from ik_service.robots.device_model import DeviceModel
@@ -15,6 +16,7 @@ __all__ = [
     "DeviceModel",
     "DofInfo",
     "JointType",
+    "KinematicTrees",
     "LinkPoses",
     "RobotModel",
     "builtin_robot_names",

@@ -19,6 +19,7 @@ from ik_service.robots.coupling import ActiveMap
 from ik_service.robots.forward import JointStep, LinkPoses
 from ik_service.robots.names import DofInfo
 from ik_service.robots.transforms import Float64Array
+from ik_service.robots.trees import KinematicTrees, kinematic_trees
 
 if TYPE_CHECKING:
     from ik_service.robots.device_model import DeviceModel
@@ -62,6 +63,11 @@ class RobotModel(RobotArrays):
     def mid_joint_q(self) -> Float64Array:
         """Configuration in the middle of the limits, 0 (clamped) without, locked values held, [joint_coord_count]."""
         return self.active_map.mid_joint_q
+
+    @cached_property
+    def trees(self) -> KinematicTrees:
+        """Kinematic trees over the active DOFs."""
+        return kinematic_trees(self)
 
     @cached_property
     def coordinate_names(self) -> tuple[str, ...]:

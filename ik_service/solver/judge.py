@@ -29,10 +29,10 @@ class Judgement:
     orientation_error: Float64
 
     def met(self, position_tolerance: float, orientation_tolerance: float) -> NDArray[np.bool_]:
-        """Return whether every target is within both tolerances, shape [problem_count]."""
+        """Return whether each target is within both tolerances, shape [problem_count, targets]."""
         position = np.isnan(self.position_error) | (self.position_error <= position_tolerance)
         orientation = np.isnan(self.orientation_error) | (self.orientation_error <= orientation_tolerance)
-        return np.asarray((position & orientation).all(axis=1))
+        return np.asarray(position & orientation)
 
 
 def judge(

@@ -1,5 +1,6 @@
-"""Per-problem arrays on the device: starts, targets, hashes and answers, sized for the largest solve so far."""
+"""Per-problem arrays on the device: starts, targets, islands and answers, sized for the largest solve so far."""
 
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,10 +8,12 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.linear_solve import Islands, RowStructure, discover_islands
 from ik_service.robots import DeviceModel
 from ik_service.solver.attempts import SETTINGS_COUNT, Winners
 from ik_service.solver.judge import axis_weights
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.rows import Rows
 from ik_service.solver.seeds import hash_target
 from ik_service.solver.targets import Target, TargetArrays
 
@@ -27,6 +30,7 @@ class Problems:
         capacity: Problems there is room for.
 
     Attributes:
+        islands: Islands of every problem, found by `discover`.
         start_joint_q: Configurations of seed 0, [capacity, joint_coord_count].
         positions: Target positions, one [capacity, 3] per target.
         orientations_xyzw: Target orientations, one [capacity, 4] per target.
@@ -55,7 +59,36 @@ class Problems:
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
         self.settings = wp.zeros(SETTINGS_COUNT, dtype=wp.int32, device=model.device)
         self.tolerances = wp.zeros(2, dtype=wp.float32, device=model.device)
-        self.winners = Winners.allocate(capacity, model.joint_coord_count, model.device)
+        self._structure: RowStructure | None = None
+        self._model = model
+
+    def use_structure(self, structure: RowStructure) -> None:
+        """Make room for islands and answers of rows and trees that are related like this."""
+        model, capacity = self._model, self.capacity
+        self._structure = structure
+        self.islands = Islands.allocate(structure, capacity)
+        self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
+        self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
+
+    def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
+        """Find the islands of the first `problem_count` problems from the weights that stand in the arrays.
+
+        Args:
+            rows: Layout of the objectives.
+            problem_count: Problems of the solve.
+            join: Whether to put all touched trees into one island.
+        """
+        assert self._structure is not None  # use_structure comes first
+        row_on = self._row_on[:problem_count]
+        for objective, start in zip(rows.objectives, rows.start, strict=True):
+            row_weights = getattr(objective, "row_weights", None)
+            weights = None if row_weights is None else row_weights()
+            block = row_on[:, start : start + objective.residual_dim()]
+            if weights is None:
+                block.fill_(1)
+            else:
+                wp.launch(_switch_rows, dim=block.shape, inputs=[weights], outputs=[block], device=self._model.device)
+        discover_islands(self._structure, row_on, self.islands, join=join)
 
     def write(
         self,
@@ -81,6 +114,7 @@ class Problems:
         )
         self.tolerances.assign(np.array([options.position_tolerance, options.orientation_tolerance], np.float32))
         _write(self.start_joint_q, start_joint_q)
+        _write(self.winners.joint_q, start_joint_q)  # what no island moves stays where it starts
         self.tree_hash.zero_()
         for k, target in enumerate(self._targets):
             position, rotation = arrays.positions[k], arrays.orientations_xyzw[k]
@@ -89,6 +123,16 @@ class Problems:
             _write(self.row_weights[k], axis_weights(target, arrays, k) * np.repeat([1.0, ROTATION_LENGTH], 3))
             goal = (self.positions[k], self.orientations_xyzw[k])
             hash_target(count, self._touches[k], goal, self.tree_hash)
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _switch_rows(weights: wp.array2d[float], row_on_out: wp.array2d[wp.int32]):
+    p, row = wp.tid()
+    line = wp.min(p, weights.shape[0] - 1)
+    row_on_out[p, row] = 0
+    if weights[line, row] > 0.0:
+        row_on_out[p, row] = 1
 
 
 def _write(array: wp.array[Any], values: NDArray[np.floating]) -> None:

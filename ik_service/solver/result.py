@@ -7,6 +7,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.solver.island_results import IslandResults
 from ik_service.solver.status import IKStatus
 
 
@@ -21,15 +22,16 @@ class IKResult:
         status: IKStatus codes, int8 [n].
         position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
         orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
-        cost: 1/2 |r|^2 of the winning attempt, float32 [n].
-        iterations: Steps of the winning attempt, int32 [n].
-        seed_index: Its seed, int32 [n].
+        cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
+        iterations: Steps of the winning attempt, the most of any island, int32 [n].
+        seed_index: Its seed, int32 [n]; -1 where islands chose different ones.
         active_limits: DOFs that sit at a limit, bool [n, joint_dof_count].
         joint_names: Names of the joints, in the order of the model.
         coordinate_names: Names of the columns of `joint_q`.
         engine: The engine that ran.
         device: The device it ran on.
         seeds: Seeds a problem could have used.
+        islands: The islands of every problem.
     """
 
     joint_q: NDArray[np.float32]
@@ -46,6 +48,7 @@ class IKResult:
     engine: str
     device: str
     seeds: int
+    islands: IslandResults
 
     def __len__(self) -> int:
         """Return the number of problems."""

@@ -5,15 +5,20 @@ joints appear as what they are, and the map to the active DOFs comes later.
 """
 
 import sys
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
 from objectives import IKJacobianType, IKObjective, ObjectiveError
+
+MOSTLY = 0.25  # share of a Jacobian above which clearing all of it is faster than clearing what can differ from zero
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,20 @@ class Rows:
         for objective in self.objectives:
             self.start.append(self.count)
             self.count += objective.residual_dim()
+        self._cleared: tuple[wp.array[Any], ...] | None = None
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
+
+    def set_support(self, support: NDArray[np.bool_]) -> None:
+        """Say which entries of the Jacobian can differ from zero, bool [rows, joint_dof_count].
+
+        The others are written once, as zeros, when the Jacobian is allocated.
+        """
+        self._cleared = None
+        if support.mean() > MOSTLY:
+            return
+        offsets = np.concatenate([[0], np.cumsum(support.sum(axis=1))])
+        lists = (offsets, np.nonzero(support)[1])
+        self._cleared = tuple(wp.array(values, dtype=wp.int32, device=self.model.device) for values in lists)
 
     def bind(self, n_batch: int, problem_idx: wp.array[Any]) -> None:
         """Tell every objective its place in a batch of `n_batch` lines; may be repeated for another batch."""
@@ -97,7 +115,7 @@ class Rows:
             jacobian: Out, [n, total_residuals, joint_dof_count].
             tape: Where objectives that are differentiated by a tape are recorded; None if there are none.
         """
-        jacobian.zero_()
+        self._clear(jacobian)
         if not all(self.taped):
             motion_subspace(self.model, poses.body_q, joint_S_s)
             for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
@@ -111,6 +129,27 @@ class Rows:
                 if taped:
                     objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
                     tape.tape.zero()
+
+    def _clear(self, jacobian: wp.array[Any]) -> None:
+        """Zero what the hooks may leave alone, and nothing else: most of a large Jacobian is never touched."""
+        if self._cleared is None:
+            jacobian.zero_()
+        else:
+            dim = (jacobian.shape[0], self.count)
+            wp.launch(_clear_rows, dim=dim, inputs=[*self._cleared], outputs=[jacobian], device=self.model.device)
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _clear_rows(
+    row_dofadr: wp.array[wp.int32],  # [rows + 1]
+    row_dof: wp.array[wp.int32],
+    # out
+    jacobian_out: wp.array3d[float],  # [n_batch, rows, joint_dof_count]
+):
+    i, row = wp.tid()
+    for m in range(row_dofadr[row], row_dofadr[row + 1]):
+        jacobian_out[i, row, row_dof[m]] = 0.0
 
 
 class RowTape:
@@ -141,7 +180,8 @@ class RowTape:
 def _member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
     """Return the mode as the objective knows it: an objective of another library compares with its own enumeration."""
     for base in type(objective).__mro__:
-        for value in vars(sys.modules[base.__module__]).values():
+        module = sys.modules.get(base.__module__)
+        for value in vars(module).values() if module is not None else ():
             if isinstance(value, type) and value.__name__ == IKJacobianType.__name__:
                 return value[mode.name]  # type: ignore[index]  # an enumeration class, found by its name
     return mode

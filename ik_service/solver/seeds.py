@@ -10,15 +10,17 @@ and of the targets that touch the tree, so that it depends on nothing else in th
 import math
 import typing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.kinematics import quat_exp
-from ik_service.kinematics.forward_kinematics import BALL, FLOATING
+from ik_service.linear_solve import Islands
 from ik_service.robots import DeviceModel
 from ik_service.solver.attempts import HAS_START, RANDOM_SEED, Slots
+from ik_service.solver.coordinates import Coordinates
 
 LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn [m]
 UNIT = wp.constant(2.0**-32)
@@ -69,21 +71,20 @@ class SeedRanges:
     place: wp.array[typing.Any]
 
     @classmethod
-    def build(cls, model: DeviceModel, trees: NDArray[np.int32], drawn: NDArray[np.bool_]) -> "SeedRanges":
+    def build(cls, model: DeviceModel, drawn: NDArray[np.bool_]) -> "SeedRanges":
         """Return the ranges of a robot.
 
         Args:
             model: The robot on the device.
-            trees: Tree of every active DOF, shape [active_dof_count].
             drawn: Whether any row can depend on the DOF, shape [active_dof_count].
         """
-        increment, place = np.zeros(len(trees), np.uint32), np.zeros(len(trees), np.uint32)
-        for tree in np.unique(trees):
-            members = np.flatnonzero(trees == tree)
-            increment[members] = recurrence_increments(len(members))
-            place[members] = np.arange(len(members))
+        trees = model.robot.trees
+        increment = np.zeros(len(drawn), np.uint32)
+        place = (trees.dof_place - trees.tree_dofadr[trees.active_treeid]).astype(np.uint32)
+        for first, count in zip(trees.tree_dofadr, trees.tree_dofnum, strict=True):
+            increment[trees.tree_dof[first : first + count]] = recurrence_increments(int(count))
         lower, upper = draw_ranges(model)
-        arrays = (lower, upper, drawn.astype(np.int32), increment, trees.astype(np.int32), place)
+        arrays = (lower, upper, drawn.astype(np.int32), increment, trees.active_treeid, place)
         dtypes = (wp.float32, wp.float32, wp.int32, wp.uint32, wp.int32, wp.uint32)
         return cls(*(wp.array(a, dtype=t, device=model.device) for a, t in zip(arrays, dtypes, strict=True)))
 
@@ -149,138 +150,108 @@ def hash_target(
     )
 
 
-@wp.func
-@typing.no_type_check
-def follow(
-    i: int,
-    dof_active: wp.array[wp.int32],
-    active_dof: wp.array[wp.int32],
-    dof_coordinate: wp.array[wp.int32],
-    dof_multiplier: wp.array[float],
-    dof_offset: wp.array[float],
-    lower: wp.array[float],
-    upper: wp.array[float],
-    joint_q: wp.array2d[float],
-):
-    """Set the coordinates of mimic followers from their leaders'; kept inside their own limits against rounding."""
-    for d in range(dof_active.shape[0]):
-        a = dof_active[d]
-        if a >= 0:
-            leader = active_dof[a]
-            if leader != d:
-                q = dof_multiplier[d] * joint_q[i, dof_coordinate[leader]] + dof_offset[d]
-                joint_q[i, dof_coordinate[d]] = wp.clamp(q, lower[d], upper[d])
-
-
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _write_seeds(
     # model
-    joint_type: wp.array[wp.int32],
-    joint_q_start: wp.array[wp.int32],
-    joint_qd_start: wp.array[wp.int32],
-    dof_active: wp.array[wp.int32],
-    active_dof: wp.array[wp.int32],
-    dof_coordinate: wp.array[wp.int32],
-    dof_multiplier: wp.array[float],
-    dof_offset: wp.array[float],
-    limit_lower: wp.array[float],
-    limit_upper: wp.array[float],
-    mid_joint_q: wp.array[float],
+    active_coordinate: wp.array[wp.int32],  # [active_dof_count]
+    active_quaternion: wp.array[wp.int32],  # [active_dof_count]
+    coordinate_leader: wp.array[wp.int32],  # [joint_coord_count]
+    coordinate_multiplier: wp.array[float],  # [joint_coord_count]
+    coordinate_offset: wp.array[float],  # [joint_coord_count]
+    coordinate_lower: wp.array[float],  # [joint_coord_count]
+    coordinate_upper: wp.array[float],  # [joint_coord_count]
+    mid_joint_q: wp.array[float],  # [joint_coord_count]
     # draws
     settings: wp.array[wp.int32],
-    lower: wp.array[float],
-    upper: wp.array[float],
-    drawn: wp.array[wp.int32],
-    increment: wp.array[wp.uint32],
-    tree: wp.array[wp.int32],
-    place: wp.array[wp.uint32],
-    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, tree_count]
-    start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    lower: wp.array[float],  # [active_dof_count]
+    upper: wp.array[float],  # [active_dof_count]
+    drawn: wp.array[wp.int32],  # [active_dof_count]
+    increment: wp.array[wp.uint32],  # [active_dof_count]
+    tree: wp.array[wp.int32],  # [active_dof_count]
+    place: wp.array[wp.uint32],  # [active_dof_count]
+    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, trees]
+    # islands
+    island_dofadr: wp.array2d[wp.int32],
+    island_dof: wp.array2d[wp.int32],
+    island_coordadr: wp.array2d[wp.int32],
+    island_coord: wp.array2d[wp.int32],
     # attempts
-    problem_idx: wp.array[wp.int32],
-    seed: wp.array[wp.int32],
+    problem_idx: wp.array[wp.int32],  # [n_batch]
+    seed: wp.array[wp.int32],  # [n_batch]
     # in and out
-    fresh: wp.array[wp.int32],  # [n_batch]
+    fresh: wp.array2d[wp.int32],  # [n_batch, trees]
     tangent: wp.array2d[float],  # scratch, [n_batch, active_dof_count]
-    joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
+    joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
 ):
-    i = wp.tid()
-    if fresh[i] == 0:
+    i, island = wp.tid()
+    if fresh[i, island] == 0:
         return
-    fresh[i] = 0
+    fresh[i, island] = 0
     p = problem_idx[i]
     s = seed[i]
-    for c in range(joint_q_out.shape[1]):
-        joint_q_out[i, c] = start_joint_q[p, c]
     if s == 0:
         return
     point = wp.uint32(s - settings[HAS_START])
     middle = settings[HAS_START] == 1 and s == 1
-    for a in range(active_dof.shape[0]):
+    for m in range(island_dofadr[p, island], island_dofadr[p, island + 1]):
+        a = island_dof[p, m]
+        c = active_coordinate[a]
         tangent[i, a] = 0.0
         if drawn[a] != 0:
-            d = active_dof[a]
-            c = dof_coordinate[d]
             if middle:
                 if c >= 0:
-                    joint_q_out[i, c] = mid_joint_q[c]
+                    joint_q[i, c] = mid_joint_q[c]
             else:
                 base = hash_step(tree_hash[p, tree[a]], wp.uint32(settings[RANDOM_SEED]))
                 bits = hash_step(base, place[a]) + point * increment[a]
                 value = lower[a] + (upper[a] - lower[a]) * float(bits) * UNIT
                 if c >= 0:
-                    joint_q_out[i, c] = wp.clamp(value, lower[a], upper[a])
+                    joint_q[i, c] = wp.clamp(value, lower[a], upper[a])
                 else:
                     tangent[i, a] = value
-    for j in range(joint_type.shape[0]):
-        kind = joint_type[j]
-        if kind == BALL or kind == FLOATING:
-            c = joint_q_start[j + 1] - 4
-            a = dof_active[joint_qd_start[j + 1] - 3]
-            if a >= 0:
-                if drawn[a] != 0:
-                    turn = quat_exp(wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
-                    mid = wp.quat(mid_joint_q[c], mid_joint_q[c + 1], mid_joint_q[c + 2], mid_joint_q[c + 3])
-                    new = wp.normalize(turn * mid)
-                    for k in range(4):
-                        joint_q_out[i, c + k] = new[k]
-    follow(i, dof_active, active_dof, dof_coordinate, dof_multiplier, dof_offset, limit_lower, limit_upper, joint_q_out)
+    for m in range(island_dofadr[p, island], island_dofadr[p, island + 1]):
+        a = island_dof[p, m]
+        c = active_quaternion[a]
+        if c >= 0 and drawn[a] != 0:
+            turn = quat_exp(wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
+            mid = wp.quat(mid_joint_q[c], mid_joint_q[c + 1], mid_joint_q[c + 2], mid_joint_q[c + 3])
+            new = wp.normalize(turn * mid)
+            for k in range(4):
+                joint_q[i, c + k] = new[k]
+    for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
+        c = island_coord[p, m]
+        leader = coordinate_leader[c]
+        if leader >= 0:
+            q = coordinate_multiplier[c] * joint_q[i, leader] + coordinate_offset[c]
+            joint_q[i, c] = wp.clamp(q, coordinate_lower[c], coordinate_upper[c])
 
 
 def write_seeds(
-    model: DeviceModel,
-    settings: wp.array[typing.Any],
-    ranges: SeedRanges,
-    problems: tuple[wp.array[typing.Any], wp.array[typing.Any]],
+    coordinates: Coordinates,
+    draws: "tuple[wp.array[Any], SeedRanges, wp.array[Any]]",
+    islands: Islands,
     slots: Slots,
-    out: tuple[wp.array[typing.Any], wp.array[typing.Any]],
+    out: "tuple[wp.array[Any], wp.array[Any]]",
 ) -> None:
-    """Write the start configurations of the slots that have just taken an attempt.
+    """Write the start configurations of the islands that have just taken an attempt.
 
     Args:
-        model: The robot on the device.
-        settings: Integer settings of the solve.
-        ranges: Where to draw.
-        problems: Hashes per problem and tree, and the configurations of seed 0.
+        coordinates: How active DOFs move coordinates.
+        draws: Integer settings of the solve, where to draw, and the hashes per problem and tree.
+        islands: Islands of every problem.
         slots: The slots; their `fresh` marks are cleared.
-        out: Scratch [n_batch, active_dof_count], and the accepted configurations to write.
+        out: Scratch [n_batch, active_dof_count], and the configurations, which stand at seed 0 before.
     """
+    settings, ranges, tree_hash = draws
     wp.launch(
         _write_seeds,
-        dim=slots.fresh.shape[0],
+        dim=slots.fresh.shape,
         inputs=[
-            model.joint_type,
-            model.joint_q_start,
-            model.joint_qd_start,
-            model.dof_active,
-            model.active_dof,
-            model.dof_coordinate,
-            model.dof_multiplier,
-            model.dof_offset,
-            model.joint_limit_lower,
-            model.joint_limit_upper,
-            model.mid_joint_q,
+            coordinates.active_coordinate,
+            coordinates.active_quaternion,
+            *coordinates.followers,
+            coordinates.mid_joint_q,
             settings,
             ranges.lower,
             ranges.upper,
@@ -288,7 +259,11 @@ def write_seeds(
             ranges.increment,
             ranges.tree,
             ranges.place,
-            *problems,
+            tree_hash,
+            islands.island_dofadr,
+            islands.island_dof,
+            islands.island_coordadr,
+            islands.island_coord,
             slots.problem_idx,
             slots.seed,
         ],

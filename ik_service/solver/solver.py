@@ -9,17 +9,17 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.errors import EngineError
-from ik_service.kinematics import active_trees
+from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
-from ik_service.solver.attempts import STATIONARY
 from ik_service.solver.batch import Batch
+from ik_service.solver.island_results import IslandResults
 from ik_service.solver.judge import judge
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems import Problems
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows import Rows, require_contract
-from ik_service.solver.seeds import SeedRanges
 from ik_service.solver.status import IKStatus
+from ik_service.solver.support import Support, row_labels
 from ik_service.solver.targets import Target, TargetArrays, as_target, check_targets, host_array
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
 
@@ -39,7 +39,7 @@ class IKSolver:
         objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
         device: "auto" (the first GPU, else the CPU), or a Warp device.
         engine: "auto" or "staged".
-        islands: Whether independent trees are solved independently. Until that is built, all are solved together.
+        islands: Whether trees that no row couples are solved independently; False solves them as one dense system.
         threads: Threads of the CPU engine; the staged engine runs on one.
         options: Budgets and tolerances.
 
@@ -71,11 +71,11 @@ class IKSolver:
             raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
         if robot.active_dof_count == 0:
             raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
-        self.engine, self.islands = "staged", islands
+        self.engine, self.islands_enabled = "staged", islands
         self.device = _resolve_device(device)
         self._model = robot.on_device(str(self.device))
         self._objectives = tuple(objectives)
-        self._touches, dof_tree = _touched_trees(robot, self.targets)
+        self._touches = _touched_trees(robot, self.targets)
         self._problems = Problems(self._model, self.targets, self._touches, 1)
         self._pose_objectives = [self._pose_objective(k) for k in range(len(self.targets))]
         extra = [IKObjectiveJointLimit()] if self.options.joint_limits == "soft" else []
@@ -83,7 +83,8 @@ class IKSolver:
         for objective in everything:
             self._bind(objective)
         self._rows = Rows(self._model, everything, self.options.jacobian_type())
-        self._ranges = SeedRanges.build(self._model, dof_tree, self._supported_dofs(everything))
+        self._support = Support(self._model, self._rows)
+        self._use_support()
         self._batch: Batch | None = None
         self._data_version = -1
 
@@ -122,10 +123,14 @@ class IKSolver:
         for target in self.targets:
             _check_rows(target, arrays.problem_count)
         seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
-        self._make_room(arrays.problem_count, seeds)
-        self._problems.write(arrays, start, has_start, chosen, seeds)
-        assert self._batch is not None  # made by _make_room
-        self._batch.run(self._problems, self.options.use_graph, self.options.check_jacobians)
+        while True:
+            batch = self._make_room(arrays.problem_count, seeds)
+            self._problems.write(arrays, start, has_start, chosen, seeds)
+            self._problems.discover(self._rows, arrays.problem_count, join=not self.islands_enabled)
+            batch.run(self.options.use_graph, self.options.check_jacobians)
+            if not self._support.widen():
+                break
+            self._use_support()  # a row reached a tree that its probes had not shown: solve with what is known now
         return self._result(arrays, start, chosen, seeds)
 
     # ------------------------------------------------------------------ set-up
@@ -149,19 +154,16 @@ class IKSolver:
         if bind_model is not None:
             bind_model(self._model)
 
-    def _supported_dofs(self, objectives: Sequence[Any]) -> NDArray[np.bool_]:
-        """Active DOFs that some row can depend on; all of them where an objective does not say."""
-        supported = np.zeros(self.robot.joint_dof_count, dtype=bool)
-        for objective in objectives:
-            row_support = getattr(objective, "row_support", None)
-            support = None if row_support is None else row_support(self._model)
-            supported |= True if support is None else support.any(axis=0)
-        drawn = np.zeros(self.robot.active_dof_count, dtype=bool)
-        active = self.robot.dof_active
-        drawn[active[supported & (active >= 0)]] = True
-        return drawn
+    def _use_support(self) -> None:
+        """Lay out islands, answers and batch for the support of the rows as it is known now."""
+        trees = self.robot.trees
+        self._structure = RowStructure.build(
+            self._support.trees, trees.active_treeid, trees.coordinate_treeid, self._model.device
+        )
+        self._problems.use_structure(self._structure)
+        self._batch = None
 
-    def _make_room(self, problem_count: int, seeds: int) -> None:
+    def _make_room(self, problem_count: int, seeds: int) -> Batch:
         """Grow the per-problem arrays and fit the batch to the work; forget a recording whose arrays have changed."""
         if problem_count > self._problems.capacity:
             capacity = 2 ** math.ceil(math.log2(problem_count))
@@ -170,15 +172,16 @@ class IKSolver:
                 objective.set_data("target_positions", self._problems.positions[k])
                 objective.set_data("target_orientations_xyzw", self._problems.orientations_xyzw[k])
                 objective.set_data("row_weights", self._problems.row_weights[k])
+            self._use_support()
         most = SLOTS_MAX["cuda" if self._model.device.is_cuda else "cpu"]
         slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(problem_count * seeds))))
         if self._batch is None or not slots <= self._batch.slot_count < slots * SHRINK_AT:
-            target_rows = self._rows.start[: len(self.targets)]
-            self._batch = Batch(self._model, self._rows, self._ranges, target_rows, slots, self.options)
+            self._batch = Batch(self._model, self._rows, self._support, self._problems, slots, self.options)
         version = sum(getattr(objective, "data_version", 0) for objective in self._rows.objectives)
         if version != self._data_version:
             self._batch.forget_graph()
             self._data_version = version
+        return self._batch
 
     # ------------------------------------------------------------------ input and output of a solve
     def _options_for(self, options: "dict[str, object] | SolverOptions | None") -> SolverOptions:
@@ -215,32 +218,31 @@ class IKSolver:
         return joint_q
 
     def _result(self, arrays: TargetArrays, start: NDArray[np.float32], options: SolverOptions, seeds: int) -> IKResult:
-        count, winners = arrays.problem_count, self._problems.winners
-        joint_q = self._nearest_turn(winners.joint_q[:count].numpy().copy(), start)
+        count = arrays.problem_count
+        joint_q = self._nearest_turn(self._problems.winners.joint_q[:count].numpy().copy(), start)
         judgement = judge(self.robot, self.targets, arrays, joint_q)
-        status = winners.status[:count].numpy().copy()
-        if self.targets:
-            success = judgement.met(options.position_tolerance, options.orientation_tolerance)
-            success &= status != IKStatus.INVALID
-        else:
-            success = (status == IKStatus.CONVERGED) | (status == int(STATIONARY))
-        unfinished = (status == IKStatus.CONVERGED) | (status == int(STATIONARY))  # no gain left, yet not met
-        status = np.where(success, IKStatus.CONVERGED, np.where(unfinished, IKStatus.STALLED, status))
+        met = judgement.met(options.position_tolerance, options.orientation_tolerance)
+        labels = row_labels(self._rows, [target.link for target in self.targets])
+        starts = self._rows.start[: len(self.targets)]
+        islands = IslandResults.collect(self._problems, count, met, self.robot, labels, starts)
+        present = islands.present
+        success = np.asarray((islands.success | ~present).all(axis=1) & met.all(axis=1))
         return IKResult(
             joint_q=joint_q,
             success=success,
-            status=status.astype(np.int8),
+            status=_composed_status(islands, success),
             position_error=judgement.position_error,
             orientation_error=judgement.orientation_error,
-            cost=winners.cost[:count].numpy().copy(),
-            iterations=winners.iterations[:count].numpy().copy(),
-            seed_index=winners.seed[:count].numpy().copy(),
+            cost=np.where(present, islands.cost, np.float32(0.0)).sum(axis=1, dtype=np.float32),
+            iterations=np.where(present, islands.iterations, 0).max(axis=1),
+            seed_index=_common_seed(islands),
             active_limits=self._active_limits(joint_q),
             joint_names=self.robot.joint_names,
             coordinate_names=self.robot.coordinate_names,
             engine=self.engine,
             device=str(self._model.device),
             seeds=seeds,
+            islands=islands,
         )
 
     def _nearest_turn(self, joint_q: NDArray[np.float32], start: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -261,6 +263,21 @@ class IKSolver:
         q = joint_q[:, np.maximum(column, 0)]
         at_limit = (q <= self._model.joint_limit_lower.numpy()) | (q >= self._model.joint_limit_upper.numpy())
         return np.asarray(at_limit & (column >= 0) & (self.robot.dof_active >= 0))
+
+
+def _composed_status(islands: IslandResults, success: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Status of every problem: that of its first island in trouble, or STALLED where no island can reach a target."""
+    trouble = islands.present & ~islands.success
+    first = islands.status[np.arange(len(islands)), trouble.argmax(axis=1)]
+    status = np.where(trouble.any(axis=1), first, int(IKStatus.STALLED))
+    return np.where(success, int(IKStatus.CONVERGED), status).astype(np.int8)
+
+
+def _common_seed(islands: IslandResults) -> NDArray[np.int32]:
+    """Seed of every problem, -1 where its islands chose different ones, 0 where it has none."""
+    lowest = np.where(islands.present, islands.seed_index, np.iinfo(np.int32).max).min(axis=1)
+    highest = np.where(islands.present, islands.seed_index, 0).max(axis=1)
+    return np.where(islands.nisland == 0, 0, np.where(lowest == highest, highest, -1)).astype(np.int32)
 
 
 def _check_engine(engine: str, threads: int | None) -> None:
@@ -292,13 +309,12 @@ def _check_rows(target: Target, problem_count: int) -> None:
             raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
 
 
-def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-    """Which trees each target touches, [targets, tree_count], and the tree of every active DOF."""
-    dof_tree, body_tree = active_trees(robot)
-    touches = np.zeros((len(targets), int(dof_tree.max()) + 1), dtype=bool)
+def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:
+    """Which trees each target touches, bool [targets, trees]."""
+    touches = np.zeros((len(targets), robot.trees.ntree), dtype=bool)
     for k, target in enumerate(targets):
         for link in (target.link, target.reference_link):
             body = robot.link_frame(link)[0] if link is not None else -1
-            if body >= 0 and body_tree[body] >= 0:
-                touches[k, body_tree[body]] = True
-    return touches, dof_tree
+            if body >= 0 and robot.trees.body_treeid[body] >= 0:
+                touches[k, robot.trees.body_treeid[body]] = True
+    return touches

@@ -5,7 +5,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.kinematics import active_trees, forward_kinematics, integrate, motion_subspace
+from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 
 FLOAT32_POSE = 1e-5  # [m, quaternion]: a few roundings per joint over chains of up to thirty joints
 ROBOTS = ["panda", "dual_panda", "allegro", "humanoid", "panda_gripper"]
@@ -103,11 +103,3 @@ def test_a_tape_through_integration_and_kinematics_gives_the_motion_subspace(rob
         np.testing.assert_allclose(dq.grad.numpy(), expected, atol=1e-4)
         tape.zero()
     assert np.abs(velocity[:, moves]).max() > 0.05
-
-
-def test_trees_of_built_in_robots():
-    counts = {"panda": 1, "dual_panda": 2, "allegro": 4, "humanoid": 1, "panda_gripper": 1}
-    for name, count in counts.items():
-        dof_tree, body_tree = active_trees(ik_service.load_robot(name))
-        assert len(set(dof_tree.tolist())) == count
-        assert set(body_tree.tolist()) == set(range(count))

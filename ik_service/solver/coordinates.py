@@ -1,0 +1,104 @@
+"""How the active DOFs move the coordinates: constant arrays on the device, shared by seeds and steps."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates of a robot as seen from its active DOFs.
+
+    Attributes:
+        active_coordinate: Coordinate to which an active DOF is added, -1 for rotations of ball and floating joints,
+            int32 [active_dof_count].
+        active_quaternion: First coordinate of the quaternion whose rotation vector starts at this active DOF, else -1,
+            int32 [active_dof_count]. The other two DOFs of the rotation follow.
+        limit_lower: Lower limits that are enforced, rounded inwards, float32 [active_dof_count]; infinite if none.
+        limit_upper: Upper limits, alike.
+        followers: Of every coordinate: the coordinate that it follows or -1 (int32), multiplier, offset, and its own
+            limits, between which rounding keeps it, [joint_coord_count].
+        mid_joint_q: Middle of the ranges, float32 [joint_coord_count].
+        active_map: The DOF of each active DOF, then offsets, DOFs and multipliers of those that follow it.
+    """
+
+    active_coordinate: wp.array[Any]
+    active_quaternion: wp.array[Any]
+    limit_lower: wp.array[Any]
+    limit_upper: wp.array[Any]
+    followers: "tuple[wp.array[Any], ...]"
+    mid_joint_q: wp.array[Any]
+    active_map: "tuple[wp.array[Any], wp.array[Any], wp.array[Any], wp.array[Any]]"
+
+    @classmethod
+    def build(cls, model: DeviceModel, *, hard_limits: bool) -> "Coordinates":
+        """Return the coordinates of a robot.
+
+        Args:
+            model: The robot on the device.
+            hard_limits: Whether limits are enforced.
+        """
+        robot = model.robot
+        limits: tuple[wp.array[Any], ...] = (model.active_limit_lower, model.active_limit_upper)
+        if not hard_limits:
+            limits = tuple(
+                wp.full(len(limits[0]), end, dtype=wp.float32, device=model.device) for end in (-np.inf, np.inf)
+            )
+        quaternion = np.full(robot.active_dof_count, -1)
+        for joint in range(robot.joint_count):
+            first = robot.joint_qd_start[joint + 1] - 3
+            rotates = robot.joint_dof_dim[joint, 1] == 3 and robot.dof_active[first] >= 0
+            if rotates:
+                quaternion[robot.dof_active[first]] = robot.joint_q_start[joint + 1] - 4
+        return cls(
+            active_coordinate=_integers(model, robot.dof_coordinate[robot.active_dof]),
+            active_quaternion=_integers(model, quaternion),
+            limit_lower=limits[0],
+            limit_upper=limits[1],
+            followers=_followers(model, hard_limits),
+            mid_joint_q=model.mid_joint_q,
+            active_map=_active_map(model),
+        )
+
+
+def _integers(model: DeviceModel, values: NDArray[Any]) -> wp.array[Any]:
+    return wp.array(np.ascontiguousarray(values, np.int32), dtype=wp.int32, device=model.device)
+
+
+def _floats(model: DeviceModel, values: NDArray[Any]) -> wp.array[Any]:
+    return wp.array(np.ascontiguousarray(values, np.float32), dtype=wp.float32, device=model.device)
+
+
+def _followers(model: DeviceModel, hard_limits: bool) -> tuple[wp.array[Any], ...]:
+    """Leader, multiplier, offset and limits of every coordinate."""
+    robot, count = model.robot, model.joint_coord_count
+    leader = np.full(count, -1)
+    multiplier, offset = np.ones(count), np.zeros(count)
+    lower, upper = np.full(count, -np.inf), np.full(count, np.inf)
+    dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    for dof, active in enumerate(robot.dof_active):
+        if active >= 0 and robot.active_dof[active] != dof:
+            c = robot.dof_coordinate[dof]
+            leader[c] = robot.dof_coordinate[robot.active_dof[active]]
+            multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
+            if hard_limits:
+                lower[c], upper[c] = dof_lower[dof], dof_upper[dof]
+    numbers = (_floats(model, values) for values in (multiplier, offset, lower, upper))
+    return (_integers(model, leader), *numbers)
+
+
+def _active_map(model: DeviceModel) -> tuple[wp.array[Any], wp.array[Any], wp.array[Any], wp.array[Any]]:
+    """The DOF of each active DOF, then offsets, DOFs and multipliers of those that follow it."""
+    robot = model.robot
+    followers = [
+        [d for d in np.flatnonzero(robot.dof_active == a) if d != leader] for a, leader in enumerate(robot.active_dof)
+    ]
+    flat = np.array([d for group in followers for d in group], dtype=np.int32)
+    start = np.cumsum([0] + [len(group) for group in followers])
+    lists = (_integers(model, robot.active_dof), _integers(model, start), _integers(model, flat))
+    return (*lists, _floats(model, robot.dof_multiplier[flat]))

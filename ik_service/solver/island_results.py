@@ -1,0 +1,146 @@
+"""What became of every island of every problem: arrays over problems and islands, named on request."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.solver.attempts import NO_TARGET, STATIONARY
+from ik_service.solver.problems import Problems
+from ik_service.solver.status import IKStatus
+
+
+@dataclass(frozen=True)
+class IslandResult:
+    """One island of one problem.
+
+    Attributes:
+        joints: Joints that it moves.
+        rows: What couples them: "target LINK" or the class of an objective, each once.
+        success: Whether its targets are met (judged in float64), or, without targets, whether it is stationary.
+        status: Why its solve ended.
+        seed_index: Seed of its winning attempt.
+        iterations: Steps of that attempt.
+        cost: 1/2 |r|^2 of its rows.
+    """
+
+    joints: tuple[str, ...]
+    rows: tuple[str, ...]
+    success: bool
+    status: IKStatus
+    seed_index: int
+    iterations: int
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class IslandResults(Sequence[tuple[IslandResult, ...]]):
+    """The islands of a batch; `islands[problem]` names those of one problem.
+
+    Attributes:
+        nisland: Number of islands, int32 [n].
+        tree_island: Island of every kinematic tree, -1 where no row touches it, int32 [n, trees].
+        row_island: Island of every row, -1 where it is off or no tree moves it, int32 [n, rows].
+        success: bool [n, trees]; this and what follows: entries past the last island mean nothing.
+        status: IKStatus codes, int32 [n, trees].
+        seed_index: int32 [n, trees].
+        iterations: int32 [n, trees].
+        cost: float32 [n, trees].
+    """
+
+    nisland: NDArray[np.int32]
+    tree_island: NDArray[np.int32]
+    row_island: NDArray[np.int32]
+    success: NDArray[np.bool_]
+    status: NDArray[np.int32]
+    seed_index: NDArray[np.int32]
+    iterations: NDArray[np.int32]
+    cost: NDArray[np.float32]
+    robot: RobotModel
+    row_labels: tuple[str, ...]
+
+    @classmethod
+    def collect(
+        cls,
+        problems: Problems,
+        count: int,
+        met: NDArray[np.bool_],
+        robot: RobotModel,
+        row_labels: Sequence[str],
+        target_rows: Sequence[int],
+    ) -> "IslandResults":
+        """Read the islands of a solve back from the device.
+
+        Args:
+            problems: Per-problem arrays of the solve.
+            count: Problems of the solve.
+            met: Whether each target is within its tolerance, judged in float64, [count, targets].
+            robot: The robot.
+            row_labels: Label of every row's objective.
+            target_rows: First row of every target.
+        """
+        islands, winners = problems.islands, problems.winners
+
+        def host(array: object) -> NDArray[np.int32]:
+            return np.asarray(array[:count].numpy().copy())  # type: ignore[index]  # a Warp array
+
+        row_island, status = host(islands.row_island), host(winners.status)
+        stationary = status == int(STATIONARY)
+        own = host(winners.met) == int(NO_TARGET)
+        missed = np.zeros(status.shape, dtype=bool)
+        for k, start in enumerate(target_rows):
+            for row in range(start, start + 6):
+                problem = np.flatnonzero(~met[:, k] & (row_island[:, row] >= 0))
+                missed[problem, row_island[problem, row]] = True
+        success = np.where(own, stationary | (status == IKStatus.CONVERGED), ~missed & (status != IKStatus.INVALID))
+        unfinished = stationary | (status == IKStatus.CONVERGED)  # no gain left, and yet not met
+        status = np.where(success, int(IKStatus.CONVERGED), np.where(unfinished, int(IKStatus.STALLED), status))
+        return cls(
+            nisland=host(islands.nisland),
+            tree_island=host(islands.tree_island),
+            row_island=row_island,
+            success=success,
+            status=status.astype(np.int32),
+            seed_index=host(winners.seed),
+            iterations=host(winners.iterations),
+            cost=np.asarray(host(winners.cost), dtype=np.float32),
+            robot=robot,
+            row_labels=tuple(row_labels),
+        )
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which entries belong to an island, bool [n, trees]."""
+        return np.asarray(np.arange(self.tree_island.shape[1]) < self.nisland[:, None])
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.nisland)
+
+    def __getitem__(self, problem):  # type: ignore[no-untyped-def]  # an index alone, no slices
+        """Return the islands of one problem, in order of their first tree."""
+        return tuple(self._named(int(problem), island) for island in range(int(self.nisland[problem])))
+
+    def __iter__(self) -> Iterator[tuple[IslandResult, ...]]:
+        """Go through the problems."""
+        return (self[problem] for problem in range(len(self)))
+
+    def _named(self, problem: int, island: int) -> IslandResult:
+        labels = (self.row_labels[row] for row in np.flatnonzero(self.row_island[problem] == island))
+        return IslandResult(
+            joints=joints_of(self.robot, self.tree_island[problem] == island),
+            rows=tuple(dict.fromkeys(labels)),
+            success=bool(self.success[problem, island]),
+            status=IKStatus(int(self.status[problem, island])),
+            seed_index=int(self.seed_index[problem, island]),
+            iterations=int(self.iterations[problem, island]),
+            cost=float(self.cost[problem, island]),
+        )
+
+
+def joints_of(robot: RobotModel, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the joints that the chosen trees move, bool [trees], followers included."""
+    treeid = robot.trees.dof_treeid[robot.joint_qd_start[:-1]]
+    return tuple(name for name, tree in zip(robot.joint_names, treeid, strict=True) if tree >= 0 and chosen[tree])

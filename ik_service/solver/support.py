@@ -1,0 +1,153 @@
+"""Which DOFs each row can depend on: as its objective says, or, where it says nothing, as its Jacobian shows.
+
+An objective that does not state its support gets the union of the non-zero entries over several random configurations,
+drawn beyond the limits too, where penalties act. Every Jacobian of a solve is compared with it; an entry in a tree that
+the union has missed widens it, and the solve is done again.
+"""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel
+from ik_service.solver.rows import Poses, Rows, RowTape
+from objectives import IKObjective
+
+PROBES = 8  # random configurations at which a Jacobian is looked at
+BEYOND = 1.6  # how far they reach, in half ranges
+
+
+class Support:
+    """The support of all rows of a solver.
+
+    Args:
+        model: The robot on the device.
+        rows: Layout of the objectives; bound to a small batch here where an objective has to be probed.
+
+    Attributes:
+        dofs: Whether a row can depend on a DOF, bool [rows, joint_dof_count].
+    """
+
+    def __init__(self, model: DeviceModel, rows: Rows) -> None:
+        self._model, self._rows = model, rows
+        self.dofs = np.zeros((rows.count, model.joint_dof_count), dtype=bool)
+        self._probed = np.zeros(rows.count, dtype=bool)
+        for objective, start in zip(rows.objectives, rows.start, strict=True):
+            block = slice(start, start + objective.residual_dim())
+            stated = stated_support(objective, model)
+            self._probed[block] = stated is None
+            if stated is not None:
+                self.dofs[block] = stated
+        if self._probed.any():
+            self.dofs[self._probed] = _probe(model, rows)[self._probed]
+        self._missed: wp.array[Any] | None = None
+        self._make_watch()
+        self._tell_rows()
+
+    @property
+    def trees(self) -> NDArray[np.bool_]:
+        """Whether the support of a row holds DOFs of a tree, bool [rows, trees]."""
+        treeid = self._model.robot.trees.dof_treeid
+        member = treeid[:, None] == np.arange(self._model.robot.trees.ntree)
+        return np.asarray(self.dofs @ member)
+
+    @property
+    def active_dofs(self) -> NDArray[np.bool_]:
+        """Whether any row can depend on an active DOF, bool [active_dof_count]."""
+        active = self._model.robot.dof_active
+        found = np.zeros(self._model.active_dof_count, dtype=bool)
+        found[active[self.dofs.any(axis=0) & (active >= 0)]] = True
+        return found
+
+    def watch(self, jacobian: wp.array[Any], running: wp.array[Any]) -> None:
+        """Note entries of a Jacobian in trees that the probed support lacks; recorded with the iteration."""
+        if self._missed is not None:
+            wp.launch(
+                _note_missed,
+                dim=(jacobian.shape[0], self._watched.shape[0]),
+                inputs=[self._watched, self._allowed, running, jacobian],
+                outputs=[self._missed],
+                device=self._model.device,
+            )
+
+    def widen(self) -> bool:
+        """Take in what `watch` has noted since the last call; return whether that changed anything."""
+        if self._missed is None:
+            return False
+        missed = self._missed.numpy() != 0
+        if not missed.any():
+            return False
+        self.dofs |= missed
+        self._make_watch()
+        self._tell_rows()
+        return True
+
+    def _make_watch(self) -> None:
+        if not self._probed.any():
+            return
+        device, treeid = self._model.device, self._model.robot.trees.dof_treeid
+        padded = np.hstack([self.trees, np.ones((len(self.dofs), 1), dtype=bool)])  # locked DOFs join nothing
+        self._allowed: wp.array[Any] = wp.array(padded[:, treeid].astype(np.int32), dtype=wp.int32, device=device)
+        self._watched: wp.array[Any] = wp.array(np.flatnonzero(self._probed), dtype=wp.int32, device=device)
+        self._missed = wp.zeros(self.dofs.shape, dtype=wp.int32, device=device)
+
+    def _tell_rows(self) -> None:
+        self._rows.set_support(self.dofs | self._probed[:, None])
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _note_missed(
+    watched: wp.array[wp.int32],  # rows
+    allowed: wp.array2d[wp.int32],  # [rows, joint_dof_count]
+    running: wp.array2d[wp.int32],  # [n_batch, trees]
+    jacobian: wp.array3d[float],  # [n_batch, rows, joint_dof_count]
+    # out
+    missed_out: wp.array2d[wp.int32],  # [rows, joint_dof_count]
+):
+    i, k = wp.tid()
+    row = watched[k]
+    active = int(0)
+    for island in range(running.shape[1]):
+        active += running[i, island]
+    if active > 0:
+        for dof in range(jacobian.shape[2]):
+            if jacobian[i, row, dof] != 0.0 and allowed[row, dof] == 0:
+                missed_out[row, dof] = 1
+
+
+def stated_support(objective: IKObjective, model: DeviceModel) -> NDArray[np.bool_] | None:
+    """Return the support that an objective states, [residual_dim, joint_dof_count], or None."""
+    row_support = getattr(objective, "row_support", None)
+    return None if row_support is None else row_support(model)
+
+
+def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
+    """Non-zero entries of the Jacobian at any of several random configurations."""
+    robot, device = model.robot, model.device
+    problem_idx = wp.zeros(PROBES, dtype=wp.int32, device=device)
+    rows.bind(PROBES, problem_idx)
+    poses = Poses.allocate(model, PROBES, rows.count, problem_idx, requires_grad=False)
+    drawn = robot.random_joint_q(np.random.default_rng(0), PROBES)
+    own = robot.dof_coordinate[robot.dof_coordinate >= 0]
+    drawn[:, own] += (BEYOND - 1.0) * (drawn[:, own] - robot.mid_joint_q[own])
+    poses.joint_q.assign(drawn.astype(np.float32))
+    tape = RowTape(rows, PROBES, problem_idx) if any(rows.taped) else None
+    joint_S_s = wp.zeros((PROBES, model.joint_dof_count), dtype=typing.cast(type, wp.spatial_vector), device=device)
+    jacobian = wp.zeros((PROBES, rows.count, model.joint_dof_count), dtype=float, device=device)
+    rows.compute_residuals(poses)
+    rows.compute_jacobian(poses, joint_S_s, jacobian, tape)
+    return np.asarray((jacobian.numpy() != 0.0).any(axis=0))
+
+
+def row_labels(rows: Rows, targets: Sequence[str]) -> list[str]:
+    """Return a label for each row's objective: the targets' links first, then the classes of the other objectives."""
+    labels: list[str] = []
+    for k, objective in enumerate(rows.objectives):
+        name = f"target {targets[k]}" if k < len(targets) else type(objective).__name__
+        labels += [name] * objective.residual_dim()
+    return labels
