@@ -38,6 +38,6 @@ def test_device_poses_and_jacobians_equal_those_of_pinocchio(distribution, endin
             matrix = np.array([quaternion_rotate(rotation, axis) for axis in np.eye(3)]).T
             np.testing.assert_allclose(matrix, expected.rotation, atol=FLOAT32, err_msg=link)
             jacobian = _link_jacobian(robot, subspace[row], link, position)
-            np.testing.assert_allclose(jacobian, witness.jacobian(link, joint_q[row]), atol=FLOAT32, err_msg=link)
+            np.testing.assert_allclose(jacobian, witness.jacobian(link), atol=FLOAT32, err_msg=link)
             compared += 1
     assert compared >= CONFIGURATIONS * robot.body_count
