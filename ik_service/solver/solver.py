@@ -12,6 +12,7 @@ from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
 from ik_service.solver.batch import Batch
+from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
 from ik_service.solver.judge import judge
 from ik_service.solver.options import SolverOptions
@@ -132,6 +133,21 @@ class IKSolver:
                 break
             self._use_support()  # a row reached a tree that its probes had not shown: solve with what is known now
         return self._result(arrays, start, chosen, seeds)
+
+    def islands(self, problem: int = 0) -> IslandReport:
+        """Tell which joints fall into which island, which rows join them, and which targets nothing can move.
+
+        A solve may hold fewer rows: those of a target without positions or without orientations are off. What became
+        of the islands of a solve stands in its result.
+
+        Args:
+            problem: Which problem, where weights differ between problems.
+
+        Raises:
+            InputError: There is no such problem.
+        """
+        trees, join = self._support.trees, not self.islands_enabled
+        return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
 
     # ------------------------------------------------------------------ set-up
     def _pose_objective(self, k: int) -> IKObjectivePose:

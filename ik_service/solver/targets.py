@@ -82,7 +82,7 @@ def check_targets(
     Args:
         targets: Declared targets.
         positions: Target positions [m], shape [n, 3] for one target, [n, targets, 3] for several, a list with one
-            array or None per target, or None.
+            array or None per target, or None. A target with neither positions nor orientations is left out.
         orientations_xyzw: Target orientations, shapes alike with 4.
         problem_count: Number of problems where the arrays do not say it.
 
@@ -102,9 +102,8 @@ def check_targets(
         raise InputError("Nothing says how many problems there are: give target arrays, or problem_count.")
     if 0 in counts:
         raise InputError("The batch is empty. Give at least one problem.")
-    for target, p, q in zip(targets, by_position, by_orientation, strict=True):
-        if p is None and q is None:
-            raise InputError(f"Target '{target.link}' has neither positions nor orientations_xyzw.")
+    if targets and not any(array is not None for array in (*by_position, *by_orientation)):
+        raise InputError("No target has positions or orientations_xyzw. Give values for at least one.")
     unit = tuple(None if q is None else unit_quaternions("orientations_xyzw", q) for q in by_orientation)
     return TargetArrays(by_position, unit, counts.pop())
 

@@ -117,7 +117,7 @@ BAD = {
     "counts": ({"positions": np.zeros((2, 3)), "orientations_xyzw": [UNIT] * 3}, r"\[2, 3\] problems"),
     "empty": ({"positions": np.zeros((0, 3))}, "empty"),
     "nothing": ({}, "how many problems"),
-    "no values": ({"problem_count": 2}, "neither positions nor"),
+    "no values": ({"problem_count": 2}, "No target has positions"),
     "negative count": ({"problem_count": -1}, "problem_count is -1"),
     "start shape": (
         {"positions": np.zeros((2, 3)), "initial_joint_q": np.zeros((3, 7))},

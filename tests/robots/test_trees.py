@@ -1,0 +1,100 @@
+"""Kinematic trees over the active DOFs."""
+
+import numpy as np
+import pytest
+
+import ik_service
+
+TWO_ARMS = """
+<robot name="two_arms">
+  <link name="base"/><link name="torso"/>
+  <joint name="lift" type="prismatic"><parent link="base"/><child link="torso"/><axis xyz="0 0 1"/>
+    <limit lower="0" upper="0.3" effort="1" velocity="1"/></joint>
+  {arms}
+</robot>
+"""
+LIMIT = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
+
+
+def arm(side, mimic=""):
+    joints = []
+    for k, parent in enumerate(("torso", f"{side}1", f"{side}2"), start=1):
+        coupled = mimic if k == 3 else ""
+        joints.append(
+            f'<link name="{side}{k}"/><joint name="{side}_j{k}" type="revolute"><parent link="{parent}"/>'
+            f'<child link="{side}{k}"/><axis xyz="0 1 0"/>{LIMIT}{coupled}</joint>'
+        )
+    return joints
+
+
+@pytest.fixture
+def load(tmp_path):
+    def make(arms, **arguments):
+        path = tmp_path / "two_arms.urdf"
+        path.write_text(TWO_ARMS.format(arms="".join(arms)))
+        return ik_service.load_robot(path, **arguments)
+
+    return make
+
+
+def joints_of(robot, tree):
+    treeid = robot.trees.dof_treeid
+    return {robot.dof_names[d] for d in np.flatnonzero(treeid == tree)}
+
+
+def interleaved(left, right):
+    return [joint for pair in zip(left, right, strict=True) for joint in pair]
+
+
+def test_a_torso_joins_the_arms_and_a_locked_one_does_not(load):
+    arms = interleaved(arm("l"), arm("r"))
+    free = load(arms).trees
+    assert free.ntree == 1
+    assert free.tree_dofnum.tolist() == [7]
+    robot = load(arms, locked={"lift": 0.1})
+    trees = robot.trees
+    assert trees.ntree == 2
+    assert joints_of(robot, 0) == {"l_j1", "l_j2", "l_j3"}
+    assert joints_of(robot, 1) == {"r_j1", "r_j2", "r_j3"}
+    assert trees.dof_treeid[robot.joint_qd_start[robot.joint_index("lift")]] == -1
+    assert trees.body_treeid[robot.link_frame("torso")[0]] == -1
+    assert trees.body_treeid[robot.link_frame("r3")[0]] == 1
+
+
+def test_trees_are_contiguous_and_maps_lead_both_ways(load):
+    robot = load(interleaved(arm("l"), arm("r")), locked={"lift": 0.0})
+    trees = robot.trees
+    for tree, (first, count) in enumerate(zip(trees.tree_dofadr, trees.tree_dofnum, strict=True)):
+        members = trees.tree_dof[first : first + count]
+        assert (trees.active_treeid[members] == tree).all()
+        assert (np.diff(members) == 1).all()
+    np.testing.assert_array_equal(trees.tree_dof[trees.dof_place], np.arange(6))
+
+
+def test_a_lock_in_mid_tree_keeps_the_tree_whole(load):
+    robot = load(arm("l"), locked={"l_j2": 0.2, "lift": 0.0})
+    assert robot.trees.ntree == 1
+    assert joints_of(robot, 0) == {"l_j1", "l_j3"}
+
+
+def test_a_mimic_across_trees_joins_them(load):
+    robot = load(arm("l") + arm("r", '<mimic joint="l_j3" multiplier="2"/>'), locked={"lift": 0.0})
+    trees = robot.trees
+    assert trees.ntree == 1
+    assert joints_of(robot, 0) == {f"{side}_j{k}" for side in "lr" for k in (1, 2, 3)}
+    middle = load(arm("l") + arm("m") + arm("r", '<mimic joint="l_j3"/>'), locked={"lift": 0.0})
+    assert middle.trees.ntree == 2
+    assert middle.trees.tree_dofnum.tolist() == [5, 3]
+    assert joints_of(middle, 1) == {"m_j1", "m_j2", "m_j3"}
+    np.testing.assert_array_equal(middle.trees.coordinate_treeid[middle.dof_coordinate], middle.trees.dof_treeid)
+
+
+def test_pr2_arms_part_when_the_torso_is_locked():
+    from tests.robots.test_foreign_robots import EXAMPLE, _installed
+
+    pr2 = ik_service.load_robot(_installed(EXAMPLE, "pr2_description/urdf/pr2.urdf"))
+    locked = pr2.lock({"torso_lift_joint": 0.1})
+    bodies = [pr2.link_frame(f"{side}_gripper_palm_link")[0] for side in "lr"]
+    together, apart = (robot.trees.body_treeid[bodies] for robot in (pr2, locked))
+    assert together[0] == together[1] >= 0
+    assert 0 <= apart[0] != apart[1] >= 0
