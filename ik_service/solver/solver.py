@@ -146,6 +146,8 @@ class IKSolver:
         Raises:
             InputError: There is no such problem.
         """
+        if self._batch is None:  # objectives have their weights at hand once they are bound
+            self._rows.bind(1, wp.zeros(1, dtype=wp.int32, device=self._model.device))
         trees, join = self._support.trees, not self.islands_enabled
         return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
 

@@ -1,0 +1,119 @@
+"""Advice on problems without success: what their status says, and which links nothing could have moved.
+
+A target on a link that no active joint moves belongs to no island. It is judged all the same, and its miss is no matter
+of seeds or iterations; the advice names the link. Host work, on request only.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.solver.island_results import IslandResults
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.status import IKStatus
+
+
+class Outcome(Protocol):
+    """What advice needs to know of a result; see `IKResult`."""
+
+    @property
+    def success(self) -> NDArray[np.bool_]:
+        """Whether each problem is solved, shape [n]."""
+
+    @property
+    def status(self) -> NDArray[np.integer[Any]]:
+        """`IKStatus` codes, shape [n]."""
+
+    @property
+    def position_error(self) -> NDArray[np.float64]:
+        """[m], shape [n, targets]; NaN where free."""
+
+    @property
+    def orientation_error(self) -> NDArray[np.float64]:
+        """[rad], shape [n, targets]; NaN where free."""
+
+    @property
+    def islands(self) -> IslandResults:
+        """The islands of every problem."""
+
+
+class LinkPair(Protocol):
+    """The links that a target speaks of."""
+
+    @property
+    def link(self) -> str:
+        """Link that is to reach a pose."""
+
+    @property
+    def reference_link(self) -> str | None:
+        """Link in whose frame the pose is given; None is the world."""
+
+
+def advice(
+    robot: RobotModel, targets: Sequence[LinkPair], result: Outcome, options: SolverOptions, problem: int
+) -> str:
+    """Return what the caller may do about a problem, in a sentence for each thing that went wrong.
+
+    Args:
+        robot: The robot.
+        targets: The solver's targets, in their order.
+        result: What the solver found.
+        options: Options of the solve: its tolerances say which targets are missed.
+        problem: Which problem.
+    """
+    if result.success[problem]:
+        return IKStatus.CONVERGED.advice
+    sentences = []
+    for k, target in enumerate(targets):
+        moved, turned = why_static(robot, target), why_static(robot, target, angular=True)
+        if moved is not None and result.position_error[problem, k] > options.position_tolerance:
+            sentences.append(moved)
+        elif turned is not None and result.orientation_error[problem, k] > options.orientation_tolerance:
+            sentences.append(turned)
+    islands = result.islands[problem]
+    for island in islands:
+        if not island.success:
+            name = f"{', '.join(island.rows)}: " if len(islands) > 1 else ""
+            sentences.append(f"{name}{island.status.advice}")
+    return " ".join(dict.fromkeys(sentences)) or IKStatus(int(result.status[problem])).advice
+
+
+def why_static(robot: RobotModel, target: LinkPair, *, angular: bool = False) -> str | None:
+    """Return why no active joint moves a target's link, naming it, or None where one does.
+
+    Args:
+        robot: The robot.
+        target: The link, and the link that it is seen from.
+        angular: Whether to look only at joints that turn the link.
+    """
+    joints = _joints_between(robot, target)
+    active = [joint for joint in joints if robot.dof_active[robot.joint_qd_start[joint]] >= 0]
+    turning = [joint for joint in active if robot.joint_dof_dim[joint, 1] > 0]
+    if turning or (active and not angular):
+        return None
+    seen = "" if target.reference_link is None else f" relative to '{target.reference_link}'"
+    if active:
+        return f"No active joint turns link '{target.link}'{seen}: leave its orientation free, or give the one it has."
+    locked = ", ".join(f"'{robot.joint_names[joint]}'" for joint in joints)
+    fixed = "fixed to the world" if target.reference_link is None else "one is fixed to the other"
+    cause, remedy = (f"locked: {locked}", "unlock a joint, ") if locked else (fixed, "")
+    return (
+        f"Link '{target.link}' is static{seen} ({cause}), so nothing brings it nearer to its target: "
+        f"{remedy}give the pose that it has, or leave the target out."
+    )
+
+
+def _joints_between(robot: RobotModel, target: LinkPair) -> list[int]:
+    """Moving joints, locked ones too, on the way from the reference link (or the world) to the link."""
+    paths = []
+    for link in (target.link, target.reference_link):
+        body = -1 if link is None else robot.link_frame(link)[0]
+        path = set()
+        while body >= 0:
+            path.add(body)  # body and joint have the same number
+            body = int(robot.joint_parent[body])
+        paths.append(path)
+    return sorted(paths[0] ^ paths[1])
