@@ -13,8 +13,12 @@ from dataclasses import dataclass
 import warp as wp
 
 from ik_service.linear_solve.islands import Islands
-
-PIVOT_MIN = wp.constant(1.0e-20)  # keeps the factor finite where rounding makes a pivot vanish
+from ik_service.linear_solve.small_block import (
+    PADDED_SIZE,
+    PIVOT_MIN,
+    small_damped_steps_kernel,
+    small_normal_equations_kernel,
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ def _normal_equations_kernel(coupled: bool) -> wp.Kernel:
     @wp.kernel(module="unique", enable_backward=False)
     @typing.no_type_check
     def normal_equations_kernel(
+        small: int,  # islands of at most so many DOFs are treated elsewhere
         # active DOFs
         active_dof: wp.array[wp.int32],  # [active_dof_count]
         follower_start: wp.array[wp.int32],  # [active_dof_count + 1]
@@ -97,6 +102,8 @@ def _normal_equations_kernel(coupled: bool) -> wp.Kernel:
         p = problem_idx[i]
         first_dof = island_dofadr[p, island]
         dofs = island_dofadr[p, island + 1] - first_dof
+        if dofs <= small:
+            return
         first_row = island_rowadr[p, island]
         rows = island_rowadr[p, island + 1] - first_row
         block = hessian_adr[p, island]
@@ -153,28 +160,31 @@ def normal_equations(
         rows: Residuals [n_batch, total_residuals] and Jacobian [n_batch, total_residuals, joint_dof_count].
         equations: Out.
     """
-    wp.launch(
-        _normal_equations_kernel(coupled=active[2].shape[0] > 0),
-        dim=instances[1].shape,
-        inputs=[
-            *active,
-            islands.island_dofadr,
-            islands.island_dof,
-            islands.island_rowadr,
-            islands.island_row,
-            islands.hessian_adr,
-            islands.jacobian_adr,
-            *instances,
-            *rows,
-        ],
-        outputs=[equations.columns, equations.residuals, equations.hessian, equations.gradient],
-        device=instances[1].device,
-    )
+    coupled = active[2].shape[0] > 0
+    adr = (islands.island_dofadr, islands.island_dof, islands.island_rowadr, islands.island_row, islands.hessian_adr)
+    device = instances[1].device
+    if islands.smallest <= PADDED_SIZE:
+        wp.launch(
+            small_normal_equations_kernel(PADDED_SIZE, coupled),
+            dim=instances[1].shape,
+            inputs=[*active, *adr, *instances, *rows],
+            outputs=[equations.residuals, equations.hessian, equations.gradient],
+            device=device,
+        )
+    if islands.largest > PADDED_SIZE:
+        wp.launch(
+            _normal_equations_kernel(coupled),
+            dim=instances[1].shape,
+            inputs=[PADDED_SIZE, *active, *adr, islands.jacobian_adr, *instances, *rows],
+            outputs=[equations.columns, equations.residuals, equations.hessian, equations.gradient],
+            device=device,
+        )
 
 
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _damped_steps(
+    small: int,  # islands of at most so many DOFs are treated elsewhere
     # islands
     island_dofadr: wp.array2d[wp.int32],
     hessian_adr: wp.array2d[wp.int32],
@@ -198,6 +208,8 @@ def _damped_steps(
     p = problem_idx[i]
     first = island_dofadr[p, island]
     dofs = island_dofadr[p, island + 1] - first
+    if dofs <= small:
+        return
     block = hessian_adr[p, island]
     t = i * damping_factor.shape[0] + k
     mu = damping[i, island] * damping_factor[k]
@@ -250,18 +262,12 @@ def damped_steps(
         equations: In: J'J, J'r and what is held; out: factors and steps.
     """
     count, trees = instances[1].shape
-    wp.launch(
-        _damped_steps,
-        dim=(count, damping[1].shape[0], trees),
-        inputs=[
-            islands.island_dofadr,
-            islands.hessian_adr,
-            *instances,
-            equations.hessian,
-            equations.gradient,
-            equations.held,
-            *damping,
-        ],
-        outputs=[equations.factor, equations.step],
-        device=instances[1].device,
-    )
+    dim, device = (count, damping[1].shape[0], trees), instances[1].device
+    system = (equations.hessian, equations.gradient, equations.held)
+    inputs = [islands.island_dofadr, islands.hessian_adr, *instances, *system, *damping]
+    if islands.smallest <= PADDED_SIZE:
+        kernel = small_damped_steps_kernel(PADDED_SIZE)
+        wp.launch(kernel, dim=dim, inputs=inputs, outputs=[equations.step], device=device)
+    if islands.largest > PADDED_SIZE:
+        outputs = [equations.factor, equations.step]
+        wp.launch(_damped_steps, dim=dim, inputs=[PADDED_SIZE, *inputs], outputs=outputs, device=device)

@@ -34,6 +34,8 @@ class Islands:
         jacobian_adr: The same for its DOFs x rows block, shape [problems, trees + 1].
         stack: Scratch of the flood fill, shape [problems, trees]: a tree is marked when it is pushed, so none is
             pushed twice.
+        smallest: DOFs of the smallest island that there can be, an int: those of the smallest tree.
+        largest: DOFs of the largest, an int: all of them.
     """
 
     nisland: wp.array[typing.Any]
@@ -49,6 +51,8 @@ class Islands:
     hessian_adr: wp.array[typing.Any]
     jacobian_adr: wp.array[typing.Any]
     stack: wp.array[typing.Any]
+    smallest: int
+    largest: int
 
     @classmethod
     def allocate(cls, structure: RowStructure, problem_count: int) -> "Islands":
@@ -67,9 +71,11 @@ class Islands:
         arrays = {
             name: wp.zeros((problem_count, widths.get(name, trees + 1)), dtype=wp.int32, device=device)
             for name in cls.__annotations__
-            if name != "nisland"
+            if name not in ("nisland", "smallest", "largest")
         }
-        return cls(nisland=wp.zeros(problem_count, dtype=wp.int32, device=device), **arrays)
+        nisland = wp.zeros(problem_count, dtype=wp.int32, device=device)
+        smallest, largest = structure.tree_sizes.min(), structure.tree_sizes.sum()
+        return cls(nisland=nisland, smallest=int(smallest), largest=int(largest), **arrays)
 
 
 @wp.kernel(module="unique", enable_backward=False)

@@ -21,6 +21,7 @@ class RowStructure:
         tree_row: Rows whose support holds DOFs of each tree, increasing.
         dof_tree: Tree of each DOF of the system, shape [dofs].
         coordinate_tree: Tree of each coordinate, -1 where none moves it, shape [coordinates].
+        tree_sizes: Number of DOFs of each tree, on the host, shape [trees].
     """
 
     row_treeadr: wp.array[Any]
@@ -29,6 +30,7 @@ class RowStructure:
     tree_row: wp.array[Any]
     dof_tree: wp.array[Any]
     coordinate_tree: wp.array[Any]
+    tree_sizes: NDArray[np.int64]
 
     @classmethod
     def build(
@@ -47,7 +49,8 @@ class RowStructure:
             device: Where the arrays are to live.
         """
         lists = (*_lists(incidence), *_lists(incidence.T), dof_tree, coordinate_tree)
-        return cls(*(wp.array(values.astype(np.int32), dtype=wp.int32, device=device) for values in lists))
+        arrays: list[Any] = [wp.array(values.astype(np.int32), dtype=wp.int32, device=device) for values in lists]
+        return cls(*arrays, np.bincount(dof_tree, minlength=incidence.shape[1]))
 
     @property
     def row_count(self) -> int:

@@ -18,11 +18,12 @@ def on_device(incidence, row_on, dof_tree=None, coordinate_tree=None, join=False
     coordinate_tree = dof_tree if coordinate_tree is None else np.asarray(coordinate_tree)
     structure = RowStructure.build(incidence, dof_tree, coordinate_tree, "cpu")
     islands = Islands.allocate(structure, len(row_on))
-    for name in Islands.__annotations__:
+    names = [name for name, kind in Islands.__annotations__.items() if kind is not int]
+    for name in names:
         getattr(islands, name).fill_(POISON)
     on = wp.array(row_on.astype(np.int32), dtype=wp.int32, device="cpu")
     discover_islands(structure, on, islands, join=join)
-    return {name: getattr(islands, name).numpy().copy() for name in Islands.__annotations__}
+    return {name: getattr(islands, name).numpy().copy() for name in names}
 
 
 def both(incidence, row_on=None):
