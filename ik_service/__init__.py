@@ -1,8 +1,15 @@
-"""Batched inverse kinematics on NVIDIA Warp, and a service around it."""
+"""Batched inverse kinematics on NVIDIA Warp, and a service around it.
 
-from ik_service.errors import EngineError, RobotFileError
-from ik_service.robots import RobotModel, builtin_robot_names, load_robot
-from ik_service.solver import IKResult, IKSolver, IKStatus, SolverOptions, Target
+Names are loaded on first use, so that the command line can show its help and version without Warp.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ik_service.errors import EngineError, RobotFileError
+    from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+    from ik_service.solver import IKResult, IKSolver, IKStatus, SolverOptions, Target
 
 __version__ = "0.1.0"
 
@@ -19,3 +26,24 @@ __all__ = [
     "builtin_robot_names",
     "load_robot",
 ]
+
+_HOMES = {
+    "ik_service.errors": ("EngineError", "RobotFileError"),
+    "ik_service.robots": ("RobotModel", "builtin_robot_names", "load_robot"),
+    "ik_service.solver": ("IKResult", "IKSolver", "IKStatus", "SolverOptions", "Target"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module."""
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what is public."""
+    return sorted(__all__)

@@ -50,3 +50,12 @@ def test_every_public_name_resolves(package):
 
 def test_no_name_is_public_in_both_packages():
     assert set(ik_service.__all__) & set(objectives.__all__) == set()
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'IKSolvers'"):
+        ik_service.IKSolvers  # noqa: B018
+
+
+def test_names_are_listed_before_they_are_loaded():
+    assert dir(ik_service) == IK_SERVICE

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from ik_service.api import health_routes, robot_routes, solve_routes
+from ik_service.api.docs_page import install_docs_page
 from ik_service.api.limits import MAX_BODY_BYTES
 from ik_service.api.openapi import install_openapi
 from ik_service.api.problems import install_problem_handlers
@@ -67,12 +68,14 @@ def create_app(
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
     )
     for routes in (solve_routes, robot_routes, health_routes):
         app.include_router(routes.router)
     install_problem_handlers(app)
     install_openapi(app)
+    install_docs_page(app)
     return app
 
 

@@ -1,5 +1,7 @@
 """The schema: its examples run, its errors are problem documents, its limits are those that hold."""
 
+import re
+
 import pytest
 
 from ik_service.api.examples import SOLVE_REQUESTS
@@ -103,3 +105,8 @@ def test_the_documentation_page_is_served(client):
     reply = client.get("/docs")
     assert reply.status_code == 200
     assert "/openapi.json" in reply.text
+    linked = re.findall(r'(?:src|href)="([^"]+)"', reply.text)
+    assert len(linked) >= 2
+    for address in linked:  # of this service, not of a content delivery network
+        assert address.startswith("/docs/assets/")
+        assert client.get(address).status_code == 200

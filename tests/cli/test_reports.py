@@ -82,19 +82,15 @@ def test_help_is_shown_without_arguments(run):
 
 
 LOADED = """
-import sys, types
-package = types.ModuleType("ik_service")
-package.__path__ = {path!r}
-sys.modules["ik_service"] = package
+import sys
 from typer.testing import CliRunner
 from ik_service.cli.app import app
 for arguments in (["--help"], ["solve", "--help"], ["version"]):
     assert CliRunner().invoke(app, arguments).exit_code == 0, arguments
-print(sorted({{"warp", "fastapi", "objectives", "ik_service.robots"}} & set(sys.modules)))
+print(sorted({"warp", "numpy", "fastapi", "objectives", "ik_service.robots"} & set(sys.modules)))
 """
 
 
 def test_help_and_version_load_neither_warp_nor_the_service():
-    script = LOADED.format(path=list(ik_service.__path__))
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    printed = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "[]"
