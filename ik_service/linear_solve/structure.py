@@ -49,8 +49,9 @@ class RowStructure:
             device: Where the arrays are to live.
         """
         lists = (*_lists(incidence), *_lists(incidence.T), dof_tree, coordinate_tree)
-        arrays: list[Any] = [wp.array(values.astype(np.int32), dtype=wp.int32, device=device) for values in lists]
-        return cls(*arrays, np.bincount(dof_tree, minlength=incidence.shape[1]))
+        fields: list[Any] = [wp.array(values.astype(np.int32), dtype=wp.int32, device=device) for values in lists]
+        fields.append(np.bincount(dof_tree, minlength=incidence.shape[1]))
+        return cls(*fields)
 
     @property
     def row_count(self) -> int:
