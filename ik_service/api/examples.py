@@ -47,7 +47,17 @@ SOLVE_REQUESTS: dict[str, dict[str, Any]] = {
             {"link": "panda_link4", "positions": [[-0.0513, 0.0013, 0.6555]]},
         ]
     },
+    "two_arms": {
+        "targets": [
+            {"link": "left_panda_hand", "positions": [[0.4, 0.3, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]},
+            {"link": "right_panda_hand", "positions": [[0.5, -0.2, 0.4]], "orientations_xyzw": [[1, 0, 0, 0]]},
+        ],
+        "include": ["islands", "advice"],
+    },
 }
+
+EXAMPLE_ROBOTS = {name: "dual_panda" if name == "two_arms" else "panda" for name in SOLVE_REQUESTS}
+"""The robot that each example is for."""
 
 SOLVE_ANSWER: dict[str, Any] = {
     "robot": "panda",
@@ -63,4 +73,54 @@ SOLVE_ANSWER: dict[str, Any] = {
     "cost": [3.3e-14],
     "resolved": {"engine": "staged", "seeds": 32, "device": "cpu"},
     "timing_ms": {"queue": 0.1, "solve": 2.8, "total": 3.2},
+}
+
+_ARMS = [[f"{side}_panda_joint{k}" for k in range(1, 8)] for side in ("left", "right")]
+
+_ARM_Q = [
+    [0.02262278, -0.4978896, -0.01932314, -2.39001, -0.00972539, 1.892185, 0.7941154],
+    [0.111173, -0.07756051, 0.08500288, -2.244477, 0.00795091, 2.167181, 0.9768541],
+]
+
+TWO_ARMS_ANSWER: dict[str, Any] = {
+    "robot": "dual_panda",
+    "joint_names": [*_ARMS[0], *_ARMS[1]],
+    "coordinate_names": [*_ARMS[0], *_ARMS[1]],
+    "joint_q": [[*_ARM_Q[0], *_ARM_Q[1]]],
+    "success": [True],
+    "status": ["converged"],
+    "position_error_m": [1.3e-7],
+    "orientation_error_rad": [6.3e-7],
+    "iterations": [4],
+    "seed_index": [0],
+    "cost": [6.8e-14],
+    "targets": [
+        {"link": "left_panda_hand", "position_error_m": [1.3e-7], "orientation_error_rad": [6.3e-7]},
+        {"link": "right_panda_hand", "position_error_m": [1.1e-7], "orientation_error_rad": [1.4e-7]},
+    ],
+    "islands": [
+        [
+            {
+                "joints": _ARMS[0],
+                "rows": ["target left_panda_hand"],
+                "success": True,
+                "status": "converged",
+                "seed_index": 0,
+                "iterations": 3,
+                "cost": 5.5e-14,
+            },
+            {
+                "joints": _ARMS[1],
+                "rows": ["target right_panda_hand"],
+                "success": True,
+                "status": "converged",
+                "seed_index": 0,
+                "iterations": 4,
+                "cost": 1.3e-14,
+            },
+        ]
+    ],
+    "advice": ["Every target is met within its tolerance."],
+    "resolved": {"engine": "staged", "seeds": 32, "device": "cpu"},
+    "timing_ms": {"queue": 0.1, "solve": 3.9, "total": 4.4},
 }

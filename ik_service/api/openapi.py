@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.problem_schema import ProblemBody
 from ik_service.api.solve_schema import SolveRequestBody
 
@@ -18,7 +18,10 @@ _BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ProblemBody)
 
 def solve_request_body() -> dict[str, Any]:
     """Return the declaration of a solve request's body."""
-    examples = {name: {"summary": name.replace("_", " "), "value": value} for name, value in SOLVE_REQUESTS.items()}
+    examples = {
+        name: {"summary": f"{name.replace('_', ' ')} ({EXAMPLE_ROBOTS[name]})", "value": value}
+        for name, value in SOLVE_REQUESTS.items()
+    }
     schema = {"$ref": _REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": examples}}}

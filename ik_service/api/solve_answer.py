@@ -8,6 +8,8 @@ import orjson
 from ik_service.api.solve_schema import Include
 from ik_service.batching.request import SolveAnswer, SolveRequest, worst_over_targets
 from ik_service.robots import RobotModel
+from ik_service.solver.advice import advice
+from ik_service.solver.island_results import IslandResult
 
 
 def answer_document(
@@ -41,6 +43,12 @@ def answer_document(
     if "active_limits" in include:
         document["dof_names"] = robot.dof_names
         document["active_limits"] = answer.active_limits
+    if "islands" in include:
+        document["islands"] = [[_island(island) for island in islands] for islands in answer.islands]
+    if "advice" in include:
+        document["advice"] = [
+            advice(robot, request.targets, answer, request.options, problem) for problem in range(request.problem_count)
+        ]
     document["resolved"] = {"engine": answer.engine, "seeds": answer.seeds, "device": answer.device}
     document["timing_ms"] = {
         "queue": round(answer.queue_ms, 3),
@@ -53,6 +61,18 @@ def answer_document(
 def encode_json(document: dict[str, Any]) -> bytes:
     """Return a document as JSON; NaN becomes null."""
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _island(island: IslandResult) -> dict[str, Any]:
+    return {
+        "joints": island.joints,
+        "rows": island.rows,
+        "success": island.success,
+        "status": island.status.name.lower(),
+        "seed_index": island.seed_index,
+        "iterations": island.iterations,
+        "cost": island.cost,
+    }
 
 
 def _per_target(request: SolveRequest, answer: SolveAnswer) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ik_service.api.body import read_json_body
+from ik_service.api.examples import EXAMPLE_ROBOTS
 from ik_service.api.openapi import solve_request_body
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.solve_answer import answer_document, encode_json
@@ -24,7 +25,11 @@ BLOCKING_PROBLEM_COUNT = 2048
 """Answers with more problems than this are encoded beside the event loop."""
 
 RobotName = Annotated[
-    str, Path(description="Name of a robot, see `GET /v1/robots`.", openapi_examples={"panda": {"value": "panda"}})
+    str,
+    Path(
+        description="Name of a robot, see `GET /v1/robots`.",
+        openapi_examples={name: {"value": name} for name in sorted(set(EXAMPLE_ROBOTS.values()), reverse=True)},
+    ),
 ]
 
 router = APIRouter(prefix="/v1", tags=["solve"])

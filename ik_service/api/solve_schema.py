@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ik_service.api import limits
-from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS
+from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
 
-Include = Literal["active_limits"]
+Include = Literal["active_limits", "advice", "islands"]
+Status = Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]
 
 
 def _row(width: int, least: float = -limits.MAX_VALUE) -> dict[str, Any]:
@@ -117,6 +118,18 @@ class TargetErrors(BaseModel):
     orientation_error_rad: list[float | None] = Field(description="Angle to the target [rad]; null where it is free.")
 
 
+class IslandBody(BaseModel):
+    """Joints that targets couple, solved apart from all others: with their own start configuration and status."""
+
+    joints: list[str] = Field(description="Joints that it moves.")
+    rows: list[str] = Field(description='What couples them: "target LINK".')
+    success: bool = Field(description="Whether its targets are met.")
+    status: Status
+    seed_index: int = Field(description="Start configuration that won.")
+    iterations: int
+    cost: float | None = Field(description="1/2 |r|^2 of its rows.")
+
+
 class Resolved(BaseModel):
     """What answered."""
 
@@ -136,23 +149,31 @@ class Timing(BaseModel):
 class SolveAnswerBody(BaseModel):
     """Results as columns, in the order of the problems. A problem without success carries its best configuration."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [SOLVE_ANSWER]})
+    model_config = ConfigDict(json_schema_extra={"examples": [SOLVE_ANSWER, TWO_ARMS_ANSWER]})
 
     robot: str
     joint_names: list[str]
     coordinate_names: list[str] = Field(description="Names of the columns of `joint_q`.")
     joint_q: list[list[float]] = Field(description="Configurations [rad or m], inside the joint limits.")
     success: list[bool] = Field(description="Whether every target is met within its tolerance.")
-    status: list[Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]]
+    status: list[Status]
     position_error_m: list[float | None] = Field(description="Worst over the targets [m]; null where all are free.")
     orientation_error_rad: list[float | None] = Field(
         description="Worst over the targets [rad]; null where all are free."
     )
     iterations: list[int]
-    seed_index: list[int | None] = Field(description="Start configuration that won: 0 is the given one, if any.")
+    seed_index: list[int | None] = Field(
+        description="Start configuration that won: 0 is the given one, if any; null where islands chose different ones."
+    )
     cost: list[float | None] = Field(description="1/2 |r|^2 of the weighted residuals.")
     targets: list[TargetErrors] | None = Field(default=None, description="Per target; only where there are several.")
     dof_names: list[str] | None = Field(default=None, description="With `active_limits`: names of its columns.")
     active_limits: list[list[bool]] | None = Field(default=None, description="DOFs that sit at a limit, if asked for.")
+    islands: list[list[IslandBody]] | None = Field(
+        default=None, description="The islands of each problem, if asked for; none where nothing moves a target's link."
+    )
+    advice: list[str] | None = Field(
+        default=None, description="What to do about each problem, if asked for. For people; branch on `status`."
+    )
     resolved: Resolved
     timing_ms: Timing

@@ -4,8 +4,8 @@ Values are taken as checked: shapes, finiteness and unit quaternions are the bus
 solver checks them once more before it launches anything.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKStatus, SolverOptions, Target
+from ik_service.solver.island_results import IslandResults
 
 Float64Array = NDArray[np.float64]
 
@@ -98,8 +99,9 @@ class SolveAnswer:
         orientation_error: Angle to each target [rad], shape [problem_count, targets]; NaN where it is free.
         cost: 1/2 |r|^2, shape [problem_count].
         iterations: Iterations of the winning seed, shape [problem_count].
-        seed_index: The winning seed, shape [problem_count].
+        seed_index: The winning seed, shape [problem_count]; -1 where islands chose different ones.
         active_limits: DOFs that sit at a limit, shape [problem_count, joint_dof_count].
+        islands: The islands of every problem.
         engine: Engine that ran.
         device: Device that it ran on.
         seeds: Seeds that each problem could use.
@@ -116,6 +118,7 @@ class SolveAnswer:
     iterations: NDArray[np.integer[Any]]
     seed_index: NDArray[np.integer[Any]]
     active_limits: NDArray[np.bool_]
+    islands: IslandResults
     engine: str
     device: str
     seeds: int
@@ -125,11 +128,16 @@ class SolveAnswer:
     @classmethod
     def joined(cls, results: "list[IKResult]", solve_ms: float) -> Self:
         """Return the answer that the results of consecutive parts of a request make together."""
-        columns: Mapping[str, Any] = {
-            name: np.concatenate([np.asarray(getattr(result, name)) for result in results]) for name in COLUMNS
-        }
         first = results[0]
-        return cls(**columns, engine=first.engine, device=str(first.device), seeds=first.seeds, solve_ms=solve_ms)
+        parts = [result.islands for result in results]
+        return cls(
+            **_concatenated(results, COLUMNS),
+            islands=replace(parts[0], **_concatenated(parts, ISLAND_COLUMNS)),
+            engine=first.engine,
+            device=str(first.device),
+            seeds=first.seeds,
+            solve_ms=solve_ms,
+        )
 
     @property
     def status_names(self) -> list[str]:
@@ -151,6 +159,18 @@ COLUMNS = (
 )
 """Names of the columns of a result, one row per problem."""
 
+ISLAND_COLUMNS = (
+    "nisland",
+    "tree_island",
+    "row_island",
+    "success",
+    "status",
+    "seed_index",
+    "iterations",
+    "cost",
+)
+"""The same of its islands."""
+
 Progress = Callable[[int], None]
 """Called with the number of problems that have just been solved."""
 
@@ -162,6 +182,10 @@ def worst_over_targets(errors: Float64Array) -> Float64Array:
     """Return the largest error of every problem, shape [problem_count]; NaN where no target constrains it."""
     worst = np.where(np.isnan(errors), -np.inf, errors).max(axis=1)
     return np.where(np.isneginf(worst), np.nan, worst)
+
+
+def _concatenated(parts: Sequence[object], names: Sequence[str]) -> dict[str, Any]:
+    return {name: np.concatenate([np.asarray(getattr(part, name)) for part in parts]) for name in names}
 
 
 def _rows(array: Float64Array | None, rows: slice) -> Float64Array | None:

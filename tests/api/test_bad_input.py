@@ -107,7 +107,7 @@ FIELDS = [
     ("/options/orientation_tolerance_rad", "0.01", "wrong_type", None),
     ("/options/random_seed", -1, "out_of_range", None),
     ("/options/random_seed", 2**32, "out_of_range", None),
-    ("/include", ["islands"], "unknown_option", "/include/0"),
+    ("/include", ["islets"], "unknown_option", "/include/0"),
     ("/include", "active_limits", "wrong_type", None),
     ("/problem_count", 3, "unknown_field", None),
 ]

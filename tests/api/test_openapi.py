@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.limits import MAX_PROBLEM_COUNT
 from ik_service.api.problem_schema import ProblemBody
 
@@ -12,6 +12,10 @@ from ik_service.api.problem_schema import ProblemBody
 @pytest.fixture(scope="module")
 def document(client):
     return client.get("/openapi.json").json()
+
+
+def solve_example(client, name):
+    return client.post(f"/v1/robots/{EXAMPLE_ROBOTS[name]}/solve", json=SOLVE_REQUESTS[name]).json()
 
 
 def operations(document):
@@ -27,7 +31,9 @@ def test_every_example_of_a_request_solves(client, document):
         examples = content.get("application/json", {}).get("examples", {})
         robots = [entry["value"] for p in operation.get("parameters", []) for entry in p["examples"].values()]
         for name, example in examples.items():
-            reply = client.request(method, path.format(robot=robots[0]), json=example["value"])
+            assert EXAMPLE_ROBOTS[name] in robots
+            assert EXAMPLE_ROBOTS[name] in example["summary"]
+            reply = client.request(method, path.format(robot=EXAMPLE_ROBOTS[name]), json=example["value"])
             assert reply.status_code == 200, (name, reply.text)
             assert all(reply.json()["success"]), (name, reply.text)
             posted += 1
@@ -35,19 +41,25 @@ def test_every_example_of_a_request_solves(client, document):
     assert document["components"]["schemas"]["SolveRequestBody"]["examples"] == list(SOLVE_REQUESTS.values())
 
 
-def test_the_example_answer_has_the_fields_of_a_real_one(client, document):
-    example = document["components"]["schemas"]["SolveAnswerBody"]["examples"][0]
-    real = client.post("/v1/robots/panda/solve", json=SOLVE_REQUESTS["one_pose"]).json()
+@pytest.mark.parametrize(("number", "request_name"), [(0, "one_pose"), (1, "two_arms")])
+def test_the_example_answer_has_the_fields_of_a_real_one(client, document, number, request_name):
+    example = document["components"]["schemas"]["SolveAnswerBody"]["examples"][number]
+    real = solve_example(client, request_name)
     assert set(example) == set(real)
-    assert example["coordinate_names"] == real["coordinate_names"]
+    for column in ("robot", "coordinate_names", "success", "status", "advice"):
+        assert example.get(column) == real.get(column), column
     assert len(example["joint_q"][0]) == len(real["joint_q"][0])
+    for islands, shown in zip(real.get("islands", []), example.get("islands", []), strict=True):
+        assert [island["rows"] for island in islands] == [island["rows"] for island in shown]
+        assert [island["joints"] for island in islands] == [island["joints"] for island in shown]
+        assert all(set(island) == set(other) for island, other in zip(islands, shown, strict=True))
 
 
 def test_every_answer_fits_the_declared_schema(client):
     from ik_service.api.solve_schema import SolveAnswerBody
 
-    for name, body in SOLVE_REQUESTS.items():
-        answer = client.post("/v1/robots/panda/solve", json=body).json()
+    for name in SOLVE_REQUESTS:
+        answer = solve_example(client, name)
         SolveAnswerBody.model_validate(answer, strict=True)
         assert set(answer) <= set(SolveAnswerBody.model_fields), name
 

@@ -183,3 +183,71 @@ def test_the_options_reach_the_solver(client, one_pose):
     assert answer["iterations"][0] <= 1
     strict = {"position_tolerance_m": 1e-5, "orientation_tolerance_rad": 1e-4}
     assert solve(client, {**one_pose, "options": strict})["position_error_m"][0] <= 1e-5
+
+
+ARMS = [[f"{side}_panda_joint{k}" for k in range(1, 8)] for side in ("left", "right")]
+HANDS = ["left_panda_hand", "right_panda_hand"]
+DUAL_URL = "/v1/robots/dual_panda/solve"
+
+
+def two_arms(count: int, **more: Any) -> dict[str, Any]:
+    positions, orientations = reachable(load_robot("dual_panda"), HANDS, count)
+    targets = [
+        {"link": link, "positions": positions[:, k].tolist(), "orientations_xyzw": orientations[:, k].tolist()}
+        for k, link in enumerate(HANDS)
+    ]
+    return {"targets": targets, **more}
+
+
+def test_two_arms_are_two_islands_when_asked_for(client):
+    answer = solve(client, two_arms(40, include=["islands"]), DUAL_URL)
+    assert len(answer["islands"]) == 40
+    told_apart = 0
+    for problem, islands in enumerate(answer["islands"]):
+        assert [island["joints"] for island in islands] == ARMS
+        assert [island["rows"] for island in islands] == [[f"target {hand}"] for hand in HANDS]
+        assert all(island["success"] for island in islands) == answer["success"][problem]
+        assert max(island["iterations"] for island in islands) == answer["iterations"][problem]
+        assert sum(island["cost"] for island in islands) == pytest.approx(answer["cost"][problem], rel=1e-5)
+        seeds = {island["seed_index"] for island in islands}
+        assert answer["seed_index"][problem] == (seeds.pop() if len(seeds) == 1 else None)
+        told_apart += answer["seed_index"][problem] is None
+    assert told_apart > 0
+    assert "islands" not in solve(client, two_arms(1), DUAL_URL)
+
+
+def test_islands_tell_which_arm_is_out_of_reach(client):
+    body = two_arms(1, include=["advice", "islands"])
+    body["targets"][1]["positions"] = [[9.0, 0.0, 0.0]]
+    answer = solve(client, body, DUAL_URL)
+    assert answer["success"] == [False]
+    left, right = answer["islands"][0]
+    assert (left["success"], left["status"], right["success"]) == (True, "converged", False)
+    assert right["status"] == answer["status"][0] != "converged"
+    assert answer["advice"][0].startswith("target right_panda_hand: ")
+
+
+def test_a_target_that_couples_the_arms_makes_one_island(client):
+    target = {"link": HANDS[0], "reference_link": HANDS[1], "positions": [[0.0, 0.0, 0.3]]}
+    answer = solve(client, {"targets": [target], "include": ["islands"]}, DUAL_URL)
+    assert answer["success"] == [True]
+    ((island,),) = answer["islands"]
+    assert island["joints"] == ARMS[0] + ARMS[1]
+
+
+def test_advice_names_a_static_link_that_misses_its_target(client, one_pose):
+    link0 = {"link": "panda_link0", "positions": [[0.1, 0, 0]]}
+    answer = solve(client, {"targets": [*one_pose["targets"], link0], "include": ["advice", "islands"]})
+    assert answer["success"] == [False]
+    assert answer["status"] == ["stalled"]
+    assert answer["islands"][0][0]["success"]
+    assert "Link 'panda_link0' is static" in answer["advice"][0]
+
+
+def test_a_request_in_several_parts_has_the_islands_of_all(client, monkeypatch):
+    body = two_arms(7, include=["islands"])
+    whole = solve(client, body, DUAL_URL)
+    monkeypatch.setattr("ik_service.batching.solver_shelf.PART_SIZE", 3)
+    parts = solve(client, body, DUAL_URL)
+    assert parts["islands"] == whole["islands"]
+    assert parts["joint_q"] == whole["joint_q"]
