@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.solver.attempts import NO_TARGET, STATIONARY
 from ik_service.solver.problems import Problems
+from ik_service.solver.slots import NO_TARGET, STATIONARY
 from ik_service.solver.status import IKStatus
 
 

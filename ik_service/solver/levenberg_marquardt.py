@@ -13,7 +13,8 @@ import warp as wp
 
 from ik_service.kinematics import quat_exp
 from ik_service.linear_solve import Equations, Islands
-from ik_service.solver.attempts import (
+from ik_service.solver.coordinates import Coordinates
+from ik_service.solver.slots import (
     BLOCKED_BY_LIMITS,
     CANCELLED,
     CONVERGED,
@@ -26,7 +27,6 @@ from ik_service.solver.attempts import (
     STATIONARY,
     Slots,
 )
-from ik_service.solver.coordinates import Coordinates
 
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has nothing more to give
 ROUNDING2 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from ik_service.linear_solve import Islands, RowStructure, discover_islands
 from ik_service.robots import DeviceModel
-from ik_service.solver.attempts import SETTINGS_COUNT, Winners
 from ik_service.solver.judge import axis_weights
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.rows import Rows
 from ik_service.solver.seeds import hash_target
+from ik_service.solver.slots import SETTINGS_COUNT, Winners
 from ik_service.solver.targets import Target, TargetArrays
 
 ROTATION_LENGTH = 0.4  # metres that weigh as much as a radian in the cost of pose targets: about half an arm's reach

@@ -28,6 +28,7 @@ DEFAULT_SEEDS = 32
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
+ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits
 PER_SOLVE_OPTIONS = ("seeds", "max_iterations", "position_tolerance", "orientation_tolerance", "random_seed")
 
 
@@ -124,6 +125,9 @@ class IKSolver:
         for target in self.targets:
             _check_rows(target, arrays.problem_count)
         seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
+        if arrays.problem_count * seeds > ATTEMPTS_MAX:
+            attempts = f"{arrays.problem_count} problems x {seeds} seeds"
+            raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
         while True:
             batch = self._make_room(arrays.problem_count, seeds)
             self._problems.write(arrays, start, has_start, chosen, seeds)
