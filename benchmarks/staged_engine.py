@@ -5,6 +5,7 @@ python benchmarks/staged_engine.py [--robot panda] [--link panda_hand] [--target
 
 import argparse
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import warp as wp
 from numpy.typing import NDArray
 from problems import PoseProblems
 
@@ -62,21 +64,29 @@ def peer_environment(name: str, *requirements: str) -> Path:
     folder = HERE / ".environments" / name
     if not folder.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([folder / "bin" / "pip", "install", "-q", *requirements], check=True)
+        subprocess.run(
+            [folder / "bin" / "pip", "install", "-qq", "--disable-pip-version-check", *requirements], check=True
+        )
     return folder / "bin" / "python"
 
 
-def report(
+def describe(
     who: str, problems: PoseProblems, joint_q: NDArray[np.float32], times: list[float], limit_slack: float = 0.0
-) -> float:
-    """Print a line and return the microseconds per target solved at 1 mm and 0.01 rad."""
+) -> tuple[str, float]:
+    """Return a line of the table and the microseconds per target solved at 1 mm and 0.01 rad."""
     shares = [problems.judge(joint_q, *tolerance, limit_slack).mean() for tolerance in TOLERANCES]
     per_target = 1e6 * np.array(times) / len(joint_q)
     per_solved = float(np.median(per_target) / max(shares[1], 1e-9))
-    successes = "  ".join(f"{share:7.2%}" for share in shares)
-    spread = f"{per_target.min():.1f}-{per_target.max():.1f}"
-    print(f"{who:28s} {np.median(per_target):9.1f} us  ({spread:>15s})  {successes}  {per_solved:9.1f} us/solved")
-    return per_solved
+    cells = [who, f"{np.median(per_target):.1f}", f"{per_target.min():.1f} - {per_target.max():.1f}"]
+    cells += [f"{share:.2%}" for share in shares] + [f"{per_solved:.1f}"]
+    return "| " + " | ".join(cells) + " |", per_solved
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def main() -> None:
@@ -89,20 +99,33 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--random-seed", type=int, default=0)
     parser.add_argument("--skip-peer", action="store_true")
+    parser.add_argument("--write", type=Path, help="also write the table to this file")
     arguments = parser.parse_args()
+    wp.config.log_level = wp.LOG_ERROR
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
     robot = ik_service.load_robot(arguments.robot)
     problems = PoseProblems.random(robot, arguments.link, arguments.targets, arguments.random_seed)
-    print(f"{arguments.robot}, {arguments.targets} random reachable targets, {arguments.seeds} seeds, one pinned core")
-    heads = "  ".join(f"{position:g}/{orientation:g}" for position, orientation in TOLERANCES)
-    print(f"{'':28s} CPU time per target, median (range)   solved within m/rad: {heads}")
-    ours = report("staged engine", problems, *run_staged(problems, arguments.seeds, arguments.repeats))
+    heads = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
+    columns = ["", "us per target, median", "range", *heads, "us per target solved at 1 mm"]
+    lines = [
+        f"{arguments.robot}: {arguments.targets} random reachable targets, {arguments.seeds} seeds, CPU time of one "
+        f"pinned core ({processor()}), {arguments.repeats} runs. Solved means: judged in float64 by forward "
+        "kinematics and joint limits.",
+        "",
+        "| " + " | ".join(columns) + " |",
+        "|" + " --- |" * len(columns),
+    ]
+    line, ours = describe("staged engine", problems, *run_staged(problems, arguments.seeds, arguments.repeats))
+    lines.append(line)
     if not arguments.skip_peer:
         urdf = Path(ik_service.__file__).with_name("robots").joinpath("builtin", f"{arguments.robot}.urdf").read_text()
         peer = run_newton(problems, urdf, arguments.seeds, arguments.repeats)
-        report("newton.ik, exact limits", problems, *peer)
-        generous = report(f"newton.ik, limits + {SLACK:g}", problems, *peer, SLACK)
-        print(f"newton.ik takes {generous / ours:.1f} times as long per solved target (its limits taken with slack)")
+        lines.append(describe("newton.ik 1.8, exact limits", problems, *peer)[0])
+        line, generous = describe(f"newton.ik 1.8, limits + {SLACK:g} rad", problems, *peer, SLACK)
+        lines += [line, "", f"newton.ik takes {generous / ours:.1f} times as long per solved target (with the slack)."]
+    print("\n".join(lines))
+    if arguments.write:
+        arguments.write.write_text("# Staged engine\n\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
