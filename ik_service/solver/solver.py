@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
+from ik_service.solver.answers import active_limits, common_seed, composed_status, nearest_turns
 from ik_service.solver.batch import Batch
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
@@ -19,7 +20,6 @@ from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems import Problems
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows import Rows, require_contract
-from ik_service.solver.status import IKStatus
 from ik_service.solver.support import Support, row_labels
 from ik_service.solver.targets import Target, TargetArrays, as_target, check_targets, host_array
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
@@ -241,7 +241,7 @@ class IKSolver:
 
     def _result(self, arrays: TargetArrays, start: NDArray[np.float32], options: SolverOptions, seeds: int) -> IKResult:
         count = arrays.problem_count
-        joint_q = self._nearest_turn(self._problems.winners.joint_q[:count].numpy().copy(), start)
+        joint_q = nearest_turns(self.robot, self._problems.winners.joint_q[:count].numpy().copy(), start)
         judgement = judge(self.robot, self.targets, arrays, joint_q)
         met = judgement.met(options.position_tolerance, options.orientation_tolerance)
         labels = row_labels(self._rows, [target.link for target in self.targets])
@@ -252,13 +252,13 @@ class IKSolver:
         return IKResult(
             joint_q=joint_q,
             success=success,
-            status=_composed_status(islands, success),
+            status=composed_status(islands, success),
             position_error=judgement.position_error,
             orientation_error=judgement.orientation_error,
             cost=np.where(present, islands.cost, np.float32(0.0)).sum(axis=1, dtype=np.float32),
             iterations=np.where(present, islands.iterations, 0).max(axis=1),
-            seed_index=_common_seed(islands),
-            active_limits=self._active_limits(joint_q),
+            seed_index=common_seed(islands),
+            active_limits=active_limits(self._model, joint_q),
             joint_names=self.robot.joint_names,
             coordinate_names=self.robot.coordinate_names,
             engine=self.engine,
@@ -266,40 +266,6 @@ class IKSolver:
             seeds=seeds,
             islands=islands,
         )
-
-    def _nearest_turn(self, joint_q: NDArray[np.float32], start: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Bring joints without limits to the turn nearest their start."""
-        robot = self.robot
-        for joint in range(robot.joint_count):
-            d = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
-            c = int(robot.dof_coordinate[d])
-            alone = np.count_nonzero(robot.dof_active == robot.dof_active[d]) == 1
-            endless = np.isinf(robot.joint_limit_lower[d]) and np.isinf(robot.joint_limit_upper[d])
-            if c >= 0 and robot.joint_dof_dim[joint, 1] == 1 and robot.dof_active[d] >= 0 and alone and endless:
-                turned = np.remainder(joint_q[:, c] - start[:, c].astype(np.float64) + math.pi, 2.0 * math.pi) - math.pi
-                joint_q[:, c] = start[:, c] + turned
-        return joint_q
-
-    def _active_limits(self, joint_q: NDArray[np.float32]) -> NDArray[np.bool_]:
-        column = self.robot.dof_coordinate
-        q = joint_q[:, np.maximum(column, 0)]
-        at_limit = (q <= self._model.joint_limit_lower.numpy()) | (q >= self._model.joint_limit_upper.numpy())
-        return np.asarray(at_limit & (column >= 0) & (self.robot.dof_active >= 0))
-
-
-def _composed_status(islands: IslandResults, success: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """Status of every problem: that of its first island in trouble, or STALLED where no island can reach a target."""
-    trouble = islands.present & ~islands.success
-    first = islands.status[np.arange(len(islands)), trouble.argmax(axis=1)]
-    status = np.where(trouble.any(axis=1), first, int(IKStatus.STALLED))
-    return np.where(success, int(IKStatus.CONVERGED), status).astype(np.int8)
-
-
-def _common_seed(islands: IslandResults) -> NDArray[np.int32]:
-    """Seed of every problem, -1 where its islands chose different ones, 0 where it has none."""
-    lowest = np.where(islands.present, islands.seed_index, np.iinfo(np.int32).max).min(axis=1)
-    highest = np.where(islands.present, islands.seed_index, 0).max(axis=1)
-    return np.where(islands.nisland == 0, 0, np.where(lowest == highest, highest, -1)).astype(np.int32)
 
 
 def _check_engine(engine: str, threads: int | None) -> None:
