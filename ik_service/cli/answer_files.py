@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ik_service.api.solve_answer import answer_document, encode_json
-from ik_service.batching.request import SolveAnswer, SolveRequest, worst_over_targets
+from ik_service.api.solve_body import DecodedSolve
+from ik_service.batching.request import SolveAnswer, worst_over_targets
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
 
@@ -29,8 +30,14 @@ def check_output(path: Path | None) -> None:
         raise InputError(f"Output '{path}' is in a folder that does not exist.")
 
 
-def write_answer(path: Path, robot: RobotModel, request: SolveRequest, answer: SolveAnswer) -> None:
+def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: SolveAnswer) -> None:
     """Write the results to a file, in the format of its suffix.
+
+    Args:
+        path: The file.
+        robot: The robot.
+        decoded: What was asked; JSON results hold what it includes.
+        answer: What the solver found.
 
     Raises:
         InputError: The file cannot be written.
@@ -41,7 +48,7 @@ def write_answer(path: Path, robot: RobotModel, request: SolveRequest, answer: S
         content = _npz_bytes(robot, answer)
     else:
         total_ms = answer.queue_ms + answer.solve_ms
-        content = encode_json(answer_document(robot, robot.name, request, answer, frozenset(), total_ms))
+        content = encode_json(answer_document(robot, robot.name, decoded.request, answer, decoded.include, total_ms))
     try:
         path.write_bytes(content)
     except OSError as error:

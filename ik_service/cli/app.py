@@ -76,9 +76,9 @@ def solve(
         int | None, typer.Option(help="Start configurations per problem. Default: the engine's own.")
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Iterations from one start.")] = None,
-    position_tolerance: Annotated[float | None, typer.Option(help="Largest position error of a success [m].")] = None,
+    position_tolerance: Annotated[float | None, typer.Option(help="Largest position error of a success \\[m].")] = None,
     orientation_tolerance: Annotated[
-        float | None, typer.Option(help="Largest orientation error of a success [rad].")
+        float | None, typer.Option(help="Largest orientation error of a success \\[rad].")
     ] = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
@@ -129,6 +129,33 @@ def robots(
             print_tree(name)
         else:
             print_robot(name)
+
+
+@app.command()
+def islands(
+    robot: RobotArgument,
+    *,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="LINK[:REFERENCE_LINK]",
+            help="Link with a target, seen from the world or from another link; may be repeated. Default: show the "
+            "kinematic trees.",
+        ),
+    ] = None,
+    lock: Annotated[
+        list[str] | None,
+        typer.Option("--lock", metavar="JOINT=VALUE", help="Hold a joint at a value \\[rad or m]; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show which joints targets couple: each island is solved by itself."""
+    with reported_errors():
+        from ik_service.cli.islands_command import print_islands
+
+        print_islands(robot, target or (), lock or (), as_json=as_json)
 
 
 @app.command()

@@ -43,8 +43,9 @@ def print_tree(name: str) -> None:
     Raises:
         InputError: No such robot, or a file that cannot be read.
     """
-    robot = _body(name)
-    root = Tree(f"[bold]{escaped(robot.name)}[/]")
+    model = load_robot(name)
+    robot, count = robot_body(model.name, model), model.trees.ntree
+    root = Tree(f"[bold]{escaped(robot.name)}[/]: {count} kinematic tree{'' if count == 1 else 's'}")
     joints = {joint.child_link: joint for joint in robot.joints}
     branches: dict[str | None, Tree] = {None: root}
     for link in robot.links:  # parents come before their children

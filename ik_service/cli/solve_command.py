@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from ik_service.api.robot_schema import leaf_links
 from ik_service.batching.request import SolveAnswer, SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
@@ -13,6 +15,10 @@ from ik_service.cli.console import message_console, problem_progress
 from ik_service.cli.random_report import print_report, random_request, report_of
 from ik_service.cli.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot
+from ik_service.solver.advice import advice
+
+ADVISED_PROBLEMS = 1000  # problems without success that are looked at
+ADVICE_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,34 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     check_output(output)
     robot = load_robot(job.robot)
     links = job.links if targets.suffix == ".json" else job.default_links(robot)
-    request = job.with_options(read_targets(targets, robot, links))
+    decoded = read_targets(targets, robot, links)
+    decoded = replace(decoded, request=job.with_options(decoded.request))
+    request = decoded.request
     answer = _solve(SolverShelf(job.device), robot, request)
     if output is None:
         sys.stdout.write(csv_text(robot, answer))
     else:
-        write_answer(output, robot, request, answer)
+        write_answer(output, robot, decoded, answer)
     solved, count = int(answer.success.sum()), request.problem_count
     where = f", written to {output}" if output is not None else ""
-    message_console().print(f"{solved} of {count} solved in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
+    console = message_console()
+    console.print(f"{solved} of {count} solved in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
+    for line in advice_lines(robot, request, answer):
+        console.print(line, markup=False)
     return solved > 0
+
+
+def advice_lines(robot: RobotModel, request: SolveRequest, answer: SolveAnswer) -> list[str]:
+    """Return a line of advice for each way in which problems failed, those of most problems first."""
+    failed: dict[str, list[int]] = {}
+    for problem in np.flatnonzero(~answer.success)[:ADVISED_PROBLEMS].tolist():
+        said = advice(robot, request.targets, answer, request.options, problem)
+        failed.setdefault(said, []).append(problem)
+    common = sorted(failed.items(), key=lambda entry: -len(entry[1]))[:ADVICE_LINES]
+    return [
+        f"Problem {problems[0]}{f' and {len(problems) - 1} more' if len(problems) > 1 else ''}: {said}"
+        for said, problems in common
+    ]
 
 
 def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> bool:

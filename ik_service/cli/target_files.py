@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ik_service.api.columns import check_unit_quaternions
-from ik_service.api.solve_body import decode_solve
+from ik_service.api.solve_body import DecodedSolve, decode_solve
 from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
@@ -19,8 +19,8 @@ NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
 """Arrays of a target file with the width of their rows; 0 is the number of the robot's coordinates."""
 
 
-def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> SolveRequest:
-    """Return the problems of a file, with default options unless the file has its own.
+def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
+    """Return the problems of a file, with default options unless the file has its own, and what it wants included.
 
     Args:
         path: A .csv, .npz or .json file.
@@ -34,7 +34,7 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> SolveRe
     if path.suffix == ".json":
         if links:
             raise InputError(f"'{path}' names its own links. Leave --link out.")
-        return decode_solve(_read_bytes(path), robot).request
+        return decode_solve(_read_bytes(path), robot)
     if path.suffix not in readers:
         raise InputError(f"Targets '{path}' have the suffix {path.suffix!r}. Allowed: .csv, .npz, .json.")
     if len(links) != 1:
@@ -48,7 +48,7 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> SolveRe
         raise InputError(f"'{path}' holds no targets. Give positions, orientations or both, for one problem at least.")
     if target.orientations_xyzw is not None:
         check_unit_quaternions(target.orientations_xyzw, "/orientations_xyzw")
-    return SolveRequest((target,), columns.get("initial_joint_q"))
+    return DecodedSolve(SolveRequest((target,), columns.get("initial_joint_q")), frozenset())
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -69,6 +69,7 @@ def test_a_robot_and_its_tree_name_every_joint_and_link(run, name):
     assert all(dof in listed for dof in robot.dof_names)
     assert all(joint in tree for joint in robot.joint_names)
     assert all(link in tree and link in listed for link in robot.link_names)
+    assert f": {robot.trees.ntree} kinematic tree" in tree
 
 
 def test_version(run):
@@ -76,9 +77,14 @@ def test_version(run):
 
 
 def test_help_is_shown_without_arguments(run):
-    for command in ("serve", "solve", "robots", "version"):
+    for command in ("serve", "solve", "robots", "islands", "version"):
         assert command in run(code=2).output
         assert "--help" in run(command, "--help").stdout
+
+
+def test_help_shows_units(run):
+    assert "[m]" in run("solve", "--help").stdout
+    assert "[rad or m]" in run("islands", "--help").stdout
 
 
 LOADED = """

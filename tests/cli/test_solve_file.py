@@ -176,3 +176,23 @@ def test_bad_arguments_are_exit_code_2_and_say_what_is_allowed(run, targets_csv,
     result = run(*(str(targets_csv) if argument == "{csv}" else argument for argument in arguments), code=2)
     assert message in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_problems_that_fail_are_advised_on_and_a_static_link_is_named(run, tmp_path):
+    targets = [
+        {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 3},
+        {"link": "panda_link0", "positions": [[0, 0, 0], [0.1, 0, 0], [0.2, 0, 0]]},
+    ]
+    path = tmp_path / "targets.json"
+    path.write_text(json.dumps({"targets": targets}))
+    said = run("solve", "panda", path, "--device", "cpu").stderr
+    assert "1 of 3 solved" in said
+    assert "Problem 1 and 1 more: Link 'panda_link0' is static (fixed to the world)" in said
+
+
+def test_json_results_hold_what_the_file_asks_to_include(run, tmp_path):
+    body = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}], "include": ["islands"]}
+    path, output = tmp_path / "targets.json", tmp_path / "out.json"
+    path.write_text(json.dumps(body))
+    run("solve", "panda", path, "-o", output, "--device", "cpu")
+    assert json.loads(output.read_text())["islands"][0][0]["rows"] == ["target panda_hand"]

@@ -1,0 +1,143 @@
+"""`ik-service islands`: a robot's kinematic trees, and which of them targets couple."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import orjson
+from rich.tree import Tree
+
+from ik_service.cli.console import escaped, output_console
+from ik_service.robots import RobotModel, load_robot
+from ik_service.solver import IKSolver, Target
+from ik_service.solver.island_report import IslandReport
+from ik_service.solver.island_results import joints_of
+from objectives.errors import InputError
+
+
+@dataclass(frozen=True)
+class TreeReport:
+    """The kinematic trees of a robot.
+
+    Attributes:
+        robot: Name of the robot.
+        trees: Joints of each tree.
+        static_links: Links that no active joint moves.
+        locked_joints: Joints that nothing moves.
+    """
+
+    robot: str
+    trees: tuple[tuple[str, ...], ...]
+    static_links: tuple[str, ...]
+    locked_joints: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the report as lines of text."""
+        lines = [f"{self.robot}: {_counted(len(self.trees), 'kinematic tree')}"]
+        lines += [f"  tree {number}: {', '.join(joints)}" for number, joints in enumerate(self.trees)]
+        lines += [f"  static links: {', '.join(self.static_links)}"] if self.static_links else []
+        lines += [f"  locked: {', '.join(self.locked_joints)}"] if self.locked_joints else []
+        return "\n".join(lines)
+
+
+def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as_json: bool) -> None:
+    """Print the islands that targets make, or, without targets, the robot's trees.
+
+    Args:
+        name: A built-in robot or a path.
+        targets: LINK, or LINK:REFERENCE_LINK.
+        locks: JOINT=VALUE, or JOINT=VALUE,VALUE,... for a joint with several coordinates.
+        as_json: Whether to print JSON.
+
+    Raises:
+        InputError: Something in the input is not allowed.
+    """
+    robot = load_robot(name)
+    held = _parsed_locks(locks)
+    if held:
+        robot = robot.lock(held)
+    report: IslandReport | TreeReport
+    if targets:
+        report = IKSolver(robot, [_parsed_target(robot, text) for text in targets], device="cpu").islands()
+    else:
+        report = report_trees(robot)
+    console = output_console()
+    if as_json:
+        console.out(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode(), highlight=False)
+    elif console.is_terminal:
+        console.print(_island_view(report) if isinstance(report, IslandReport) else _tree_view(report))
+    else:
+        console.out(str(report), highlight=False)  # a line for each thing, however long
+
+
+def report_trees(robot: RobotModel) -> TreeReport:
+    """Return the kinematic trees of a robot."""
+    trees = robot.trees
+    numbers = np.arange(trees.ntree)
+    static = [body < 0 or trees.body_treeid[body] < 0 for body in robot.link_body]
+    first = trees.dof_treeid[robot.joint_qd_start[:-1]]
+    return TreeReport(
+        robot=robot.name,
+        trees=tuple(joints_of(robot, numbers == tree) for tree in numbers),
+        static_links=tuple(name for name, still in zip(robot.link_names, static, strict=True) if still),
+        locked_joints=tuple(name for name, tree in zip(robot.joint_names, first, strict=True) if tree < 0),
+    )
+
+
+def _parsed_target(robot: RobotModel, text: str) -> Target:
+    """Split LINK:REFERENCE_LINK; names of links may hold colons of their own."""
+    if text in robot.link_names or ":" not in text:
+        return Target(text)
+    parts = text.split(":")
+    splits = [(":".join(parts[:k]), ":".join(parts[k:])) for k in range(1, len(parts))]
+    known = [split for split in splits if set(split) <= set(robot.link_names)]
+    link, reference_link = (known or splits)[0]
+    return Target(link, reference_link=reference_link)
+
+
+def _parsed_locks(locks: Sequence[str]) -> dict[str, float | Sequence[float]]:
+    held: dict[str, float | Sequence[float]] = {}
+    for text in locks:
+        joint, _, value = text.rpartition("=")
+        try:
+            numbers = [float(number) for number in value.split(",")]
+        except ValueError:
+            numbers = []
+        if not joint or not numbers:
+            raise InputError(f"--lock {text!r} is not JOINT=VALUE (several coordinates: JOINT=VALUE,VALUE,...).")
+        if joint in held:
+            raise InputError(f"--lock names joint '{joint}' twice.")
+        held[joint] = numbers
+    return held
+
+
+def _island_view(report: IslandReport) -> Tree:
+    root = Tree(f"[bold]{escaped(report.robot)}[/]: {_counted(len(report.islands), 'island')}")
+    for number, island in enumerate(report.islands):
+        branch = root.add(f"[cyan]island {number}[/]")
+        branch.add(escaped(f"rows: {', '.join(island.rows)}"))
+        branch.add(escaped(f"joints: {', '.join(island.joints)}"))
+        if island.static_links:
+            branch.add(escaped(f"refers to static links: {', '.join(island.static_links)}"))
+    for rows in report.unmoved:
+        root.add(f"[yellow]in no island[/]: {escaped(rows.rows)}").add(escaped(rows.reason))
+    if report.untouched_joints:
+        root.add(escaped(f"touched by no row, kept at their start: {', '.join(report.untouched_joints)}"))
+    if report.locked_joints:
+        root.add(escaped(f"locked: {', '.join(report.locked_joints)}"))
+    return root
+
+
+def _tree_view(report: TreeReport) -> Tree:
+    root = Tree(f"[bold]{escaped(report.robot)}[/]: {_counted(len(report.trees), 'kinematic tree')}")
+    for number, joints in enumerate(report.trees):
+        root.add(f"[cyan]tree {number}[/]: {escaped(', '.join(joints))}")
+    if report.static_links:
+        root.add(escaped(f"static links: {', '.join(report.static_links)}"))
+    if report.locked_joints:
+        root.add(escaped(f"locked: {', '.join(report.locked_joints)}"))
+    return root
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
