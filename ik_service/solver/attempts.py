@@ -32,6 +32,17 @@ from ik_service.solver.slots import (
 )
 
 
+@wp.func
+@typing.no_type_check
+def attempt_rank(success: bool, seed: int, cost: float):
+    """Return the rank of an attempt among those of its problem and island: the least one wins."""
+    rank = wp.int64(seed)
+    if not success:
+        # The bits of a float that is not negative order like the float; NaN lands above every number.
+        rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
+    return rank
+
+
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _rank_ended(
@@ -52,10 +63,7 @@ def _rank_ended(
     success = met[i, island] == 1 and status != INVALID
     if met[i, island] == NO_TARGET:
         success = status == CONVERGED or status == STATIONARY
-    rank = wp.int64(seed[i])
-    if not success:
-        # The bits of a float that is not negative order like the float; NaN lands above every number.
-        rank += FAILED + (wp.int64(wp.cast(wp.abs(cost[i, island]), wp.int32)) << SEED_BITS)
+    rank = attempt_rank(success, seed[i], cost[i, island])
     rank_out[i, island] = rank
     wp.atomic_min(winner_rank_out, problem_idx[i], island, rank)
 

@@ -150,6 +150,35 @@ def hash_target(
     )
 
 
+@wp.func
+@typing.no_type_check
+def seed_value(
+    p: int,
+    s: int,
+    a: int,
+    start: float,
+    middle: float,
+    settings: wp.array[wp.int32],
+    lower: wp.array[float],
+    upper: wp.array[float],
+    drawn: wp.array[wp.int32],
+    increment: wp.array[wp.uint32],
+    tree: wp.array[wp.int32],
+    place: wp.array[wp.uint32],
+    tree_hash: wp.array2d[wp.uint32],
+):
+    """Return what seed s of problem p gives active DOF a, whose coordinate (or rotation vector) starts at `start`."""
+    value = start
+    if s > 0 and drawn[a] != 0:
+        if settings[HAS_START] == 1 and s == 1:
+            value = middle
+        else:
+            base = hash_step(tree_hash[p, tree[a]], wp.uint32(settings[RANDOM_SEED]))
+            bits = hash_step(base, place[a]) + wp.uint32(s - settings[HAS_START]) * increment[a]
+            value = wp.clamp(lower[a] + (upper[a] - lower[a]) * float(bits) * UNIT, lower[a], upper[a])
+    return value
+
+
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _write_seeds(
@@ -192,24 +221,18 @@ def _write_seeds(
     s = seed[i]
     if s == 0:
         return
-    point = wp.uint32(s - settings[HAS_START])
-    middle = settings[HAS_START] == 1 and s == 1
     for m in range(island_dofadr[p, island], island_dofadr[p, island + 1]):
         a = island_dof[p, m]
         c = active_coordinate[a]
-        tangent[i, a] = 0.0
-        if drawn[a] != 0:
-            if middle:
-                if c >= 0:
-                    joint_q[i, c] = mid_joint_q[c]
-            else:
-                base = hash_step(tree_hash[p, tree[a]], wp.uint32(settings[RANDOM_SEED]))
-                bits = hash_step(base, place[a]) + point * increment[a]
-                value = lower[a] + (upper[a] - lower[a]) * float(bits) * UNIT
-                if c >= 0:
-                    joint_q[i, c] = wp.clamp(value, lower[a], upper[a])
-                else:
-                    tangent[i, a] = value
+        start = float(0.0)
+        middle = float(0.0)
+        if c >= 0:
+            start = joint_q[i, c]
+            middle = mid_joint_q[c]
+        value = seed_value(p, s, a, start, middle, settings, lower, upper, drawn, increment, tree, place, tree_hash)
+        tangent[i, a] = value
+        if c >= 0:
+            joint_q[i, c] = value
     for m in range(island_dofadr[p, island], island_dofadr[p, island + 1]):
         a = island_dof[p, m]
         c = active_quaternion[a]

@@ -13,6 +13,7 @@ from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
 from ik_service.solver.answers import active_limits, common_seed, composed_status, nearest_turns
 from ik_service.solver.batch import Batch
+from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
 from ik_service.solver.judge import judge
@@ -73,7 +74,7 @@ class IKSolver:
             raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
         if robot.active_dof_count == 0:
             raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
-        self.engine, self.islands_enabled = "staged", islands
+        self.engine, self.islands_enabled = "compiled" if engine == "compiled" else "staged", islands
         self.device = _resolve_device(device)
         self._model = robot.on_device(str(self.device))
         self._objectives = tuple(objectives)
@@ -87,6 +88,9 @@ class IKSolver:
         self._rows = Rows(self._model, everything, self.options.jacobian_type())
         self._support = Support(self._model, self._rows)
         self._use_support()
+        self._compiled: CompiledEngine | None = None
+        if self.engine == "compiled":
+            self._compiled = CompiledEngine(self._model, self._rows, self._support, len(self.targets), self.options)
         self._batch: Batch | None = None
         self._data_version = -1
 
@@ -132,6 +136,9 @@ class IKSolver:
             batch = self._make_room(arrays.problem_count, seeds)
             self._problems.write(arrays, start, has_start, chosen, seeds)
             self._problems.discover(self._rows, arrays.problem_count, join=not self.islands_enabled)
+            if self._compiled is not None:
+                self._compiled.run(self._problems, arrays.problem_count)
+                break
             batch.run(self.options.use_graph, self.options.check_jacobians)
             if not self._support.widen():
                 break
@@ -272,7 +279,7 @@ def _check_engine(engine: str, threads: int | None) -> None:
     if engine not in ("auto", "compiled", "staged"):
         raise InputError(f"engine is {engine!r}. Allowed: 'auto', 'compiled', 'staged'.")
     if engine == "compiled":
-        raise EngineError("The compiled engine is not built yet. Use engine='auto' or engine='staged'.")
+        return
     if threads is not None and threads != 1:
         raise EngineError(f"threads is {threads!r}, but the staged engine runs on one thread. Use threads=None.")
 

@@ -1,0 +1,293 @@
+"""The arithmetic of one island: rows, their Jacobian and the normal equations at a trial configuration.
+
+    DOFs of the island (variables) -> forward kinematics -> frames and twists
+    statements of the objectives -> rows and derivatives by twist, transplanted onto those frames
+    Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and the errors of the pose targets
+
+Everything is one graph of scalar expressions; how wide a scalar is, is the emitter's business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.compiler.chain import SUPPORTED, Chain, build_chain, compose, constants
+from ik_service.compiler.transplant import transplant
+from ik_service.robots import RobotModel
+from objectives import IKModel
+from objectives.element_table import Element
+from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import Frame
+from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
+
+
+@dataclass(frozen=True)
+class DataInput:
+    """A number of an objective's data that the program reads per problem: variable name, objective, field, column."""
+
+    name: str
+    objective: int
+    field: str
+    column: int
+
+
+@dataclass(frozen=True)
+class TargetError:
+    """Squared errors of one pose target, over the rows that the island has of it; None where it has none."""
+
+    target: int
+    position2: Expression | None
+    chord2: Expression | None
+
+
+@dataclass(frozen=True)
+class IslandProgram:
+    """One island's arithmetic.
+
+    Attributes:
+        graph: The expressions.
+        dofs: Active DOFs of the island, in order.
+        halves: Reduced half angles that the program needs: variable -> (active DOF, multiplier, offset).
+        inputs: Data that it reads per problem.
+        norm2: |r|^2.
+        gradient: J'r, per DOF.
+        hessian: J'J, lower triangle, rows of 1, 2, ... entries.
+        errors: Errors of the pose targets.
+        rows: The weighted rows, and (for tests) their Jacobian, [rows][dofs].
+        jacobian: See rows.
+    """
+
+    graph: ExpressionGraph
+    dofs: tuple[int, ...]
+    halves: dict[str, tuple[int, float, float]]
+    inputs: tuple[DataInput, ...]
+    norm2: Expression
+    gradient: tuple[Expression, ...]
+    hessian: tuple[tuple[Expression, ...], ...]
+    errors: tuple[TargetError, ...]
+    rows: tuple[Expression, ...]
+    jacobian: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """An element of a row group as one objective applies it, and the rows of it that are wanted."""
+
+    objective: int
+    group: RowGroup
+    element: Element
+    first_row: int  # within the objective
+    wanted: tuple[int, ...]  # rows of the group
+
+
+def uncovered(robot: RobotModel, objectives: Sequence[object], dofs: Sequence[int]) -> str | None:
+    """Return why an island cannot be compiled, or None if it can.
+
+    Args:
+        robot: The robot.
+        objectives: Objectives of the solver.
+        dofs: Active DOFs of the island.
+    """
+    for objective in objectives:
+        if not isinstance(objective, ExpressionObjective):
+            return f"{type(objective).__name__} is not stated as expressions"
+    for dof in np.flatnonzero(np.isin(robot.dof_active, list(dofs))):
+        joint = int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
+        if robot.joint_type[joint] not in SUPPORTED:
+            return f"joint '{robot.joint_names[joint]}' is neither revolute, continuous nor prismatic"
+    return None
+
+
+def build_program(
+    robot: RobotModel,
+    model: IKModel,
+    objectives: Sequence[ExpressionObjective],
+    starts: Sequence[int],
+    dofs: Sequence[int],
+    rows: Sequence[int],
+    target_count: int,
+) -> IslandProgram:
+    """Return the program of an island.
+
+    Args:
+        robot: The robot.
+        model: Its view, which the objectives read.
+        objectives: Objectives of the solver, pose targets first.
+        starts: First row of each objective.
+        dofs: Active DOFs of the island.
+        rows: Rows of the island.
+        target_count: How many of the objectives are pose targets with six rows.
+    """
+    graph = ExpressionGraph()
+    applied = [
+        one
+        for k, objective in enumerate(objectives)
+        for one in _applied(objective, k, {row - starts[k] for row in rows}, model)
+    ]
+    chain = build_chain(robot, {_body(robot, link) for one in applied for link in one.element.frames}, graph)
+    stated_rows: list[Expression] = []
+    columns: list[list[Expression]] = []
+    inputs: dict[str, DataInput] = {}
+    errors = []
+    for one in applied:
+        values, plain = _bind(one, objectives[one.objective], robot, chain, graph, inputs)
+        stated = state_rows(one.group)
+        stated_rows += transplant([stated.rows[r] for r in one.wanted], values, graph)
+        columns += [_jacobian_row(one, stated, r, values, robot, chain, dofs, graph) for r in one.wanted]
+        if one.objective < target_count:
+            errors.append(_target_error(one, stated, plain, graph))
+    zero = graph.constant(0.0)
+    pairs = list(zip(stated_rows, columns, strict=True))
+    n = range(len(dofs))
+    return IslandProgram(
+        graph=graph,
+        dofs=tuple(dofs),
+        halves=dict(chain.halves),
+        inputs=tuple(inputs.values()),
+        norm2=_sum((row * row for row in stated_rows), zero),
+        gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),
+        hessian=tuple(tuple(_sum((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
+        errors=tuple(errors),
+        rows=tuple(stated_rows),
+        jacobian=tuple(tuple(row) for row in columns),
+    )
+
+
+def _sum(terms, zero: Expression) -> Expression:  # type: ignore[no-untyped-def]  # an iterable of expressions
+    total = zero
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _body(robot: RobotModel, link: str | int) -> int:
+    return link if isinstance(link, int) else robot.link_frame(link)[0]
+
+
+def _link_frame(robot: RobotModel, chain: Chain, link: str | int) -> Frame:
+    if isinstance(link, int):
+        return chain.frames[link]
+    body, offset = robot.link_frame(link)
+    return compose(chain.frames[body], constants(offset))
+
+
+def _applied(objective: ExpressionObjective, index: int, wanted: set[int], model: IKModel) -> list[_Applied]:
+    """Elements of an objective that have rows in the island."""
+    found, row = [], 0
+    for group, elements in objective.stated_elements(model):
+        for e, element in enumerate(elements):
+            first = row + e * group.row_count if element.row is None else element.row
+            rows = tuple(r for r in range(group.row_count) if first + r in wanted)
+            if rows:
+                found.append(_Applied(index, group, element, first, rows))
+        row += len(elements) * group.row_count
+    return found
+
+
+def _bind(
+    one: _Applied,
+    objective: ExpressionObjective,
+    robot: RobotModel,
+    chain: Chain,
+    graph: ExpressionGraph,
+    inputs: dict[str, DataInput],
+) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+    """What stands for the variables of a group's symbols: with its weights, and with weights of 1."""
+    stated, group = state_rows(one.group), one.group
+    values: dict[str, Scalar] = {}
+
+    def read(field: str, column: int) -> Expression:
+        name = f"data{one.objective}_{field}_{column}"
+        inputs.setdefault(name, DataInput(name, one.objective, field, column))
+        return graph.variable(name)
+
+    fields = {}
+    for (field, width), names, first in zip(group.data, stated.data_names, one.element.data_columns, strict=False):
+        fields[field] = tuple(read(field, first + k) for k in range(width))
+        values |= dict(zip(names, fields[field], strict=True))
+    offsets = dict(group.offsets)
+    for name, names, link in zip(group.frames, stated.frame_names, one.element.frames, strict=True):
+        frame = _link_frame(robot, chain, link)
+        if name in offsets:
+            frame = compose(frame, fields[offsets[name]])
+        values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
+    for name, dof in zip(stated.coordinate_names, one.element.coordinate_dofs, strict=True):
+        values[name] = chain.coordinates.get(dof, _own_coordinate(robot, dof, graph))
+    plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
+    for r in one.wanted:
+        values[stated.data_names[-1][r]] = read(ROW_WEIGHTS, one.first_row + r)
+    values[WEIGHT] = objective.weight
+    return values, plain
+
+
+def _own_coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
+    active = int(robot.dof_active[dof])
+    if active < 0:
+        return float(robot.mid_joint_q[robot.dof_coordinate[dof]])
+    return graph.variable(f"trial{active}") * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
+
+
+def _jacobian_row(
+    one: _Applied,
+    stated: StatedRows,
+    row: int,
+    values: dict[str, Scalar],
+    robot: RobotModel,
+    chain: Chain,
+    dofs: Sequence[int],
+    graph: ExpressionGraph,
+) -> list[Expression]:
+    """Derivatives of a row by the active DOFs of the island."""
+    zero = graph.constant(0.0)
+    place = {dof: k for k, dof in enumerate(dofs)}
+    result = [zero] * len(dofs)
+
+    def add(dof: int, term: Scalar) -> None:
+        active = int(robot.dof_active[dof])
+        if active in place:
+            result[place[active]] = result[place[active]] + term * float(robot.dof_multiplier[dof])
+
+    moving = [_moving(robot, _body(robot, link)) for link in one.element.frames]
+    common = set.intersection(*moving) if stated.common_motion_cancels and moving else set()
+    for k, by_twist in enumerate(stated.frame_derivatives):
+        parts = transplant(by_twist[row], values, graph)
+        for dof in sorted(moving[k] - common):
+            add(dof, _sum((p * t for p, t in zip(parts, chain.twists[dof], strict=True)), zero))
+    for k, dof in enumerate(one.element.coordinate_dofs):
+        add(dof, transplant([stated.coordinate_derivatives[k][row]], values, graph)[0])
+    return result
+
+
+def _moving(robot: RobotModel, body: int) -> set[int]:
+    """DOFs that move a body."""
+    found: set[int] = set()
+    while body >= 0:
+        found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))
+        body = int(robot.joint_parent[body])
+    return found
+
+
+def _target_error(one: _Applied, stated: StatedRows, plain: dict[str, Scalar], graph: ExpressionGraph) -> TargetError:
+    """Squared errors of a pose target, without weights."""
+    rows = dict(zip(one.wanted, transplant([stated.rows[r] for r in one.wanted], plain, graph), strict=True))
+    zero = graph.constant(0.0)
+    parts = []
+    for block in (range(3), range(3, 6)):
+        own = [rows[r] for r in block if r in rows]
+        parts.append(_sum((row * row for row in own), zero) if own else None)
+    return TargetError(one.objective, *parts)
+
+
+def operation_count(program: IslandProgram, outputs: Sequence[Expression]) -> int:
+    """Number of operations that the outputs need."""
+    from objectives.expression import reachable
+
+    return sum(bool(node.operands) for node in reachable(outputs))
+
+
+def solution_shape(program: IslandProgram) -> NDArray[np.int64]:
+    """Number of rows and DOFs, shape [2]."""
+    return np.array([len(program.rows), len(program.dofs)])
