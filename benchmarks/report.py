@@ -1,0 +1,64 @@
+"""Figures with their bounds: printed while they are measured, and kept as a Markdown file."""
+
+import platform
+from pathlib import Path
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+
+class Report:
+    """Lines of Markdown, printed as they come.
+
+    Attributes:
+        missed: Claims whose bound was missed.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.missed: list[str] = []
+        self._lines: list[str] = []
+        self.line(f"# {title}")
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        print(text, flush=True)
+        self._lines.append(text)
+
+    def section(self, title: str, explanation: str) -> None:
+        """Begin a section."""
+        for text in ("", f"## {title}", "", explanation, ""):
+            self.line(text)
+
+    def table(self, *heads: str) -> None:
+        """Begin a table."""
+        self.row(*heads)
+        self.line("|" + "---|" * len(heads))
+
+    def row(self, *cells: object) -> None:
+        """Add a row to a table."""
+        self.line("| " + " | ".join(str(cell) for cell in cells) + " |")
+
+    def claim(self, what: str, figure: str, bound: str, passed: bool | np.bool_) -> None:
+        """Add a line with a figure, its bound, and whether it keeps to it."""
+        self.line(f"- **{'PASS' if passed else 'MISS'}** {what}: {figure}, bound {bound}")
+        if not passed:
+            self.missed.append(what)
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
+
+
+def machine() -> str:
+    """Return the processor and the versions that the figures hold for."""
+    names = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    return f"{names[0]}, Python {platform.python_version()}, Warp {wp.__version__}"
+
+
+def microseconds(times: NDArray[np.float64]) -> str:
+    """Return median and range of times [s] in microseconds."""
+    us = 1e6 * np.asarray(times)
+    return f"{np.median(us):.2f} ({us.min():.2f}-{us.max():.2f})"
