@@ -55,10 +55,10 @@ def build_chain(robot: RobotModel, bodies: set[int], graph: ExpressionGraph) -> 
         graph: Where the expressions are made. Active DOF a is the variable `trial{a}`.
     """
     needed: set[int] = set()
-    for body in bodies:
-        while body >= 0 and body not in needed:
-            needed.add(body)
-            body = int(robot.joint_parent[body])
+    waiting = {body for body in bodies if body >= 0}
+    while waiting:
+        needed |= waiting
+        waiting = {int(robot.joint_parent[body]) for body in waiting} - needed - {-1}
     frames: dict[int, Frame] = {-1: Frame((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))}
     twists: dict[int, Twist] = {}
     halves: dict[str, tuple[int, float, float]] = {}

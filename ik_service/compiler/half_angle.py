@@ -6,6 +6,7 @@ Half angles come reduced to [-pi/2, pi/2] (see `packet.half_turn`), so one pair 
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from objectives.expression import Expression, Scalar
 
@@ -16,13 +17,17 @@ END = (0.5 * np.pi) ** 2
 @cache
 def _coefficients(name: str) -> tuple[float, ...]:
     """Coefficients in the square of the half angle, lowest first, of the shortest polynomial that is good enough."""
-    functions = {"sinc": lambda u: np.sinc(np.sqrt(u) / np.pi), "cos": lambda u: np.cos(np.sqrt(u))}
-    function, u = functions[name], np.linspace(0.0, END, 4001)
+    u = np.linspace(0.0, END, 4001)
     for degree in range(2, 10):
-        fit = np.polynomial.Chebyshev.interpolate(function, degree, [0.0, END])
-        if np.abs(fit(u) - function(u)).max() < ERROR_MAX:
+        fit = np.polynomial.Chebyshev.interpolate(lambda square: _exact(name, square), degree, [0.0, END])
+        if np.abs(fit(u) - _exact(name, u)).max() < ERROR_MAX:
             return tuple(fit.convert(kind=np.polynomial.Polynomial).coef)
     raise AssertionError(f"no polynomial up to degree 9 for {name}")
+
+
+def _exact(name: str, square: NDArray[np.float64]) -> NDArray[np.float64]:
+    half = np.sqrt(square)
+    return np.asarray(np.sinc(half / np.pi) if name == "sinc" else np.cos(half))
 
 
 def _horner(name: str, square: Expression) -> Scalar:

@@ -108,7 +108,7 @@ class CompiledEngine:
     def _launch(self, compiled: _Compiled, problems: Problems, members: NDArray[np.intp], island: int) -> None:
         model, ranges, winners = self._model, self._ranges, problems.winners
         count = len(members)
-        listed = wp.array(members.astype(np.int32), dtype=wp.int32, device=model.device)
+        listed: wp.array[Any] = wp.array(members.astype(np.int32), dtype=wp.int32, device=model.device)
         islands = wp.full(count, island, dtype=wp.int32, device=model.device)
         objectives: Any = self._rows.objectives
         wp.launch(
@@ -164,6 +164,6 @@ def _kernel(text: str, width: int) -> wp.Kernel:
     for module in SHARED:
         namespace |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
     exec(compile(text, f"<island {digest}>", "exec"), namespace)
-    module = wp.get_module(f"ik_service_island_{digest}")
-    wp.set_module_options({"enable_backward": False, "block_dim": 1}, module)
-    return wp.Kernel(namespace["solve_island"], key="solve_island", module=module, source=text)
+    own = wp.get_module(f"ik_service_island_{digest}")
+    wp.set_module_options({"enable_backward": False, "block_dim": 1}, own)
+    return wp.Kernel(namespace["solve_island"], key="solve_island", module=own, source=text)

@@ -160,7 +160,6 @@ CONSTRUCTION = {
     "nothing": ({}, InputError, "nothing to solve"),
     "device": ({"targets": ["panda_hand"], "device": "tpu"}, InputError, "device is 'tpu'"),
     "engine": ({"targets": ["panda_hand"], "engine": "magic"}, InputError, "engine is 'magic'"),
-    "compiled": ({"targets": ["panda_hand"], "engine": "compiled"}, ik_service.EngineError, "compiled engine"),
     "threads": ({"targets": ["panda_hand"], "threads": 2}, ik_service.EngineError, "one thread"),
     "offset": ({"targets": [ik_service.Target("panda_hand", offset=[0, 0, 0])]}, InputError, "offset"),
     "weights": ({"targets": [ik_service.Target("panda_hand", row_weights=[1, 1])]}, InputError, "row_weights"),

@@ -1,0 +1,120 @@
+"""The compiled engine: the answers of the staged one, at its own pace."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.solver import compiled_engine
+from objectives import IKObjectiveRelativePose
+from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.test_contract import QuickObjective
+
+POSITION, ORIENTATION = 1e-3, 1e-2
+DIFFERENT_AT_MOST = 0.002  # of the problems may be solved by one engine alone
+ROBOTS = {
+    "panda": ["panda_hand"],
+    "ur5e": ["tool0"],
+    "iiwa14": ["iiwa_link_ee"],
+    "dual_panda": ["left_panda_hand", "right_panda_hand"],
+    "panda_gripper": ["panda_hand"],
+}
+LINKS = ROBOTS["dual_panda"]
+
+
+def make(robot, links, engine="compiled", **arguments):
+    options = arguments.pop("options", ik_service.SolverOptions(seeds=16))
+    return ik_service.IKSolver(robot, links, device="cpu", engine=engine, options=options, **arguments)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_both_engines_solve_the_same_problems(name):
+    problems = Reachable.draw(ik_service.load_robot(name), ROBOTS[name], 500, random_seed=2)
+    answers = {}
+    for engine in ("compiled", "staged"):
+        solver = make(problems.robot, ROBOTS[name], engine)
+        assert solver.engine == engine
+        result = answers[engine] = solver.solve(problems.positions, problems.orientations_xyzw)
+        distance, angle = problems.errors(result.joint_q)
+        np.testing.assert_array_equal(result.success, ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1))
+        assert inside_limits(problems.robot, result.joint_q).all()
+        assert result.success.mean() >= 0.99
+    compiled, staged = answers["compiled"], answers["staged"]
+    assert (compiled.success != staged.success).mean() <= DIFFERENT_AT_MOST
+    assert (compiled.islands.seed_index == staged.islands.seed_index).mean() >= 0.98  # the same seeds win
+    assert compiled.engine == "compiled"
+
+
+@pytest.fixture(scope="module")
+def dual():
+    return Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 60, random_seed=7)
+
+
+def test_alone_in_a_batch_and_permuted_give_the_same_bytes(dual):
+    solver = make(dual.robot, LINKS)
+    together = solver.solve(dual.positions, dual.orientations_xyzw)
+    assert (together.seed_index != 0).any()
+    order = np.random.default_rng(0).permutation(60)
+    permuted = solver.solve(dual.positions[order], dual.orientations_xyzw[order])
+    np.testing.assert_array_equal(permuted.joint_q, together.joint_q[order])
+    for k in (0, 13, 59):
+        alone = solver.solve(dual.positions[k : k + 1], dual.orientations_xyzw[k : k + 1])
+        np.testing.assert_array_equal(alone.joint_q[0], together.joint_q[k])
+    again = make(dual.robot, LINKS).solve(dual.positions, dual.orientations_xyzw)
+    np.testing.assert_array_equal(again.joint_q, together.joint_q)
+
+
+def test_an_arm_gets_the_answer_that_it_gets_alone(dual):
+    solver = make(dual.robot, LINKS)
+    together = solver.solve(dual.positions, dual.orientations_xyzw)
+    left = solver.solve([dual.positions[:, 0], None], [dual.orientations_xyzw[:, 0], None])
+    np.testing.assert_array_equal(left.joint_q[:, :7], together.joint_q[:, :7])
+    start = np.tile(dual.robot.mid_joint_q.astype(np.float32)[7:], (60, 1))
+    np.testing.assert_array_equal(left.joint_q[:, 7:], start)
+
+
+def test_a_batch_with_several_partitions_is_grouped(dual):
+    weights = np.ones((6, 6))
+    weights[::2] = 0.0
+    relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
+    target = np.tile([0.45, 0.1, 0.5], (6, 1))
+    solver = make(dual.robot, ["left_panda_hand"], objectives=[relative])
+    result = solver.solve(target)
+    assert result.success.all()
+    poses = dual.robot.forward_kinematics(result.joint_q, LINKS).positions
+    np.testing.assert_allclose(np.linalg.norm(poses[1::2, 0] - poses[1::2, 1], axis=1), 0.3, atol=2e-3)
+    np.testing.assert_allclose(poses[:, 0], target, atol=1e-3)
+    start = np.tile(dual.robot.mid_joint_q.astype(np.float32)[7:], (3, 1))
+    np.testing.assert_array_equal(result.joint_q[::2, 7:], start)
+    assert len(result.islands[1][0].joints) == 14
+
+
+def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
+    solver = make(panda, ["panda_hand"])
+    solver.solve(panda_targets.positions, panda_targets.orientations_xyzw)
+    monkeypatch.setattr(compiled_engine, "_kernel", lambda *_: pytest.fail("compiled again"))
+    near = panda_targets.joint_q + 0.01
+    changed = {"seeds": 3, "max_iterations": 11, "position_tolerance": 1e-4, "random_seed": 5}
+    few = solver.solve(
+        panda_targets.positions[:5], panda_targets.orientations_xyzw[:5], initial_joint_q=near[:5], options=changed
+    )
+    assert len(few) == 5
+    assert (few.seed_index < 3).all()
+    assert (few.iterations <= 11).all()
+
+
+def test_statuses_of_what_cannot_be_reached(planar_2r):
+    far = make(planar_2r(), ["tip"]).solve([[3.0, 4.0, 0.0], [1.0, 1.0, 0.0]])
+    assert far.success.tolist() == [False, True]
+    assert far.position_error[0, 0] == pytest.approx(3.0, abs=1e-3)
+    bent = planar_2r(elbow_lower=0.5, elbow_upper=2.0)
+    blocked = make(bent, ["tip"]).solve([[2.0, 0.0, 0.0]])
+    assert blocked.status_names == ["blocked_by_limits"]
+    assert blocked.active_limits[0].tolist() == [False, True]
+
+
+def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda):
+    with pytest.raises(ik_service.EngineError, match=r"floating_base.*engine='staged'"):
+        make(ik_service.load_robot("humanoid"), ["left_sole"])
+    quick = QuickObjective(panda.link_frame("panda_hand")[0], [(0.3, 0.2, 0.5)])
+    with pytest.raises(ik_service.EngineError, match="QuickObjective is not stated as expressions"):
+        make(panda, (), objectives=[quick])
