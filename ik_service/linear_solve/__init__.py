@@ -2,7 +2,7 @@
 
 from ik_service.linear_solve.block import Equations, damped_steps, normal_equations
 from ik_service.linear_solve.host_islands import find_islands
-from ik_service.linear_solve.islands import Islands, discover_islands
+from ik_service.linear_solve.islands import Islands, discover_islands, record_discovery
 from ik_service.linear_solve.structure import RowStructure
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "discover_islands",
     "find_islands",
     "normal_equations",
+    "record_discovery",
 ]

@@ -209,33 +209,30 @@ def _list_members(
     jacobian_adr_out[p, count] = jacobian
 
 
-def discover_islands(structure: RowStructure, row_on: wp.array[typing.Any], islands: Islands, *, join: bool) -> None:
-    """Find the islands of every problem.
+def record_discovery(
+    structure: RowStructure, row_on: wp.array[typing.Any], islands: Islands, *, join: bool
+) -> list[wp.Launch]:
+    """Return the launches that find the islands of every problem, to be repeated with little ado.
 
     Args:
         structure: Rows and trees.
         row_on: Rows that are switched on, int32 [problems, rows].
-        islands: Out: the islands; every entry is written.
+        islands: Out: the islands; every entry is written. It must outlive the launches, as must `row_on`.
         join: Whether to put all touched trees into one island: the dense system.
     """
-    device = row_on.device
-    wp.launch(
+    problems, device = row_on.shape[0], row_on.device
+    by_row, by_tree = (structure.row_treeadr, structure.row_tree), (structure.tree_rowadr, structure.tree_row)
+    fill = wp.launch(
         _flood_fill,
-        dim=row_on.shape[0],
-        inputs=[
-            int(join),
-            structure.row_treeadr,
-            structure.row_tree,
-            structure.tree_rowadr,
-            structure.tree_row,
-            row_on,
-        ],
+        dim=problems,
+        inputs=[int(join), *by_row, *by_tree, row_on],
         outputs=[islands.nisland, islands.tree_island, islands.row_island, islands.island_ntree, islands.stack],
         device=device,
+        record_cmd=True,
     )
-    wp.launch(
+    members = wp.launch(
         _list_members,
-        dim=row_on.shape[0],
+        dim=problems,
         inputs=[structure.dof_tree, structure.coordinate_tree, islands.tree_island, islands.row_island],
         outputs=[
             islands.island_dofadr,
@@ -248,4 +245,12 @@ def discover_islands(structure: RowStructure, row_on: wp.array[typing.Any], isla
             islands.jacobian_adr,
         ],
         device=device,
+        record_cmd=True,
     )
+    return [fill, members]
+
+
+def discover_islands(structure: RowStructure, row_on: wp.array[typing.Any], islands: Islands, *, join: bool) -> None:
+    """Find the islands of every problem; arguments as for `record_discovery`."""
+    for launch in record_discovery(structure, row_on, islands, join=join):
+        launch.launch()

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
@@ -83,8 +85,8 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         """
         islands, winners = problems.islands, problems.winners
 
-        def host(array: object) -> NDArray[np.int32]:
-            return np.asarray(array[:count].numpy().copy())  # type: ignore[index]  # a Warp array
+        def host(array: wp.array[Any]) -> NDArray[np.int32]:
+            return np.asarray(array.numpy()[:count].copy())
 
         row_island, status = host(islands.row_island), host(winners.status)
         stationary = status == int(STATIONARY)

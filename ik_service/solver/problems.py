@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.linear_solve import Islands, RowStructure, discover_islands
+from ik_service.linear_solve import Islands, RowStructure, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.judge import axis_weights
 from ik_service.solver.options import SolverOptions
@@ -16,6 +16,7 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.seeds import hash_target
 from ik_service.solver.slots import SETTINGS_COUNT, Winners
 from ik_service.solver.targets import Target, TargetArrays
+from objectives import IKObjective
 
 ROTATION_LENGTH = 0.4  # metres that weigh as much as a radian in the cost of pose targets: about half an arm's reach
 
@@ -66,6 +67,8 @@ class Problems:
         """Make room for islands and answers of rows and trees that are related like this."""
         model, capacity = self._model, self.capacity
         self._structure = structure
+        self._discovery: list[wp.Launch] = []
+        self._discovery_key: tuple[object, ...] = ()
         self.islands = Islands.allocate(structure, capacity)
         self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
         self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
@@ -78,17 +81,32 @@ class Problems:
             problem_count: Problems of the solve.
             join: Whether to put all touched trees into one island.
         """
+        weights = [_row_weights(objective) for objective in rows.objectives]
+        key = (join, *(None if array is None else (array.ptr, array.shape) for array in weights))
+        if key != self._discovery_key:
+            self._discovery = self._record(rows, weights, join)
+            self._discovery_key = key
+        for launch in self._discovery:
+            launch.set_dim(problem_count)
+            launch.launch()
+
+    def _record(self, rows: Rows, weights: list[wp.array[Any] | None], join: bool) -> list[wp.Launch]:
+        """Launches that switch the rows by their weights and then find the islands."""
         assert self._structure is not None  # use_structure comes first
-        row_on = self._row_on[:problem_count]
-        for objective, start in zip(rows.objectives, rows.start, strict=True):
-            row_weights = getattr(objective, "row_weights", None)
-            weights = None if row_weights is None else row_weights()
-            block = row_on[:, start : start + objective.residual_dim()]
-            if weights is None:
-                block.fill_(1)
-            else:
-                wp.launch(_switch_rows, dim=block.shape, inputs=[weights], outputs=[block], device=self._model.device)
-        discover_islands(self._structure, row_on, self.islands, join=join)
+        self._row_on.fill_(1)
+        launches = [
+            wp.launch(
+                _switch_rows,
+                dim=self.capacity,
+                inputs=[array, start],
+                outputs=[self._row_on],
+                device=self._model.device,
+                record_cmd=True,
+            )
+            for array, start in zip(weights, rows.start, strict=True)
+            if array is not None
+        ]
+        return launches + record_discovery(self._structure, self._row_on, self.islands, join=join)
 
     def write(
         self,
@@ -109,10 +127,9 @@ class Problems:
         """
         count = arrays.problem_count
         random_seed = np.uint32(options.random_seed).astype(np.int32)
-        self.settings.assign(
-            np.array([count, seeds, options.max_iterations, int(has_start), random_seed], dtype=np.int32)
-        )
-        self.tolerances.assign(np.array([options.position_tolerance, options.orientation_tolerance], np.float32))
+        settings = np.array([count, seeds, options.max_iterations, int(has_start), random_seed], dtype=np.int32)
+        _write(self.settings, settings)
+        _write(self.tolerances, np.array([options.position_tolerance, options.orientation_tolerance], np.float32))
         _write(self.start_joint_q, start_joint_q)
         _write(self.winners.joint_q, start_joint_q)  # what no island moves stays where it starts
         self.tree_hash.zero_()
@@ -127,14 +144,24 @@ class Problems:
 
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
-def _switch_rows(weights: wp.array2d[float], row_on_out: wp.array2d[wp.int32]):
-    p, row = wp.tid()
+def _switch_rows(weights: wp.array2d[float], start: int, row_on_out: wp.array2d[wp.int32]):
+    p = wp.tid()
     line = wp.min(p, weights.shape[0] - 1)
-    row_on_out[p, row] = 0
-    if weights[line, row] > 0.0:
-        row_on_out[p, row] = 1
+    for row in range(weights.shape[1]):
+        on = int(0)
+        if weights[line, row] > 0.0:
+            on = 1
+        row_on_out[p, start + row] = on
 
 
-def _write(array: wp.array[Any], values: NDArray[np.floating]) -> None:
+def _row_weights(objective: IKObjective) -> wp.array[Any] | None:
+    row_weights = getattr(objective, "row_weights", None)
+    return None if row_weights is None else row_weights()
+
+
+def _write(array: wp.array[Any], values: NDArray[Any]) -> None:
     """Copy host values into the first lines of a device array."""
-    array[: len(values)].assign(np.ascontiguousarray(values, np.float32))
+    if wp.get_device(array.device).is_cpu:
+        array.numpy()[: len(values)] = values  # a view: a tenth of the time of an assignment
+    else:
+        array[: len(values)].assign(np.ascontiguousarray(values, wp.dtype_to_numpy(array.dtype)))

@@ -248,7 +248,7 @@ class IKSolver:
 
     def _result(self, arrays: TargetArrays, start: NDArray[np.float32], options: SolverOptions, seeds: int) -> IKResult:
         count = arrays.problem_count
-        joint_q = nearest_turns(self.robot, self._problems.winners.joint_q[:count].numpy().copy(), start)
+        joint_q = nearest_turns(self.robot, self._problems.winners.joint_q.numpy()[:count].copy(), start)
         judgement = judge(self.robot, self.targets, arrays, joint_q)
         met = judgement.met(options.position_tolerance, options.orientation_tolerance)
         labels = row_labels(self._rows, [target.link for target in self.targets])
