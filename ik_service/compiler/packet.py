@@ -113,10 +113,10 @@ def packet_functions(width: int) -> dict[str, Any]:  # noqa: C901  # a plain lis
     @wp.func_native(s("I + 1", "", "i"))
     def p_count(i: I) -> I: ...
 
-    done = "(A <= converged) | (B > stuck) | (I >= exhausted)"
+    done = "(A <= C) | (B > stuck) | (I >= exhausted)"
 
-    @wp.func_native(s(f"any:{done}" if wide else done, "ab", "i"))
-    def p_any_done(a: P, b: P, i: I, converged: float, stuck: float, exhausted: int) -> bool: ...
+    @wp.func_native(s(f"any:{done}" if wide else done, "abc", "i"))
+    def p_any_done(a: P, b: P, c: P, i: I, stuck: float, exhausted: int) -> bool: ...
 
     made = dict(locals())
     return {name: value for name, value in made.items() if name.startswith("p_") or name in ("P", "I")}

@@ -25,6 +25,7 @@ from ik_service.solver.slots import (
     Slots,
 )
 
+# Floors are those of rows of weight 1; they scale with the weights.
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has nothing more to give
 ROUNDING2 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more
 COSINE_MAX = wp.constant(1.0e-3)  # largest cosine between the residual and a column of J at a stationary point
@@ -35,11 +36,12 @@ DAMPING_MIN = wp.constant(1.0e-7)
 
 @wp.func
 @typing.no_type_check
-def phase_after(norm2: float, slope: float, blocked: int, ended: int, iterations_left: int):
+def phase_after(norm2: float, lightest2: float, slope: float, blocked: int, ended: int, iterations_left: int):
     """Return whether an attempt goes on, or how it ended.
 
     Args:
         norm2: |r|^2.
+        lightest2: Square of the least weight of any row.
         slope: Largest squared cosine between r and the column of a DOF that is free to move.
         blocked: 1 where a limit holds back a DOF that would lower the cost.
         ended: What the last step decided.
@@ -47,7 +49,7 @@ def phase_after(norm2: float, slope: float, blocked: int, ended: int, iterations
     """
     if not wp.isfinite(norm2):
         return INVALID
-    if norm2 <= RESIDUAL_FLOOR2 or (ended == STALLED and norm2 <= ROUNDING2):
+    if norm2 <= RESIDUAL_FLOOR2 * lightest2 or (ended == STALLED and norm2 <= ROUNDING2 * lightest2):
         return CONVERGED
     if slope <= COSINE_MAX * COSINE_MAX or (ended == STALLED and slope <= COSINE_STUCK * COSINE_STUCK):
         if blocked == 1:
@@ -73,6 +75,8 @@ def _assess(
     # solve
     settings: wp.array[wp.int32],
     winner_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    lightest2: wp.array2d[float],  # [problem_capacity, trees]
+    heaviest2: wp.array2d[float],  # [problem_capacity, trees]
     # attempt
     problem_idx: wp.array[wp.int32],  # [n_batch]
     seed: wp.array[wp.int32],  # [n_batch]
@@ -100,7 +104,7 @@ def _assess(
     for r in range(island_rowadr[p, island], island_rowadr[p, island + 1]):
         norm2 += residuals[i, r] * residuals[i, r]
     cost_out[i, island] = 0.5 * norm2
-    damping_out[i, island] = boost[i, island] * (DAMPING_SHARE * norm2 + DAMPING_MIN)
+    damping_out[i, island] = boost[i, island] * (DAMPING_SHARE * norm2 + DAMPING_MIN * heaviest2[p, island])
     blocked = int(0)
     slope = float(0.0)  # largest squared cosine of a free DOF
     first = island_dofadr[p, island]
@@ -123,7 +127,7 @@ def _assess(
         else:
             slope = wp.max(slope, cosine2)
     left = settings[ITERATIONS] - iterations[i, island]
-    phase = phase_after(norm2, slope, blocked, ended[i, island], left)
+    phase = phase_after(norm2, lightest2[p, island], slope, blocked, ended[i, island], left)
     if winner_rank[p, island] < wp.int64(seed[i]):
         phase = CANCELLED
     if phase != RUNNING:
@@ -135,7 +139,7 @@ def _assess(
 def assess(
     coordinates: Coordinates,
     islands: Islands,
-    solve: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
+    solve: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
     slots: Slots,
     joint_q: wp.array[typing.Any],
     equations: Equations,
@@ -145,7 +149,7 @@ def assess(
     Args:
         coordinates: How active DOFs move coordinates, and their limits.
         islands: Islands of every problem.
-        solve: Integer settings, and the winners' ranks.
+        solve: Integer settings, winners' ranks, and squares of the least and largest weights of every island.
         slots: The slots.
         joint_q: Accepted configurations, [n_batch, joint_coord_count].
         equations: Normal equations at the accepted configurations.

@@ -26,7 +26,6 @@ from ik_service.solver.slots import (
     RUNNING,
     SEED_BITS,
     SEEDS,
-    STATIONARY,
     Slots,
     Winners,
 )
@@ -62,7 +61,7 @@ def _rank_ended(
         return
     success = met[i, island] == 1 and status != INVALID
     if met[i, island] == NO_TARGET:
-        success = status == CONVERGED or status == STATIONARY
+        success = status == CONVERGED  # a stationary point may be anything: the seeds compete by cost
     rank = attempt_rank(success, seed[i], cost[i, island])
     rank_out[i, island] = rank
     wp.atomic_min(winner_rank_out, problem_idx[i], island, rank)

@@ -146,9 +146,10 @@ class Batch:
         self._support.watch(self._jacobian, slots.running)
         rows = (accepted.residuals, self._jacobian)
         normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
-        solve = (problems.settings, problems.winners.rank)
+        solve = (problems.settings, problems.winners.rank, problems.lightest2, problems.heaviest2)
         assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations)
-        for start, weights in zip(self._rows.start, problems.row_weights, strict=False):  # targets come first
+        targets = len(problems.row_weights)  # they come first
+        for start, weights in zip(self._rows.start[:targets], problems.row_weights, strict=True):
             meet_target(islands, (start, weights), problems.tolerances, slots, accepted.residuals)
         rank_ended(slots, problems.winners)
         collect(islands, slots, problems.winners, accepted.joint_q)

@@ -121,6 +121,8 @@ class CompiledEngine:
                 islands,
                 problems.settings,
                 problems.tolerances,
+                problems.lightest2,
+                problems.heaviest2,
                 self._coordinates.limit_lower,
                 self._coordinates.limit_upper,
                 model.joint_limit_lower,

@@ -96,7 +96,7 @@ class SolveSource:
     def _factor(self) -> list[str]:
         """Cholesky factor of J'J + damping I, column by column, and the step."""
         dofs = self.program.dofs
-        lines = ["damping = p_mul(boost, p_add_number(p_scale(norm2, DAMPING_SHARE), DAMPING_MIN))"]
+        lines = ["damping = p_mul(boost, p_add(p_scale(norm2, DAMPING_SHARE), damping_least))"]
         for j, a in enumerate(dofs):
             lines.append(f"pivot = p_add(hessian{a}_{a}, damping)")
             lines.append(f"pivot = p_add(pivot, p_held(q{a}, gradient{a}, lower{a}, upper{a}, {HELD}))")
@@ -122,7 +122,7 @@ class SolveSource:
     def refill(self) -> list[str]:
         """Keep the answer of a lane that has finished, and give the lane its next attempt."""
         lane = self.lane
-        over = f"norm2{lane} <= RESIDUAL_FLOOR2 or boost{lane} > BOOST_MAX or steps{lane} >= iterations"
+        over = f"norm2{lane} <= floor2{lane} or boost{lane} > BOOST_MAX or steps{lane} >= iterations"
         return [
             f"if {over}:",
             f"    p = int(problem{lane})",
@@ -137,6 +137,8 @@ class SolveSource:
             "            island = island_list[next_problem]",
             f"            island_of{lane} = island",
             "            next_problem += 1",
+            f"            floor2{lane} = RESIDUAL_FLOOR2 * lightest2[p, island]",
+            f"            damping_least{lane} = DAMPING_MIN * heaviest2[p, island]",
             indent(self._load_data(), 3),
             f"        elif problem{lane} != IDLE_LANE:",
             "            active_lanes -= 1",
@@ -169,7 +171,7 @@ class SolveSource:
             "ended = int(RUNNING)",
             f"if boost{lane} > BOOST_MAX:",
             "    ended = STALLED",
-            f"status = phase_after(norm2{lane}, slope, blocked, ended, iterations - steps{lane})",
+            f"status = phase_after(norm2{lane}, lightest2[p, island], slope, blocked, ended, iterations - steps{lane})",
             f"if norm2{lane} >= {NOT_EVALUATED}:",
             "    status = INVALID",
             "met = int(NO_TARGET)",
@@ -183,7 +185,7 @@ class SolveSource:
         lines += [
             "success = met == 1 and status != INVALID",
             "if met == NO_TARGET:",
-            "    success = status == CONVERGED or status == STATIONARY",
+            "    success = status == CONVERGED",
             f"rank = attempt_rank(success, seed{lane}, 0.5 * norm2{lane})",
             "if rank < winner_rank[p, island]:",
             indent(self._write_winner(), 1),
@@ -247,6 +249,8 @@ class SolveSource:
     island_list: wp.array[wp.int32],
     settings: wp.array[wp.int32],
     tolerances: wp.array[float],
+    lightest2: wp.array2d[float],
+    heaviest2: wp.array2d[float],
     limit_lower: wp.array[float],
     limit_upper: wp.array[float],
     dof_lower: wp.array[float],
@@ -275,6 +279,8 @@ class SolveSource:
 {indent(limits, 1)}
 {indent([f"{packet} = P(0.0)" for packet in packets], 1)}
     norm2 = P(0.0)
+    floor2 = P(0.0)
+    damping_least = P(0.0)
     boost = P(1.0)
     steps = I(0)
     seed = I({2**30})
@@ -282,7 +288,7 @@ class SolveSource:
     island_of = I(0)
     active_lanes = int({self.width})
     while active_lanes > 0:
-        if p_any_done(norm2, boost, steps, RESIDUAL_FLOOR2, BOOST_MAX, iterations):
+        if p_any_done(norm2, boost, floor2, steps, BOOST_MAX, iterations):
 {indent(refill, 3)}
         if active_lanes > 0:
 {indent(self.iteration(), 3)}

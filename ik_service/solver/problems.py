@@ -40,6 +40,8 @@ class Problems:
         settings: Integer settings of the solve, int32.
         tolerances: Position and orientation tolerance.
         winners: Answers.
+        lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
+        heaviest2: Square of the largest: the least damping scales with it.
     """
 
     def __init__(
@@ -71,6 +73,10 @@ class Problems:
         self._discovery_key: tuple[object, ...] = ()
         self.islands = Islands.allocate(structure, capacity)
         self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
+        self._row_weight2 = wp.zeros((capacity, structure.row_count), dtype=wp.float32, device=model.device)
+        shape = (capacity, structure.tree_count)
+        self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
+        self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
     def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
@@ -94,19 +100,29 @@ class Problems:
         """Launches that switch the rows by their weights and then find the islands."""
         assert self._structure is not None  # use_structure comes first
         self._row_on.fill_(1)
-        launches = [
-            wp.launch(
-                _switch_rows,
-                dim=self.capacity,
-                inputs=[array, start],
-                outputs=[self._row_on],
-                device=self._model.device,
-                record_cmd=True,
-            )
-            for array, start in zip(weights, rows.start, strict=True)
-            if array is not None
-        ]
-        return launches + record_discovery(self._structure, self._row_on, self.islands, join=join)
+        self._row_weight2.fill_(1.0)
+        launches = []
+        for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
+            if array is not None:
+                unit = 1.0 / ROTATION_LENGTH if k < len(self._targets) else 1.0  # what weight 1 means to the user
+                scale = float(getattr(rows.objectives[k], "weight", 1.0))
+                launches.append(
+                    wp.launch(
+                        _switch_rows,
+                        dim=self.capacity,
+                        inputs=[array, start, scale, unit],
+                        outputs=[self._row_on, self._row_weight2],
+                        device=self._model.device,
+                        record_cmd=True,
+                    )
+                )
+        launches += record_discovery(self._structure, self._row_on, self.islands, join=join)
+        islands = self.islands
+        inputs = [islands.nisland, islands.island_rowadr, islands.island_row, self._row_weight2]
+        outputs = [self.lightest2, self.heaviest2]
+        device = self._model.device
+        scales = wp.launch(_weigh_islands, self.capacity, inputs, outputs, device=device, record_cmd=True)
+        return [*launches, scales]
 
     def write(
         self,
@@ -144,14 +160,50 @@ class Problems:
 
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
-def _switch_rows(weights: wp.array2d[float], start: int, row_on_out: wp.array2d[wp.int32]):
+def _switch_rows(
+    # rows of one objective
+    weights: wp.array2d[float],  # [1 or problems, rows of the objective]
+    start: int,
+    scale: float,
+    rotation_unit: float,  # on rows 3 to 5
+    # out
+    row_on_out: wp.array2d[wp.int32],  # [problem_capacity, rows]
+    row_weight2_out: wp.array2d[float],  # [problem_capacity, rows]
+):
     p = wp.tid()
     line = wp.min(p, weights.shape[0] - 1)
     for row in range(weights.shape[1]):
         on = int(0)
-        if weights[line, row] > 0.0:
+        weight = scale * weights[line, row]
+        if weight > 0.0:
             on = 1
+        if row >= 3:
+            weight *= rotation_unit
         row_on_out[p, start + row] = on
+        row_weight2_out[p, start + row] = weight * weight
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def _weigh_islands(
+    # islands
+    nisland: wp.array[wp.int32],  # [problem_capacity]
+    island_rowadr: wp.array2d[wp.int32],
+    island_row: wp.array2d[wp.int32],
+    row_weight2: wp.array2d[float],  # [problem_capacity, rows]
+    # out
+    lightest2_out: wp.array2d[float],  # [problem_capacity, trees]
+    heaviest2_out: wp.array2d[float],  # [problem_capacity, trees]
+):
+    p = wp.tid()
+    for island in range(nisland[p]):
+        lightest = float(3.0e38)
+        heaviest = float(0.0)
+        for m in range(island_rowadr[p, island], island_rowadr[p, island + 1]):
+            lightest = wp.min(lightest, row_weight2[p, island_row[p, m]])
+            heaviest = wp.max(heaviest, row_weight2[p, island_row[p, m]])
+        lightest2_out[p, island] = lightest
+        heaviest2_out[p, island] = heaviest
 
 
 def _row_weights(objective: IKObjective) -> wp.array[Any] | None:
