@@ -25,7 +25,9 @@ ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether al
 # Candidate k tries this factor on the damping and this share of the step.
 CANDIDATE_DAMPING = (1.0, 0.1, 10.0, 1.0, 0.01, 100.0, 1.0, 0.001)
 CANDIDATE_SCALE = (1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 0.25, 1.0)
-CAPTURE_LOCK = threading.Lock()  # Warp records one CPU graph at a time per process
+# Warp records one graph and one tape at a time per process, and while it records, copies of other threads are taken for
+# part of the recording. So the solvers of a process take turns at everything but the kernels of the compiled engine.
+DEVICE_LOCK = threading.RLock()
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -163,7 +165,7 @@ class Batch:
     def _record(self) -> wp.Graph:
         """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them."""
         self._iterate()
-        with CAPTURE_LOCK, wp.ScopedCapture(device=self._model.device) as capture:
+        with wp.ScopedCapture(device=self._model.device) as capture:
             for _ in range(ITERATIONS_PER_LAUNCH):
                 self._iterate()
         graph: wp.Graph = capture.graph

@@ -43,6 +43,19 @@ class _Compiled:
     arrays: tuple[tuple[int, str], ...]
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Recorded launches, and the arrays that they hold by address only."""
+
+    launches: list[wp.Launch]
+    kept: list[wp.array[Any]]
+
+    def run(self) -> None:
+        """Launch everything."""
+        for launch in self.launches:
+            launch.launch()
+
+
 class CompiledEngine:
     """Runs the generated kernels of one solver.
 
@@ -71,14 +84,14 @@ class CompiledEngine:
         self._kernels: dict[tuple[tuple[int, ...], tuple[int, ...]], _Compiled] = {}
         rows.bind(1, wp.zeros(1, dtype=wp.int32, device=model.device))
 
-    def run(self, problems: Problems, problem_count: int) -> None:
-        """Solve all islands of the first `problem_count` problems into `problems.winners`.
+    def prepare(self, problems: Problems, problem_count: int) -> "Prepared":
+        """Return the launches that solve all islands of the first `problem_count` problems into `problems.winners`.
 
         Raises:
             EngineError: An island has more DOFs than a straight line can hold.
         """
         problems.winners.rank.fill_(UNRANKED)
-        islands = problems.islands
+        islands, prepared = problems.islands, Prepared([], [])
         tree_island = islands.tree_island.numpy()[:problem_count]
         row_island = islands.row_island.numpy()[:problem_count]
         for members in _groups(np.hstack([tree_island, row_island])):
@@ -86,7 +99,8 @@ class CompiledEngine:
             for island in range(int(islands.nisland.numpy()[first])):
                 trees = np.flatnonzero(tree_island[first] == island)
                 compiled = self._compiled(trees, np.flatnonzero(row_island[first] == island))
-                self._launch(compiled, problems, members, island)
+                self._record(compiled, problems, members, island, prepared)
+        return prepared
 
     def _compiled(self, trees: NDArray[np.intp], rows: NDArray[np.intp]) -> _Compiled:
         """The kernel of an island that has these trees and rows."""
@@ -105,13 +119,16 @@ class CompiledEngine:
             self._kernels[key] = _Compiled(_kernel(text, WIDTH), arrays)
         return self._kernels[key]
 
-    def _launch(self, compiled: _Compiled, problems: Problems, members: NDArray[np.intp], island: int) -> None:
+    def _record(
+        self, compiled: _Compiled, problems: Problems, members: NDArray[np.intp], island: int, prepared: "Prepared"
+    ) -> None:
         model, ranges, winners = self._model, self._ranges, problems.winners
         count = len(members)
         listed: wp.array[Any] = wp.array(members.astype(np.int32), dtype=wp.int32, device=model.device)
         islands = wp.full(count, island, dtype=wp.int32, device=model.device)
         objectives: Any = self._rows.objectives
-        wp.launch(
+        prepared.kept.extend((listed, islands))
+        launch = wp.launch(
             compiled.kernel,
             dim=1,
             inputs=[
@@ -146,7 +163,9 @@ class CompiledEngine:
                 winners.met,
             ],
             device=model.device,
+            record_cmd=True,
         )
+        prepared.launches.append(launch)
 
 
 def _groups(partitions: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:

@@ -121,8 +121,12 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         """Return the number of problems."""
         return len(self.nisland)
 
-    def __getitem__(self, problem):  # type: ignore[no-untyped-def]  # an index alone, no slices
-        """Return the islands of one problem, in order of their first tree."""
+    def __getitem__(self, problem):  # type: ignore[no-untyped-def]  # an index or a slice
+        """Return the islands of one problem, in order of their first tree; of several for a slice, as a list."""
+        if isinstance(problem, slice):
+            return [self[k] for k in range(*problem.indices(len(self)))]
+        if not -len(self) <= problem < len(self):
+            raise IndexError(f"There is no problem {problem} among {len(self)}.")
         return tuple(self._named(int(problem), island) for island in range(int(self.nisland[problem])))
 
     def __iter__(self) -> Iterator[tuple[IslandResult, ...]]:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Literal, Self
 
 from objectives import IKJacobianType, InputError
@@ -81,6 +82,11 @@ class SolverOptions:
             )
         return by_name[self.jacobian_mode]
 
+    def changes_from(self, other: "SolverOptions") -> dict[str, object]:
+        """Return the options that differ from others, by name."""
+        names = [field.name for field in fields(self)]
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(other, name)}
+
     def merged(self, changes: "dict[str, object] | None") -> Self:
         """Return these options with some changed.
 
@@ -100,10 +106,10 @@ class SolverOptions:
 
 
 def _check_integer(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         raise InputError(f"Option {name} is {value!r}. Allowed: a whole number from {least} to {most}.")
 
 
 def _check_tolerance(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0.0):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
         raise InputError(f"Option {name} is {value!r}. Allowed: a finite number above 0.")

@@ -79,6 +79,10 @@ class Problems:
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
+    def refresh_winners(self, problem_count: int) -> None:
+        """Put the start configurations of the first `problem_count` problems into fresh answers."""
+        _write(self.winners.joint_q, self.start_joint_q.numpy()[:problem_count])
+
     def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
         """Find the islands of the first `problem_count` problems from the weights that stand in the arrays.
 

@@ -11,7 +11,7 @@ from ik_service.solver.island_results import IslandResults
 from ik_service.solver.status import IKStatus
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class IKResult:
     """Answers of a batch of problems, arrays on the host.
 

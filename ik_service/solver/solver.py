@@ -8,12 +8,12 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
 from ik_service.solver.answers import active_limits, common_seed, composed_status, nearest_turns
-from ik_service.solver.batch import Batch
+from ik_service.solver.batch import DEVICE_LOCK, Batch
 from ik_service.solver.compiled_engine import CompiledEngine
+from ik_service.solver.construction import check_construction
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
 from ik_service.solver.judge import judge
@@ -65,32 +65,38 @@ class IKSolver:
         threads: int | None = None,
         options: SolverOptions | None = None,
     ) -> None:
-        _check_engine(engine, threads)
-        if isinstance(targets, str | Target):
-            raise InputError(f"targets is {targets!r}. Allowed: a list of link names or Targets.")
+        check_construction(robot, targets, objectives, engine, threads, islands, options)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
         self.targets = tuple(as_target(target, robot) for target in targets)
-        if not self.targets and not objectives:
-            raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
-        if robot.active_dof_count == 0:
-            raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
         self.engine, self.islands_enabled = "compiled" if engine == "compiled" else "staged", islands
         self.device = _resolve_device(device)
-        self._model = robot.on_device(str(self.device))
         self._objectives = tuple(objectives)
         self._touches = _touched_trees(robot, self.targets)
+        with DEVICE_LOCK:
+            self._set_up()
+
+    def _set_up(self) -> None:
+        """Bind the objectives and lay out their rows."""
+        self._model = self.robot.on_device(str(self.device))
         self._problems = Problems(self._model, self.targets, self._touches, 1)
         self._pose_objectives = [self._pose_objective(k) for k in range(len(self.targets))]
         extra = [IKObjectiveJointLimit()] if self.options.joint_limits == "soft" else []
         everything = [*self._pose_objectives, *self._objectives, *extra]
-        for objective in everything:
-            self._bind(objective)
-        self._rows = Rows(self._model, everything, self.options.jacobian_type())
-        self._support = Support(self._model, self._rows)
-        self._use_support()
-        self._compiled: CompiledEngine | None = None
-        if self.engine == "compiled":
-            self._compiled = CompiledEngine(self._model, self._rows, self._support, len(self.targets), self.options)
+        try:
+            for objective in everything:
+                self._bind(objective)
+            self._rows = Rows(self._model, everything, self.options.jacobian_type())
+            self._support = Support(self._model, self._rows)
+            self._use_support()
+            self._compiled: CompiledEngine | None = None
+            if self.engine == "compiled":
+                self._compiled = CompiledEngine(self._model, self._rows, self._support, len(self.targets), self.options)
+        except Exception:
+            for objective in everything:  # so that it can be given to another solver
+                release = getattr(objective, "release_solver", None)
+                if release is not None:
+                    release(self)
+            raise
         self._batch: Batch | None = None
         self._data_version = -1
 
@@ -119,6 +125,8 @@ class IKSolver:
 
         Raises:
             InputError: A value that is not allowed; nothing has been launched.
+            ObjectiveError: `check_jacobians` found a wrong Jacobian.
+            EngineError: The compiled engine cannot hold an island of this problem.
         """
         chosen = self._options_for(options)
         arrays = check_targets(self.targets, positions, orientations_xyzw, problem_count)
@@ -132,18 +140,30 @@ class IKSolver:
         if arrays.problem_count * seeds > ATTEMPTS_MAX:
             attempts = f"{arrays.problem_count} problems x {seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
-        while True:
-            batch = self._make_room(arrays.problem_count, seeds)
+        with DEVICE_LOCK:
+            self._fit_problems(arrays.problem_count)
+            if self._compiled is None:
+                self._fit_batch(arrays.problem_count, seeds)  # binds the objectives, whose weights tell the islands
             self._problems.write(arrays, start, has_start, chosen, seeds)
             self._problems.discover(self._rows, arrays.problem_count, join=not self.islands_enabled)
-            if self._compiled is not None:
-                self._compiled.run(self._problems, arrays.problem_count)
-                break
-            batch.run(self.options.use_graph, self.options.check_jacobians)
-            if not self._support.widen():
-                break
-            self._use_support()  # a row reached a tree that its probes had not shown: solve with what is known now
+            if self._compiled is None:
+                self._solve_staged(arrays.problem_count, seeds)
+            else:
+                prepared = self._compiled.prepare(self._problems, arrays.problem_count)
+        if self._compiled is not None:
+            prepared.run()  # kernels of several solvers may run side by side
         return self._result(arrays, start, chosen, seeds)
+
+    def _solve_staged(self, problem_count: int, seeds: int) -> None:
+        """Work through all attempts; again where a row reached a tree that its probes had not shown."""
+        while True:
+            self._fit_batch(problem_count, seeds).run(self.options.use_graph, self.options.check_jacobians)
+            if not self._support.widen():
+                return
+            kept = self._problems
+            self._use_support()
+            kept.refresh_winners(problem_count)
+            kept.discover(self._rows, problem_count, join=not self.islands_enabled)
 
     def islands(self, problem: int = 0) -> IslandReport:
         """Tell which joints fall into which island, which rows join them, and which targets nothing can move.
@@ -192,8 +212,8 @@ class IKSolver:
         self._problems.use_structure(self._structure)
         self._batch = None
 
-    def _make_room(self, problem_count: int, seeds: int) -> Batch:
-        """Grow the per-problem arrays and fit the batch to the work; forget a recording whose arrays have changed."""
+    def _fit_problems(self, problem_count: int) -> None:
+        """Grow the per-problem arrays where they are too small."""
         if problem_count > self._problems.capacity:
             capacity = 2 ** math.ceil(math.log2(problem_count))
             self._problems = Problems(self._model, self.targets, self._touches, capacity)
@@ -202,6 +222,9 @@ class IKSolver:
                 objective.set_data("target_orientations_xyzw", self._problems.orientations_xyzw[k])
                 objective.set_data("row_weights", self._problems.row_weights[k])
             self._use_support()
+
+    def _fit_batch(self, problem_count: int, seeds: int) -> Batch:
+        """Fit the batch to the work; forget a recording whose arrays have changed."""
         most = SLOTS_MAX["cuda" if self._model.device.is_cuda else "cpu"]
         slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(problem_count * seeds))))
         if self._batch is None or not slots <= self._batch.slot_count < slots * SHRINK_AT:
@@ -215,11 +238,14 @@ class IKSolver:
     # ------------------------------------------------------------------ input and output of a solve
     def _options_for(self, options: "dict[str, object] | SolverOptions | None") -> SolverOptions:
         if isinstance(options, SolverOptions):
-            options = {name: getattr(options, name) for name in PER_SOLVE_OPTIONS}
-        for name in options or {}:
-            if name not in PER_SOLVE_OPTIONS:
-                raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {PER_SOLVE_OPTIONS}.")
-        return self.options.merged(options)
+            options = options.changes_from(self.options)
+        if options is not None and not isinstance(options, dict):
+            raise InputError(f"options is {options!r}. Allowed: a dict of option names and values, or SolverOptions.")
+        merged = self.options.merged(options)
+        fixed = [name for name in options or {} if name not in PER_SOLVE_OPTIONS]
+        if fixed:
+            raise InputError(f"Option {fixed[0]!r} is fixed when the solver is made. Per solve: {PER_SOLVE_OPTIONS}.")
+        return merged
 
     def _starts(self, initial_joint_q: Any, problem_count: int) -> tuple[NDArray[np.float32], bool]:
         """Configurations of seed 0 and whether they are the caller's."""
@@ -273,15 +299,6 @@ class IKSolver:
             seeds=seeds,
             islands=islands,
         )
-
-
-def _check_engine(engine: str, threads: int | None) -> None:
-    if engine not in ("auto", "compiled", "staged"):
-        raise InputError(f"engine is {engine!r}. Allowed: 'auto', 'compiled', 'staged'.")
-    if engine == "compiled":
-        return
-    if threads is not None and threads != 1:
-        raise EngineError(f"threads is {threads!r}, but the staged engine runs on one thread. Use threads=None.")
 
 
 def _resolve_device(device: Any) -> wp.Device:

@@ -23,7 +23,8 @@ _ADVICE = {
     IKStatus.CONVERGED: "Every target is met within its tolerance.",
     IKStatus.STALLED: "No seed found a way to reduce the error further: the target is probably out of reach; "
     "check its frame and units, or give more seeds.",
-    IKStatus.MAX_ITERATIONS: "The iterations ran out while the error was still falling: raise max_iterations or seeds.",
+    IKStatus.MAX_ITERATIONS: "The iterations ran out before the error settled: raise max_iterations or seeds, "
+    "or bring the target within reach.",
     IKStatus.DEADLINE: "The deadline passed first: the configuration is the best one found by then.",
     IKStatus.BLOCKED_BY_LIMITS: "The nearest configuration sits at joint limits that push against the target: "
     "see active_limits, move the target or start elsewhere.",

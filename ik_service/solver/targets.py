@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from objectives import InputError
 
+NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
 UNIT_QUATERNION_SLACK = 1e-3  # quaternions closer than this to unit length are normalised, others refused
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Target:
     """A link that is to reach a pose.
 
@@ -93,9 +95,9 @@ def check_targets(
     by_orientation = _split("orientations_xyzw", orientations_xyzw, len(targets), 4)
     counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
     if problem_count is not None:
-        if isinstance(problem_count, bool) or not isinstance(problem_count, int) or problem_count < 1:
+        if isinstance(problem_count, bool) or not isinstance(problem_count, Integral) or problem_count < 1:
             raise InputError(f"problem_count is {problem_count!r}. Allowed: a whole number of at least 1.")
-        counts.add(problem_count)
+        counts.add(int(problem_count))
     if len(counts) > 1:
         raise InputError(f"The arrays of one solve hold {sorted(counts)} problems. They must agree.")
     if not counts:
@@ -126,9 +128,11 @@ def host_array(name: str, value: object) -> NDArray[np.float64]:
         array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers: {error}") from error
-    if not np.isfinite(array).all():
-        index = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name}{list(index)} is {array[index]}. Every value must be finite.")
+    bad = ~(np.abs(array) <= NUMBER_MAX)
+    if bad.any():
+        index = tuple(int(k) for k in np.argwhere(bad)[0])
+        allowed = f"finite numbers up to {NUMBER_MAX:g} in size"
+        raise InputError(f"{name}{list(index)} is {array[index]}. Allowed: {allowed}.")
     return array
 
 

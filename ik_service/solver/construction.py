@@ -1,0 +1,43 @@
+"""Checks of what a solver is made from, before anything is bound or launched."""
+
+from collections.abc import Sequence
+
+from ik_service.errors import EngineError
+from ik_service.robots import RobotModel
+from ik_service.solver.options import SolverOptions
+from objectives import InputError
+
+
+def check_construction(
+    robot: object,
+    targets: object,
+    objectives: object,
+    engine: object,
+    threads: object,
+    islands: object,
+    options: object,
+) -> None:
+    """Check the arguments of a solver.
+
+    Raises:
+        InputError: An argument has a type or value that is not allowed; the message says which is.
+        EngineError: The staged engine is asked for several threads.
+    """
+    if not isinstance(robot, RobotModel):
+        raise InputError(f"robot is {robot!r}. Allowed: a RobotModel, as load_robot('panda') returns it.")
+    for name, value in (("targets", targets), ("objectives", objectives)):
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            content = "link names or Targets" if name == "targets" else "objectives"
+            raise InputError(f"{name} is {value!r}. Allowed: a list of {content}.")
+    if not targets and not objectives:
+        raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
+    if robot.active_dof_count == 0:
+        raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
+    if engine not in ("auto", "compiled", "staged"):
+        raise InputError(f"engine is {engine!r}. Allowed: 'auto', 'compiled', 'staged'.")
+    if not isinstance(islands, bool):
+        raise InputError(f"islands is {islands!r}. Allowed: True, False.")
+    if options is not None and not isinstance(options, SolverOptions):
+        raise InputError(f"options is {options!r}. Allowed: SolverOptions(...).")
+    if threads is not None and threads != 1:
+        raise EngineError(f"threads is {threads!r}, but both engines run on one thread yet. Use threads=None.")
