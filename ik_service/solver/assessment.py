@@ -30,18 +30,22 @@ RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has 
 ROUNDING2 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more
 COSINE_MAX = wp.constant(1.0e-3)  # largest cosine between the residual and a column of J at a stationary point
 COSINE_STUCK = wp.constant(1.0e-2)  # the same where no step lowers the cost: float32 resolves no further
+UNEVEN_MIN = wp.constant(1.0e-4)  # float32 resolves no smaller cosines
 DAMPING_SHARE = wp.constant(0.05)
 DAMPING_MIN = wp.constant(1.0e-7)
 
 
 @wp.func
 @typing.no_type_check
-def phase_after(norm2: float, lightest2: float, slope: float, blocked: int, ended: int, iterations_left: int):
+def phase_after(
+    norm2: float, lightest2: float, heaviest2: float, slope: float, blocked: int, ended: int, iterations_left: int
+):
     """Return whether an attempt goes on, or how it ended.
 
     Args:
         norm2: |r|^2.
         lightest2: Square of the least weight of any row.
+        heaviest2: Square of the largest.
         slope: Largest squared cosine between r and the column of a DOF that is free to move.
         blocked: 1 where a limit holds back a DOF that would lower the cost.
         ended: What the last step decided.
@@ -51,7 +55,9 @@ def phase_after(norm2: float, lightest2: float, slope: float, blocked: int, ende
         return INVALID
     if norm2 <= RESIDUAL_FLOOR2 * lightest2 or (ended == STALLED and norm2 <= ROUNDING2 * lightest2):
         return CONVERGED
-    if slope <= COSINE_MAX * COSINE_MAX or (ended == STALLED and slope <= COSINE_STUCK * COSINE_STUCK):
+    # A light row may still have much to gain where the columns are those of heavy ones: the test is as much stricter.
+    even = wp.clamp(lightest2 / heaviest2, UNEVEN_MIN, 1.0)
+    if slope <= even * COSINE_MAX * COSINE_MAX or (ended == STALLED and slope <= even * COSINE_STUCK * COSINE_STUCK):
         if blocked == 1:
             return BLOCKED_BY_LIMITS
         return STATIONARY
@@ -127,7 +133,7 @@ def _assess(
         else:
             slope = wp.max(slope, cosine2)
     left = settings[ITERATIONS] - iterations[i, island]
-    phase = phase_after(norm2, lightest2[p, island], slope, blocked, ended[i, island], left)
+    phase = phase_after(norm2, lightest2[p, island], heaviest2[p, island], slope, blocked, ended[i, island], left)
     if winner_rank[p, island] < wp.int64(seed[i]):
         phase = CANCELLED
     if phase != RUNNING:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.robots.transforms import quaternion_multiply
+from objectives import IKObjectivePose, IKObjectiveRotation
 from tests.solver.conftest import Reachable, inside_limits
 
 POSITION, ORIENTATION = 1e-3, 1e-2
@@ -85,3 +87,43 @@ def test_continuous_joints_come_back_on_the_turn_nearest_the_start(tmp_path):
     assert result.success.all()
     assert (np.abs(result.joint_q - start) <= np.pi + 1e-6).all()
     np.testing.assert_allclose(np.cos(result.joint_q[:, 0] - [0.4, 0.4, 3.0]), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["staged", "compiled"])
+@pytest.mark.parametrize("weights", [[1e-3] * 6, [1e3] * 6, [1, 1, 1, 1e-2, 1e-2, 1e-2], [0.1, 0.1, 0.1, 1, 1, 1]])
+def test_success_does_not_hang_on_the_scale_of_the_weights(panda, panda_targets, engine, weights):
+    target = ik_service.Target("panda_hand", row_weights=weights)
+    result = ik_service.IKSolver(panda, [target], device="cpu", engine=engine).solve(
+        panda_targets.positions[:100, 0], panda_targets.orientations_xyzw[:100, 0]
+    )
+    distance, angle = (error[:, 0] for error in reach_errors(panda_targets, result.joint_q, 100))
+    np.testing.assert_array_equal(result.success, (distance <= POSITION) & (angle <= ORIENTATION))
+    assert result.success.mean() >= 0.95
+
+
+def reach_errors(problems, joint_q, count):
+    few = Reachable(
+        problems.robot, problems.links, None, problems.positions[:count], problems.orientations_xyzw[:count]
+    )
+    return few.errors(joint_q)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-3, 1e3])
+def test_objectives_alone_take_the_best_of_all_seeds(weight):
+    problems = Reachable.draw(ik_service.load_robot("ur5e"), ["tool0"], 100, random_seed=0)
+    pose = IKObjectivePose("tool0", problems.positions[:, 0], problems.orientations_xyzw[:, 0], weight=weight)
+    result = ik_service.IKSolver(problems.robot, objectives=[pose], device="cpu").solve(problem_count=100)
+    distance, angle = problems.errors(result.joint_q)
+    assert (distance < POSITION).mean() >= 0.98
+    assert (angle < ORIENTATION).mean() >= 0.98
+
+
+def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
+    """There the cost is greatest and its gradient zero: the other seeds must be tried."""
+    start = panda.forward_kinematics(panda.mid_joint_q, ["panda_hand"]).orientations_xyzw[:, 0]
+    flipped = quaternion_multiply(np.array([[1.0, 0.0, 0.0, 0.0]]), start)
+    turned = ik_service.IKSolver(panda, objectives=[IKObjectiveRotation("panda_hand", flipped)], device="cpu")
+    result = turned.solve(problem_count=1)
+    assert result.success[0]
+    assert result.seed_index[0] > 0
+    assert result.cost[0] < 1e-9

@@ -5,7 +5,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from objectives import InputError, UnknownNameError
+from objectives import IKObjectivePosition, InputError, UnknownNameError
 
 TOOL = (0.05, -0.02, 0.1, 0.0, np.sin(0.3), 0.0, np.cos(0.3))
 
@@ -113,6 +113,7 @@ BAD = {
     "width": ({"positions": [[0, 0]]}, r"shape \[1, 2\]"),
     "vector": ({"positions": [0, 0, 0]}, r"shape \[3\]"),
     "ragged": ({"positions": [[0, 0, 0], [0]]}, "not an array of numbers"),
+    "overflow": ({"positions": [[1e39, 0, 0]]}, r"positions\[0, 0\] is 1e\+39"),
     "text": ({"positions": [["a", "b", "c"]]}, "not an array of numbers"),
     "counts": ({"positions": np.zeros((2, 3)), "orientations_xyzw": [UNIT] * 3}, r"\[2, 3\] problems"),
     "empty": ({"positions": np.zeros((0, 3))}, "empty"),
@@ -125,6 +126,11 @@ BAD = {
     ),
     "start nan": ({"positions": [[0.4, 0, 0.5]], "initial_joint_q": np.full(7, np.nan)}, "initial_joint_q"),
     "option": ({"positions": HIGH, "options": {"speed": 1}}, "'speed'"),
+    "options type": ({"positions": HIGH, "options": [1]}, "options is"),
+    "fixed in options": (
+        {"positions": HIGH, "options": ik_service.SolverOptions(candidates=2)},
+        "'candidates' is fixed when the solver is made",
+    ),
     "seeds": ({"positions": HIGH, "options": {"seeds": 0}}, "seeds is 0"),
     "tolerance": (
         {"positions": HIGH, "options": {"position_tolerance": -1.0}},
@@ -158,6 +164,10 @@ CONSTRUCTION = {
     "text": ({"targets": "panda_hand"}, InputError, "list of link names"),
     "number": ({"targets": [3]}, InputError, "A target is 3"),
     "nothing": ({}, InputError, "nothing to solve"),
+    "none": ({"targets": None}, InputError, "targets is None"),
+    "objective": ({"objectives": IKObjectivePosition("panda_hand", (0, 0, 0))}, InputError, "a list of objectives"),
+    "options": ({"targets": ["panda_hand"], "options": {"seeds": 3}}, InputError, "SolverOptions"),
+    "islands": ({"targets": ["panda_hand"], "islands": "no"}, InputError, "islands is 'no'"),
     "device": ({"targets": ["panda_hand"], "device": "tpu"}, InputError, "device is 'tpu'"),
     "engine": ({"targets": ["panda_hand"], "engine": "magic"}, InputError, "engine is 'magic'"),
     "threads": ({"targets": ["panda_hand"], "threads": 2}, ik_service.EngineError, "one thread"),
@@ -192,3 +202,24 @@ def test_a_robot_that_cannot_move_is_refused():
     robot = ik_service.load_robot("panda").activate([])
     with pytest.raises(InputError, match="no active DOF"):
         ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+
+
+def test_a_name_is_not_a_robot():
+    with pytest.raises(InputError, match=r"robot is 'panda'.*load_robot"):
+        ik_service.IKSolver("panda", ["panda_hand"])
+
+
+def test_numbers_of_numpy_are_numbers(panda):
+    options = ik_service.SolverOptions(seeds=np.int64(4), position_tolerance=np.float32(1e-3))
+    result = ik_service.IKSolver(panda, ["panda_hand"], device="cpu", options=options).solve(
+        HIGH, problem_count=np.int64(1)
+    )
+    assert result.success[0]
+
+
+def test_islands_of_several_problems_by_a_slice(panda, panda_targets):
+    result = ik_service.IKSolver(panda, ["panda_hand"], device="cpu").solve(panda_targets.positions[:4])
+    assert [len(islands) for islands in result.islands[1:3]] == [1, 1]
+    assert result.islands[-1] == result.islands[3]
+    with pytest.raises(IndexError, match="no problem 4 among 4"):
+        result.islands[4]
