@@ -71,6 +71,8 @@ class Problems:
         self._structure = structure
         self._discovery: list[wp.Launch] = []
         self._discovery_key: tuple[object, ...] = ()
+        self._discovery_count = 0
+        self._discovery_graph: wp.Graph | None = None
         self.islands = Islands.allocate(structure, capacity)
         self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
         self._row_weight2 = wp.zeros((capacity, structure.row_count), dtype=wp.float32, device=model.device)
@@ -95,10 +97,19 @@ class Problems:
         key = (join, *(None if array is None else (array.ptr, array.shape) for array in weights))
         if key != self._discovery_key:
             self._discovery = self._record(rows, weights, join)
-            self._discovery_key = key
-        for launch in self._discovery:
-            launch.set_dim(problem_count)
-            launch.launch()
+            self._discovery_key, self._discovery_count = key, 0
+        if problem_count != self._discovery_count:
+            for launch in self._discovery:
+                launch.set_dim(problem_count)
+                launch.launch()
+            self._discovery_count, self._discovery_graph = problem_count, None
+            return
+        if self._discovery_graph is None:  # the same number again: worth a recording, which costs next to nothing
+            with wp.ScopedCapture(device=self._model.device) as capture:
+                for launch in self._discovery:
+                    launch.launch()
+            self._discovery_graph = capture.graph
+        wp.capture_launch(self._discovery_graph)
 
     def _record(self, rows: Rows, weights: list[wp.array[Any] | None], join: bool) -> list[wp.Launch]:
         """Launches that switch the rows by their weights and then find the islands."""
