@@ -1,8 +1,8 @@
 """First half of a Levenberg-Marquardt iteration: which attempts are over, what is held and how much to damp.
 
 Cost is 1/2 |r|^2 over an island's rows. The damping of a step is `boost * (DAMPING_SHARE * |r|^2 + DAMPING_MIN)`:
-proportional to the error (Chan and Lawrence 1988), and raised by `boost` while steps are rejected. A DOF at a limit
-whose gradient pushes it outwards is held for the step. Islands share nothing.
+proportional to the error (Chan and Lawrence 1988) up to a share of J'J, and raised by `boost` while steps are rejected.
+A DOF at a limit whose gradient pushes it outwards is held for the step. Islands share nothing.
 """
 
 import typing
@@ -32,6 +32,7 @@ COSINE_MAX = wp.constant(1.0e-3)  # largest cosine between the residual and a co
 COSINE_STUCK = wp.constant(1.0e-2)  # the same where no step lowers the cost: float32 resolves no further
 UNEVEN_MIN = wp.constant(1.0e-4)  # float32 resolves no smaller cosines
 DAMPING_SHARE = wp.constant(0.05)
+DAMPING_MAX = wp.constant(0.5)  # of the largest diagonal entry of J'J: far targets are approached in long steps
 DAMPING_MIN = wp.constant(1.0e-7)
 
 
@@ -110,9 +111,9 @@ def _assess(
     for r in range(island_rowadr[p, island], island_rowadr[p, island + 1]):
         norm2 += residuals[i, r] * residuals[i, r]
     cost_out[i, island] = 0.5 * norm2
-    damping_out[i, island] = boost[i, island] * (DAMPING_SHARE * norm2 + DAMPING_MIN * heaviest2[p, island])
     blocked = int(0)
     slope = float(0.0)  # largest squared cosine of a free DOF
+    largest = float(0.0)  # entry on the diagonal of J'J
     first = island_dofadr[p, island]
     dofs = island_dofadr[p, island + 1] - first
     block = hessian_adr[p, island]
@@ -120,7 +121,9 @@ def _assess(
         a = island_dof[p, first + k]
         c = active_coordinate[a]
         g = gradient[i, first + k]
-        cosine2 = g * g / (hessian[i, block + k * dofs + k] * norm2 + 1.0e-30)
+        diagonal = hessian[i, block + k * dofs + k]
+        largest = wp.max(largest, diagonal)
+        cosine2 = g * g / (diagonal * norm2 + 1.0e-30)
         held = int(0)
         if c >= 0:
             q = joint_q[i, c]
@@ -132,6 +135,8 @@ def _assess(
                 blocked = 1
         else:
             slope = wp.max(slope, cosine2)
+    share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
+    damping_out[i, island] = boost[i, island] * (share + DAMPING_MIN * heaviest2[p, island])
     left = settings[ITERATIONS] - iterations[i, island]
     phase = phase_after(norm2, lightest2[p, island], heaviest2[p, island], slope, blocked, ended[i, island], left)
     if winner_rank[p, island] < wp.int64(seed[i]):

@@ -96,7 +96,10 @@ class SolveSource:
     def _factor(self) -> list[str]:
         """Cholesky factor of J'J + damping I, column by column, and the step."""
         dofs = self.program.dofs
-        lines = ["damping = p_mul(boost, p_add(p_scale(norm2, DAMPING_SHARE), damping_least))"]
+        lines = [f"largest = hessian{dofs[0]}_{dofs[0]}"]
+        lines += [f"largest = p_max(largest, hessian{a}_{a})" for a in dofs[1:]]
+        lines.append("share = p_min(p_scale(norm2, DAMPING_SHARE), p_scale(largest, DAMPING_MAX))")
+        lines.append("damping = p_mul(boost, p_add(share, damping_least))")
         for j, a in enumerate(dofs):
             lines.append(f"pivot = p_add(hessian{a}_{a}, damping)")
             lines.append(f"pivot = p_add(pivot, p_held(q{a}, gradient{a}, lower{a}, upper{a}, {HELD}))")

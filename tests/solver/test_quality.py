@@ -47,7 +47,7 @@ def test_unreachable_targets_are_never_called_a_success(panda):
 
 def test_the_nearest_pose_of_an_unreachable_target_points_at_it(planar_2r):
     robot = planar_2r()
-    result = ik_service.IKSolver(robot, ["tip"], device="cpu").solve([[3.0, 4.0, 0.0]])
+    result = ik_service.IKSolver(robot, ["tip"], device="cpu").solve([[3.0, 4.0, 0.0]], options={"max_iterations": 200})
     tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[0, 0]
     np.testing.assert_allclose(tip, [1.2, 1.6, 0.0], atol=1e-2)
     assert result.position_error[0, 0] == pytest.approx(3.0, abs=1e-3)
@@ -127,3 +127,10 @@ def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
     assert result.success[0]
     assert result.seed_index[0] > 0
     assert result.cost[0] < 1e-9
+
+
+def test_a_floating_base_gets_to_targets_far_away():
+    solver = ik_service.IKSolver(ik_service.load_robot("humanoid"), ["left_grasp"], device="cpu")
+    result = solver.solve([[3.0, 0.1, 1.0], [30.0, 0.1, 1.0], [100.0, 0.1, 1.0]])
+    assert result.success.all()
+    assert result.iterations.max() <= 20
