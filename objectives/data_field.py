@@ -51,6 +51,7 @@ class DataField:
         self._host: npt.NDArray[np.float32] | None = None
         self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
         self._device: Any = None
+        self._filled = value is None  # with ones, which fit every robot
         if value is not None:
             self.set(value)
         elif columns is not None:
@@ -94,9 +95,10 @@ class DataField:
             view = self._view(value)
             if self._device is not None:
                 self._use(view, self._device)
-            self._given, self._host = value, None
+            self._given, self._host, self._filled = value, None, False
             return
         numbers = self._checked(value)
+        self._filled = False
         own = self._given is None and self._array is not None and self._array.shape == numbers.shape
         self._given, self._host = None, numbers
         if self._device is None:
@@ -107,7 +109,7 @@ class DataField:
             self._use(wp.array(numbers, dtype=wp.float32, device=self._device), self._device)
 
     def set_columns(self, columns: int, quaternion_columns: tuple[int, ...] = ()) -> None:
-        """Fix the columns once the robot is known; a field that was given no numbers is filled with ones.
+        """Fix the columns once a robot is known; a field that was given no numbers is filled with ones.
 
         Raises:
             InputError: The numbers given do not fit.
@@ -116,7 +118,10 @@ class DataField:
         if self._given is not None:
             self._view(self._given)
         else:
-            self._host = self._checked(np.ones(columns) if self._host is None else self._host)
+            numbers = self._checked(np.ones(columns) if self._filled else self._host)
+            if self._host is not None and not np.array_equal(numbers, self._host):
+                self._array = None  # of another robot; `bind` makes a new one
+            self._host = numbers
 
     def bind(self, device: Any) -> None:
         """Bring the numbers to a device.
@@ -132,7 +137,7 @@ class DataField:
 
     def unbound_copy(self) -> "DataField":
         """Give a field with the same numbers that is on no device."""
-        value = self._given if self._host is None else self._host
+        value = None if self._filled else self._given if self._host is None else self._host
         return DataField(
             self.owner,
             self.name,

@@ -59,9 +59,10 @@ class IKObjectiveJointLimit(ExpressionObjective):
             InputError: The row weights do not fit the number of limited DOFs.
         """
         for side, limits in (("lower", model.joint_limit_lower), ("upper", model.joint_limit_upper)):
-            field = self._fields[f"joint_limit_{side}"]
-            field.set_columns(model.joint_dof_count)
-            field.set(limits.numpy())
+            name = f"joint_limit_{side}"
+            self._fields[name] = DataField(
+                type(self).__name__, name, model.joint_dof_count, limits.numpy(), finite=False
+            )
         super().bind_model(model)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:

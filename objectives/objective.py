@@ -1,8 +1,8 @@
 """The contract between an objective and the solver that evaluates it.
 
-An objective contributes a block of residual rows. It holds targets and weights, and it is bound to one solver. The
-solver owns all arrays that a hook reads or writes, and calls every hook; none of them may allocate or read back from
-the device once `init_buffers` has run, because the solver records their launches.
+An objective contributes a block of residual rows. It holds targets and weights, and it is bound to one solver for as
+long as that lives. The solver owns all arrays that a hook reads or writes, and calls every hook; none of them may
+allocate or read back from the device once `init_buffers` has run, because the solver records their launches.
 """
 
 import copy
@@ -178,9 +178,11 @@ class IKObjective:
         Raises:
             ObjectiveError: It is bound to another solver, or it claims an analytic Jacobian that is not there.
         """
-        if self._owner is not None and self._owner() is not owner:
+        bound = self._owner() if self._owner is not None else None
+        if bound is not None and bound is not owner:
             raise ObjectiveError(
-                f"{type(self).__name__} is bound to a solver already; make one objective for each solver."
+                f"{type(self).__name__} is bound to a solver already; make one objective for each solver, or delete "
+                "the other solver first."
             )
         overridden = type(self).compute_jacobian_analytic is not IKObjective.compute_jacobian_analytic
         if self.supports_analytic() and not overridden:
@@ -188,6 +190,15 @@ class IKObjective:
                 f"{type(self).__name__}.supports_analytic() is True, but compute_jacobian_analytic() is not overridden."
             )
         self._owner = weakref.ref(owner)
+
+    def release_solver(self, owner: object) -> None:
+        """Free this objective for another solver, if it is bound to this one; a constructor that fails calls it.
+
+        Args:
+            owner: The solver that does without it.
+        """
+        if self._owner is not None and self._owner() is owner:
+            self._owner = None
 
     def bind_model(self, model: IKModel) -> None:
         """Take the robot, before `residual_dim` is asked. The base class does not need it.

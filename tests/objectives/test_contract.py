@@ -1,5 +1,6 @@
 """The contract of the base class: hooks, autodiff without further work, binding, and what is refused."""
 
+import gc
 import typing
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import warp as wp
 
 import objectives
+from ik_service import load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from objectives.group_kernels import jacobian_kernel, residual_kernel
 from tests.objectives.conftest import GUARD, scene
@@ -48,6 +50,10 @@ class Height(IKObjective):
             outputs=[residuals],
             device=body_q.device,
         )
+
+
+class Owner:
+    """Something that can be weakly referenced."""
 
 
 class ClaimsAnalytic(Height):
@@ -115,6 +121,38 @@ class TestBinding:
         objective.bind_solver(place)  # again the same: nothing happens
         with pytest.raises(ObjectiveError, match="bound to a solver already"):
             workplace(panda, objective, configurations(panda), PROBLEM_IDX)
+
+    def test_to_another_solver_is_possible_once_the_first_is_gone(self, panda, workplace):
+        objective = pose_objective()
+        first = workplace(panda, objective, configurations(panda), PROBLEM_IDX)
+        before = first.residuals()
+        del first
+        gc.collect()
+        second = workplace(panda, objective, configurations(panda), PROBLEM_IDX)
+        assert (second.residuals() == before).all()
+        with pytest.raises(ObjectiveError, match="bound to a solver already"):
+            objective.bind_solver(Owner())
+
+    def test_to_another_robot_leaves_nothing_of_the_first(self, panda, workplace):
+        objective, other = objectives.IKObjectiveJointLimit(), load_robot("ur5e")
+        first = workplace(panda, objective, configurations(panda), PROBLEM_IDX)
+        assert first.residuals().shape[1] == 7 + 2 * GUARD
+        objective.release_solver(first)
+        beyond = np.full((3, 6), 7.0)
+        again = workplace(other, objective, beyond, PROBLEM_IDX).residuals()
+        expected = workplace(other, objectives.IKObjectiveJointLimit(), beyond, PROBLEM_IDX).residuals()
+        assert expected[:, GUARD:-GUARD].all()
+        assert (again == expected).all()
+
+    def test_is_released_by_its_own_solver_alone(self):
+        objective, owner, other = pose_objective(), Owner(), Owner()
+        objective.bind_solver(owner)
+        objective.release_solver(other)
+        with pytest.raises(ObjectiveError, match="bound to a solver already"):
+            objective.bind_solver(other)
+        objective.release_solver(owner)
+        objective.release_solver(owner)  # again the same: nothing happens
+        objective.bind_solver(other)
 
     def test_an_unbound_copy_can_be_bound(self, panda, workplace):
         objective = pose_objective()
