@@ -61,7 +61,7 @@ def solve(
     *,
     link: Annotated[
         list[str] | None,
-        typer.Option("--link", "-l", help="Link that is to reach the targets. Default: the last leaf link."),
+        typer.Option("--link", "-l", help="Link that is to reach the targets. Default: the only leaf link."),
     ] = None,
     output: Annotated[
         Path | None,

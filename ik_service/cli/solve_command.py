@@ -16,6 +16,7 @@ from ik_service.cli.random_report import print_report, random_request, report_of
 from ik_service.cli.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver.advice import advice
+from objectives.errors import InputError
 
 ADVISED_PROBLEMS = 1000  # problems without success that are looked at
 ADVICE_LINES = 5
@@ -38,8 +39,19 @@ class Job:
     options: Mapping[str, object]
 
     def default_links(self, robot: RobotModel) -> tuple[str, ...]:
-        """Return the links given, or else the last leaf link."""
-        return self.links or (leaf_links(robot)[-1],)
+        """Return the links given, or else the only leaf link.
+
+        Raises:
+            InputError: No link is given, and the robot has no leaf link or several.
+        """
+        leaves = leaf_links(robot)
+        if not self.links and len(leaves) != 1:
+            count = "several leaf links" if leaves else "no leaf link that moves"
+            raise InputError(
+                f"Robot '{robot.name}' has {count}, so none is the default. Give --link; "
+                f"leaf links: {', '.join(leaves) or 'none'}."
+            )
+        return self.links or tuple(leaves)
 
     def with_options(self, request: SolveRequest) -> SolveRequest:
         """Return the request with the caller's options over its own."""
@@ -66,7 +78,8 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     solved, count = int(answer.success.sum()), request.problem_count
     where = f", written to {output}" if output is not None else ""
     console = message_console()
-    console.print(f"{solved} of {count} solved in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
+    reached = ", ".join(target.link for target in request.targets)
+    console.print(f"{solved} of {count} solved for {reached} in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
     for line in advice_lines(robot, request, answer):
         console.print(line, markup=False)
     return solved > 0

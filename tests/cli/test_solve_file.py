@@ -39,7 +39,7 @@ def test_csv_goes_to_standard_output_unless_told_otherwise(run, targets_csv):
     assert rows[0]["status"] == "converged"
     names = load_robot("panda").coordinate_names
     assert_first_two_reached([[float(row[name]) for name in names] for row in rows])
-    assert "2 of 3 solved" in result.stderr
+    assert "2 of 3 solved for panda_hand in " in result.stderr
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".npz", ".json"])
@@ -73,6 +73,20 @@ def test_npz_and_json_targets_give_the_same_answer_as_csv(run, targets_csv, tmp_
     assert answers[0] == answers[2]
     assert answers[1].splitlines()[0] == answers[0].splitlines()[0]
     assert len(answers[1].splitlines()) == 4
+
+
+def test_the_link_may_be_left_out_only_where_there_is_one_to_choose(run, tmp_path):
+    path = write_csv(tmp_path / "points.csv", "x,y,z", [[0.4, 0.3, 0.5]])
+    assert "1 of 1 solved for panda_hand in " in run("solve", "panda", path, "--device", "cpu").stderr
+    flags = ("--link", "left_panda_hand", "--device", "cpu")
+    assert "1 of 1 solved for left_panda_hand in " in run("solve", "dual_panda", path, *flags).stderr
+
+
+def test_a_robot_with_nothing_that_moves_has_no_link_to_choose(run, tmp_path):
+    path = write_csv(tmp_path / "points.csv", "x,y,z", [[0.4, 0.3, 0.5]])
+    robot = tmp_path / "stone.urdf"
+    robot.write_text('<robot name="stone"><link name="rock"/></robot>')
+    assert "no leaf link" in run("solve", robot, path, code=2).stderr
 
 
 def test_positions_alone_leave_the_orientation_free(run, tmp_path):
@@ -163,6 +177,8 @@ def test_bad_arrays_are_named(run, tmp_path, arrays, message):
         (("solve", "panda", "{csv}", "--random", "5"), "either"),
         (("solve", "panda", "{csv}", "--json"), "--json"),
         (("solve", "panda"), "either"),
+        (("solve", "dual_panda", "{csv}"), "Give --link; leaf links: left_panda_hand, right_panda_hand."),
+        (("solve", "dual_panda", "--random", "2"), "Give --link; leaf links: left_panda_hand, right_panda_hand."),
         (("solve", "panda", "--random", "0"), "--random"),
         (("solve", "panda", "--random", "-3"), "--random"),
         (("solve", "panda", "--random", "5", "-o", "x.csv"), "--output"),
