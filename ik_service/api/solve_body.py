@@ -13,6 +13,7 @@ from ik_service.api.solve_schema import Include, Offset, SolveOptions, SolveRequ
 from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions
+from ik_service.solver.solver import DEFAULT_SEEDS
 from objectives.errors import UnknownNameError
 
 FAULT_CODES = {
@@ -145,9 +146,10 @@ def _check_count(given: int, expected: int, pointer: str) -> None:
 
 
 def _check_attempts(options: SolveOptions, count: int) -> None:
-    if count * (options.seeds or 1) > limits.MAX_ATTEMPT_COUNT:
+    seeds = options.seeds if options.seeds is not None else DEFAULT_SEEDS
+    if count * seeds > limits.MAX_ATTEMPT_COUNT:
         detail = (
-            f"{count} problems with {options.seeds} seeds each are {count * (options.seeds or 1)} attempts. "
+            f"{count} problems with {seeds} seeds each are {count * seeds} attempts. "
             f"Allowed in one request: {limits.MAX_ATTEMPT_COUNT}."
         )
         raise FaultyFieldsError([Fault("/options/seeds", "out_of_range", detail)])

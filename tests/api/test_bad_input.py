@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from ik_service.api import create_app
+from ik_service.api import create_app, limits
 from ik_service.api.limits import MAX_PROBLEM_COUNT
+from ik_service.solver.solver import DEFAULT_SEEDS
 
 URL = "/v1/robots/panda/solve"
 GOOD: dict[str, Any] = {
@@ -184,6 +185,18 @@ def test_all_faults_of_the_envelope_are_listed_but_not_without_end(client):
     options = {f"option_{k}": k for k in range(100)}
     problem = assert_problem(client.post(URL, json={**GOOD, "options": options}), 422, "unknown_field")
     assert 2 <= len(problem["errors"]) <= 16
+
+
+@pytest.mark.parametrize("options", [{}, {"seeds": None}, {"seeds": DEFAULT_SEEDS}])
+def test_default_seeds_count_as_attempts_like_those_given(client, monkeypatch, options):
+    target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 3}
+    body = {"targets": [target], "options": options}
+    monkeypatch.setattr(limits, "MAX_ATTEMPT_COUNT", 3 * DEFAULT_SEEDS)
+    assert client.post(URL, json=body).status_code == 200
+    monkeypatch.setattr(limits, "MAX_ATTEMPT_COUNT", 3 * DEFAULT_SEEDS - 1)
+    problem = assert_problem(client.post(URL, json=body), 422, "out_of_range")
+    assert problem["errors"][0]["pointer"] == "/options/seeds"
+    assert f"3 problems with {DEFAULT_SEEDS} seeds each are {3 * DEFAULT_SEEDS} attempts" in problem["detail"]
 
 
 def test_too_many_problems_are_413(client):
