@@ -26,13 +26,11 @@ class Chain:
         frames: World frame of every body on the way to a link that is needed, by body.
         twists: Twist of every DOF on the way, linear then angular, by DOF.
         halves: Variables that hold reduced half angles: variable name -> (active DOF, multiplier, offset).
-        coordinates: Coordinate of every DOF on the way, by DOF.
     """
 
     frames: Mapping[int, Frame]
     twists: Mapping[int, Twist]
     halves: Mapping[str, tuple[int, float, float]]
-    coordinates: Mapping[int, Scalar]
 
 
 def constants(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, ...]:
@@ -62,13 +60,12 @@ def build_chain(robot: RobotModel, bodies: set[int], graph: ExpressionGraph) -> 
     frames: dict[int, Frame] = {-1: Frame((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))}
     twists: dict[int, Twist] = {}
     halves: dict[str, tuple[int, float, float]] = {}
-    coordinates: dict[int, Scalar] = {}
     for joint in sorted(needed):
         frame = compose(frames[int(robot.joint_parent[joint])], constants(robot.joint_X_p[joint]))
         dof = int(robot.joint_qd_start[joint])
         axis = vector(constants(robot.joint_axis[dof]))
         active = int(robot.dof_active[dof])
-        q = coordinates[dof] = _coordinate(robot, dof, graph)
+        q = coordinate(robot, dof, graph)
         if robot.joint_type[joint] == JointType.PRISMATIC:
             slide = (axis[0] * q, axis[1] * q, axis[2] * q)
             moved = Frame(add(frame.position, rotate(frame.orientation_xyzw, slide)), frame.orientation_xyzw)
@@ -80,10 +77,11 @@ def build_chain(robot: RobotModel, bodies: set[int], graph: ExpressionGraph) -> 
             angular = rotate(frame.orientation_xyzw, axis)
             twists[dof] = (*cross(frame.position, angular), *angular)
         frames[joint] = moved
-    return Chain(frames, twists, halves, coordinates)
+    return Chain(frames, twists, halves)
 
 
-def _coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
+def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
+    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or the number where it is locked."""
     active = int(robot.dof_active[dof])
     if active < 0:
         return float(robot.mid_joint_q[robot.dof_coordinate[dof]])

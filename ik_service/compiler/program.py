@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ik_service.compiler.chain import SUPPORTED, Chain, build_chain, compose, constants
+from ik_service.compiler.chain import SUPPORTED, Chain, build_chain, compose, constants, coordinate
 from ik_service.compiler.transplant import transplant
 from ik_service.robots import RobotModel
 from objectives import IKModel
@@ -215,19 +214,12 @@ def _bind(
             frame = compose(frame, fields[offsets[name]])
         values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
     for name, dof in zip(stated.coordinate_names, one.element.coordinate_dofs, strict=True):
-        values[name] = chain.coordinates.get(dof, _own_coordinate(robot, dof, graph))
+        values[name] = coordinate(robot, dof, graph)
     plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
     for r in one.wanted:
         values[stated.data_names[-1][r]] = read(ROW_WEIGHTS, one.first_row + r)
     values[WEIGHT] = objective.weight
     return values, plain
-
-
-def _own_coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
-    active = int(robot.dof_active[dof])
-    if active < 0:
-        return float(robot.mid_joint_q[robot.dof_coordinate[dof]])
-    return graph.variable(f"trial{active}") * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
 
 
 def _jacobian_row(
@@ -279,15 +271,3 @@ def _target_error(one: _Applied, stated: StatedRows, plain: dict[str, Scalar], g
         own = [rows[r] for r in block if r in rows]
         parts.append(_sum((row * row for row in own), zero) if own else None)
     return TargetError(one.objective, *parts)
-
-
-def operation_count(program: IslandProgram, outputs: Sequence[Expression]) -> int:
-    """Number of operations that the outputs need."""
-    from objectives.expression import reachable
-
-    return sum(bool(node.operands) for node in reachable(outputs))
-
-
-def solution_shape(program: IslandProgram) -> NDArray[np.int64]:
-    """Number of rows and DOFs, shape [2]."""
-    return np.array([len(program.rows), len(program.dofs)])

@@ -134,7 +134,7 @@ BAD_LOCKS = {
 def test_bad_locks_are_refused(case: str) -> None:
     values, kind, words = BAD_LOCKS[case]
     with pytest.raises(kind, match=words):
-        load_robot("panda_gripper").lock(values)  # type: ignore[arg-type]
+        load_robot("panda_gripper").lock(values)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_an_active_subset_holds_all_others() -> None:

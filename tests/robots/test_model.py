@@ -136,9 +136,9 @@ def test_every_array_is_read_only(tree: RobotModel) -> None:
     for name, array in arrays.items():
         assert not array.flags.writeable, name
     with pytest.raises(dataclasses.FrozenInstanceError):
-        tree.name = "other"  # type: ignore[misc]
+        tree.name = "other"  # type: ignore[misc]  # wrong on purpose
     with pytest.raises(TypeError):
-        tree.locked["a"] = (0.0,)  # type: ignore[index]
+        tree.locked["a"] = (0.0,)  # type: ignore[index]  # wrong on purpose
     with pytest.raises(ValueError, match="read-only"):
         tree.link_frame("ear")[1][0] = 1.0
 
