@@ -8,7 +8,7 @@ import pytest
 import warp as wp
 
 import objectives
-from ik_service import load_robot
+from ik_service import IKSolver, load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from objectives.group_kernels import jacobian_kernel, residual_kernel
 from tests.objectives.conftest import GUARD, scene
@@ -153,6 +153,19 @@ class TestBinding:
         objective.release_solver(owner)
         objective.release_solver(owner)  # again the same: nothing happens
         objective.bind_solver(other)
+
+    def test_to_a_solver_that_could_not_be_made_or_is_gone_ends(self, panda):
+        objective = objectives.IKObjectivePosition("panda_hand", [0.4, 0.1, 0.5])
+        with pytest.raises(UnknownNameError, match="panda_hnad") as failure:  # its traceback keeps the solver alive
+            IKSolver(panda, objectives=[objective, pose_objective("panda_hnad")], device="cpu")
+        solver = IKSolver(panda, objectives=[objective], device="cpu")
+        first = solver.solve(problem_count=1)
+        del solver
+        gc.collect()
+        second = IKSolver(panda, objectives=[objective], device="cpu").solve(problem_count=1)
+        assert failure.tb is not None
+        assert first.success.all()
+        assert (first.joint_q == second.joint_q).all()
 
     def test_an_unbound_copy_can_be_bound(self, panda, workplace):
         objective = pose_objective()
