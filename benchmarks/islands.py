@@ -213,7 +213,7 @@ def draw(measured: dict[int, list[Times]], path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder, "times.npz"), **values)
         python = peer_environment("matplotlib", MATPLOTLIB)
-        subprocess.run([python, HERE / "draw_scaling.py", Path(folder, "times.npz"), path], check=True)
+        subprocess.run([python, HERE / "peers" / "draw_scaling.py", Path(folder, "times.npz"), path], check=True)
 
 
 def main() -> None:
