@@ -7,7 +7,7 @@
 Everything is one graph of scalar expressions; how wide a scalar is, is the emitter's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,7 +155,7 @@ def build_program(
     )
 
 
-def _sum(terms, zero: Expression) -> Expression:  # type: ignore[no-untyped-def]  # an iterable of expressions
+def _sum(terms: Iterable[Scalar], zero: Expression) -> Expression:
     total = zero
     for term in terms:
         total = total + term

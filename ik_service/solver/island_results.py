@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import warp as wp
@@ -121,7 +121,13 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         """Return the number of problems."""
         return len(self.nisland)
 
-    def __getitem__(self, problem):  # type: ignore[no-untyped-def]  # an index or a slice
+    @overload
+    def __getitem__(self, problem: int) -> tuple[IslandResult, ...]: ...
+
+    @overload
+    def __getitem__(self, problem: slice) -> list[tuple[IslandResult, ...]]: ...
+
+    def __getitem__(self, problem: int | slice) -> tuple[IslandResult, ...] | list[tuple[IslandResult, ...]]:
         """Return the islands of one problem, in order of their first tree; of several for a slice, as a list."""
         if isinstance(problem, slice):
             return [self[k] for k in range(*problem.indices(len(self)))]

@@ -41,9 +41,10 @@ class IKSolver:
         targets: Links that are to reach poses: names or Targets. Their values are given to `solve`.
         objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
         device: "auto" (the first GPU, else the CPU), or a Warp device.
-        engine: "auto" or "staged".
+        engine: "staged" for any objective on any device; "compiled" for objectives stated as expressions and joints of
+            one DOF, on a CPU; "auto" is the staged engine.
         islands: Whether trees that no row couples are solved independently; False solves them as one dense system.
-        threads: Threads of the CPU engine; the staged engine runs on one.
+        threads: None or 1: both engines run on one thread.
         options: Budgets and tolerances.
 
     Raises:
