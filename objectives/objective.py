@@ -25,7 +25,7 @@ class IKJacobianType(enum.Enum):
     """Reverse-mode differentiation of the residual kernels, for every objective."""
 
     ANALYTIC = "analytic"
-    """The objectives' own Jacobians; every objective must have one."""
+    """The objectives' own Jacobians, and autodiff for those that have none."""
 
     MIXED = "mixed"
     """The objectives' own Jacobians where they have one, autodiff for the others."""
@@ -34,7 +34,7 @@ class IKJacobianType(enum.Enum):
 class IKObjective:
     """A block of residual rows; residual = weight x (current minus target), cost = 1/2 |residual|^2.
 
-    A subclass overrides `residual_dim` and `compute_residuals`; that is enough for every Jacobian mode but ANALYTIC. It
+    A subclass overrides `residual_dim` and `compute_residuals`; that is enough for every Jacobian mode. It
     may add `supports_analytic` with `compute_jacobian_analytic`, and `row_support`.
 
     The solver calls the hooks in this order: `bind_solver`, `bind_model`, then, again whenever the size of its batch
