@@ -1,7 +1,20 @@
-"""Small compiler: the rows of an island on one robot as straight-line arithmetic, and that arithmetic on packets."""
+"""Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
-from ik_service.compiler.packet import packet_functions
-from ik_service.compiler.packet_source import packet_lines, packet_name
-from ik_service.compiler.program import IslandProgram, build_program, uncovered
+from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.lanes import Lanes, packet, statements
+from ik_service.compiler.program import DataInput, IslandProgram, build_program, uncovered
 
-__all__ = ["IslandProgram", "build_program", "packet_functions", "packet_lines", "packet_name", "uncovered"]
+__all__ = [
+    "Damping",
+    "DataInput",
+    "IslandProgram",
+    "IterationSource",
+    "LaneState",
+    "Lanes",
+    "build_program",
+    "coordinate_names",
+    "error_outputs",
+    "packet",
+    "statements",
+    "uncovered",
+]

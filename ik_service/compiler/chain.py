@@ -8,14 +8,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ik_service.compiler.half_angle import half_angle_sine_cosine
+from ik_service.compiler.half_angle import FLOAT32_ERROR, half_angle_sine_cosine
 from ik_service.robots import JointType, RobotModel
-from objectives.expression import Expression, ExpressionGraph, Scalar
-from objectives.frame_algebra import Frame, add, cross, quaternion, quaternion_product, rotate, vector
+from objectives.expression import ExpressionGraph, Scalar
+from objectives.frame_algebra import (
+    Frame,
+    QuaternionXYZW,
+    Vector,
+    add,
+    cross,
+    quaternion,
+    quaternion_product,
+    rotate,
+    scale,
+    vector,
+)
 
 ROUNDING = 1e-12  # noise of roll, pitch and yaw in robot files, set to zero so that it costs nothing
 Twist = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
-SUPPORTED = (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC)
+ORIGIN, UPRIGHT = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -44,40 +55,76 @@ def compose(frame: Frame, transform: tuple[Scalar, ...]) -> Frame:
     return Frame(position, quaternion_product(frame.orientation_xyzw, quaternion(transform[3:])))
 
 
-def build_chain(robot: RobotModel, bodies: set[int], graph: ExpressionGraph) -> Chain:
+def trial_name(active: int, component: str = "") -> str:
+    """Variable of the trial value of an active DOF; of a component of the quaternion whose rotation starts there."""
+    return f"trial{active}{component}"
+
+
+def build_chain(
+    robot: RobotModel, bodies: set[int], graph: ExpressionGraph, half_angle_error: float = FLOAT32_ERROR
+) -> Chain:
     """Return the forward kinematics of some bodies.
 
     Args:
-        robot: The robot; every moving joint on the way is revolute, continuous or prismatic.
+        robot: The robot.
         bodies: Bodies that are needed; -1 (the world) is ignored.
-        graph: Where the expressions are made. Active DOF a is the variable `trial{a}`.
+        graph: Where the expressions are made. The variables are those of `trial_name`, and the half angles.
+        half_angle_error: Largest error of sines and cosines.
     """
     needed: set[int] = set()
     waiting = {body for body in bodies if body >= 0}
     while waiting:
         needed |= waiting
         waiting = {int(robot.joint_parent[body]) for body in waiting} - needed - {-1}
-    frames: dict[int, Frame] = {-1: Frame((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))}
-    twists: dict[int, Twist] = {}
-    halves: dict[str, tuple[int, float, float]] = {}
+    builder = _Builder(robot, graph, half_angle_error)
     for joint in sorted(needed):
-        frame = compose(frames[int(robot.joint_parent[joint])], constants(robot.joint_X_p[joint]))
-        dof = int(robot.joint_qd_start[joint])
-        axis = vector(constants(robot.joint_axis[dof]))
-        active = int(robot.dof_active[dof])
-        q = coordinate(robot, dof, graph)
-        if robot.joint_type[joint] == JointType.PRISMATIC:
-            slide = (axis[0] * q, axis[1] * q, axis[2] * q)
-            moved = Frame(add(frame.position, rotate(frame.orientation_xyzw, slide)), frame.orientation_xyzw)
-            twists[dof] = (*rotate(frame.orientation_xyzw, axis), 0.0, 0.0, 0.0)
-        else:
-            sine, cosine = _half(robot, dof, active, halves, graph)
-            turn = (axis[0] * sine, axis[1] * sine, axis[2] * sine, cosine)
-            moved = Frame(frame.position, quaternion_product(frame.orientation_xyzw, turn))
-            angular = rotate(frame.orientation_xyzw, axis)
-            twists[dof] = (*cross(frame.position, angular), *angular)
-        frames[joint] = moved
-    return Chain(frames, twists, halves)
+        builder.add_joint(joint)
+    return Chain(builder.frames, builder.twists, builder.halves)
+
+
+class _Builder:
+    """Frames and twists, joint by joint, parents first."""
+
+    def __init__(self, robot: RobotModel, graph: ExpressionGraph, half_angle_error: float) -> None:
+        self.robot, self.graph, self.half_angle_error = robot, graph, half_angle_error
+        self.frames: dict[int, Frame] = {-1: Frame(ORIGIN, UPRIGHT)}
+        self.twists: dict[int, Twist] = {}
+        self.halves: dict[str, tuple[int, float, float]] = {}
+
+    def add_joint(self, joint: int) -> None:
+        """Add the body that a joint moves. A joint slides first, along axes of its parent frame, and then turns."""
+        robot, kind = self.robot, JointType(self.robot.joint_type[joint])
+        parent = compose(self.frames[int(robot.joint_parent[joint])], constants(robot.joint_X_p[joint]))
+        dofs = range(int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1]))
+        linear, angular = dofs[: kind.linear_dof_count], dofs[kind.linear_dof_count :]
+        slide: Vector = ORIGIN
+        for dof in linear:
+            slide = add(slide, scale(coordinate(robot, dof, self.graph), self._axis(dof)))
+        turn = UPRIGHT if not angular else self._turn(joint, angular[0])
+        moved = add(parent.position, rotate(parent.orientation_xyzw, slide))
+        self.frames[joint] = Frame(moved, quaternion_product(parent.orientation_xyzw, turn))
+        for dof in linear:
+            self.twists[dof] = (*rotate(parent.orientation_xyzw, self._axis(dof)), *ORIGIN)
+        for dof in angular:
+            axis = rotate(parent.orientation_xyzw, self._axis(dof))
+            self.twists[dof] = (*cross(moved, axis), *axis)
+
+    def _axis(self, dof: int) -> Vector:
+        return vector(constants(self.robot.joint_axis[dof]))
+
+    def _turn(self, joint: int, dof: int) -> QuaternionXYZW:
+        """The rotation of a joint whose first angular DOF this is."""
+        robot, active = self.robot, int(self.robot.dof_active[dof])
+        if JointType(robot.joint_type[joint]).quaternion_offset is not None:
+            return quaternion_coordinate(robot, joint, self.graph)
+        axis = self._axis(dof)
+        if active < 0:
+            half = 0.5 * float(robot.mid_joint_q[robot.dof_coordinate[dof]])
+            return (*scale(float(np.sin(half)), axis), float(np.cos(half)))
+        name = f"half{dof}"
+        self.halves[name] = (active, float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
+        sine, cosine = half_angle_sine_cosine(self.graph.variable(name), self.half_angle_error)
+        return (*scale(sine, axis), cosine)
 
 
 def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
@@ -85,16 +132,14 @@ def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
     active = int(robot.dof_active[dof])
     if active < 0:
         return float(robot.mid_joint_q[robot.dof_coordinate[dof]])
-    return graph.variable(f"trial{active}") * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
+    return graph.variable(trial_name(active)) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
 
 
-def _half(
-    robot: RobotModel, dof: int, active: int, halves: dict[str, tuple[int, float, float]], graph: ExpressionGraph
-) -> tuple[Scalar, Scalar]:
+def quaternion_coordinate(robot: RobotModel, joint: int, graph: ExpressionGraph) -> QuaternionXYZW:
+    """Return the quaternion xyzw of a ball or floating joint: variables, or numbers where it is locked."""
+    first = int(robot.joint_qd_start[joint + 1]) - 3
+    active = int(robot.dof_active[first])
     if active < 0:
-        half = 0.5 * float(robot.mid_joint_q[robot.dof_coordinate[dof]])
-        return float(np.sin(half)), float(np.cos(half))
-    name = f"half{dof}"
-    halves[name] = (active, float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
-    variable: Expression = graph.variable(name)
-    return half_angle_sine_cosine(variable)
+        end = int(robot.joint_q_start[joint + 1])
+        return quaternion(constants(robot.mid_joint_q[end - 4 : end]))
+    return quaternion([graph.variable(trial_name(active, component)) for component in "xyzw"])

@@ -10,16 +10,23 @@ Everything is one graph of scalar expressions; how wide a scalar is, is the emit
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ik_service.compiler.chain import SUPPORTED, Chain, build_chain, compose, constants, coordinate
+from ik_service.compiler.chain import (
+    Chain,
+    build_chain,
+    compose,
+    constants,
+    coordinate,
+    quaternion_coordinate,
+)
+from ik_service.compiler.half_angle import FLOAT32_ERROR
 from ik_service.compiler.transplant import transplant
-from ik_service.robots import RobotModel
+from ik_service.robots import JointType, RobotModel
 from objectives import IKModel
 from objectives.element_table import Element
-from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression import Expression, ExpressionGraph, Scalar, reachable
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
+from objectives.operation import Operation
 from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
 
@@ -49,24 +56,28 @@ class IslandProgram:
     Attributes:
         graph: The expressions.
         dofs: Active DOFs of the island, in order.
+        quaternions: Those at which the rotation of a ball or floating joint starts; the next two belong to it.
         halves: Reduced half angles that the program needs: variable -> (active DOF, multiplier, offset).
         inputs: Data that it reads per problem.
         norm2: |r|^2.
         gradient: J'r, per DOF.
         hessian: J'J, lower triangle, rows of 1, 2, ... entries.
         errors: Errors of the pose targets.
+        has_other_rows: Whether there are rows besides those of the pose targets.
         rows: The weighted rows, and (for tests) their Jacobian, [rows][dofs].
         jacobian: See rows.
     """
 
     graph: ExpressionGraph
     dofs: tuple[int, ...]
+    quaternions: tuple[int, ...]
     halves: dict[str, tuple[int, float, float]]
     inputs: tuple[DataInput, ...]
     norm2: Expression
     gradient: tuple[Expression, ...]
     hessian: tuple[tuple[Expression, ...], ...]
     errors: tuple[TargetError, ...]
+    has_other_rows: bool
     rows: tuple[Expression, ...]
     jacobian: tuple[tuple[Expression, ...], ...]
 
@@ -82,21 +93,20 @@ class _Applied:
     wanted: tuple[int, ...]  # rows of the group
 
 
-def uncovered(robot: RobotModel, objectives: Sequence[object], dofs: Sequence[int]) -> str | None:
-    """Return why an island cannot be compiled, or None if it can.
+def uncovered(objectives: Sequence[object], model: IKModel) -> str | None:
+    """Return why objectives cannot be compiled, or None if they can.
 
     Args:
-        robot: The robot.
-        objectives: Objectives of the solver.
-        dofs: Active DOFs of the island.
+        objectives: Objectives of a solver.
+        model: View of the robot, to which they are bound.
     """
     for objective in objectives:
+        name = type(objective).__name__
         if not isinstance(objective, ExpressionObjective):
-            return f"{type(objective).__name__} is not stated as expressions"
-    for dof in np.flatnonzero(np.isin(robot.dof_active, list(dofs))):
-        joint = int(np.searchsorted(robot.joint_qd_start, dof, side="right")) - 1
-        if robot.joint_type[joint] not in SUPPORTED:
-            return f"joint '{robot.joint_names[joint]}' is neither revolute, continuous nor prismatic"
+            return f"{name} is not stated as expressions"
+        for group, _ in objective.stated_elements(model):
+            if any(node.operation in (Operation.SIN, Operation.COS) for node in reachable(state_rows(group).rows)):
+                return f"{name} takes a sine or cosine"
     return None
 
 
@@ -108,6 +118,7 @@ def build_program(
     dofs: Sequence[int],
     rows: Sequence[int],
     target_count: int,
+    half_angle_error: float = FLOAT32_ERROR,
 ) -> IslandProgram:
     """Return the program of an island.
 
@@ -119,6 +130,7 @@ def build_program(
         dofs: Active DOFs of the island.
         rows: Rows of the island.
         target_count: How many of the objectives are pose targets with six rows.
+        half_angle_error: Largest error of sines and cosines.
     """
     graph = ExpressionGraph()
     applied = [
@@ -126,7 +138,9 @@ def build_program(
         for k, objective in enumerate(objectives)
         for one in _applied(objective, k, {row - starts[k] for row in rows}, model)
     ]
-    chain = build_chain(robot, {_body(robot, link) for one in applied for link in one.element.frames}, graph)
+    chain = build_chain(
+        robot, {_body(robot, link) for one in applied for link in one.element.frames}, graph, half_angle_error
+    )
     stated_rows: list[Expression] = []
     columns: list[list[Expression]] = []
     inputs: dict[str, DataInput] = {}
@@ -144,15 +158,23 @@ def build_program(
     return IslandProgram(
         graph=graph,
         dofs=tuple(dofs),
+        quaternions=_quaternions(robot, dofs),
         halves=dict(chain.halves),
         inputs=tuple(inputs.values()),
         norm2=_sum((row * row for row in stated_rows), zero),
         gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),
         hessian=tuple(tuple(_sum((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
         errors=tuple(errors),
+        has_other_rows=any(one.objective >= target_count for one in applied),
         rows=tuple(stated_rows),
         jacobian=tuple(tuple(row) for row in columns),
     )
+
+
+def _quaternions(robot: RobotModel, dofs: Sequence[int]) -> tuple[int, ...]:
+    turning = [j for j, kind in enumerate(robot.joint_type) if JointType(kind).quaternion_offset is not None]
+    first = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in turning]
+    return tuple(a for a in first if a in dofs)
 
 
 def _sum(terms: Iterable[Scalar], zero: Expression) -> Expression:
@@ -215,6 +237,8 @@ def _bind(
         values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
     for name, dof in zip(stated.coordinate_names, one.element.coordinate_dofs, strict=True):
         values[name] = coordinate(robot, dof, graph)
+    for names, joint in zip(stated.quaternion_names, one.element.quaternion_joints, strict=True):
+        values |= dict(zip(names, quaternion_coordinate(robot, joint, graph), strict=True))
     plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
     for r in one.wanted:
         values[stated.data_names[-1][r]] = read(ROW_WEIGHTS, one.first_row + r)
@@ -250,6 +274,10 @@ def _jacobian_row(
             add(dof, _sum((p * t for p, t in zip(parts, chain.twists[dof], strict=True)), zero))
     for k, dof in enumerate(one.element.coordinate_dofs):
         add(dof, transplant([stated.coordinate_derivatives[k][row]], values, graph)[0])
+    for k, joint in enumerate(one.element.quaternion_joints):
+        first = int(robot.joint_qd_start[joint + 1]) - 3
+        for m, part in enumerate(transplant(stated.quaternion_derivatives[k][row], values, graph)):
+            add(first + m, part)
     return result
 
 

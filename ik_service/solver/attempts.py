@@ -21,6 +21,7 @@ from ik_service.solver.slots import (
     FAILED,
     IDLE,
     INVALID,
+    NEAR,
     NO_TARGET,
     PROBLEM_COUNT,
     RUNNING,
@@ -33,9 +34,14 @@ from ik_service.solver.slots import (
 
 @wp.func
 @typing.no_type_check
-def attempt_rank(success: bool, seed: int, cost: float):
-    """Return the rank of an attempt among those of its problem and island: the least one wins."""
+def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
+    """Return the rank of an attempt among those of its problem and island: the least one wins.
+
+    An attempt that ends within the tolerances but not precisely (next to a boundary, or slow) yields to later seeds.
+    """
     rank = wp.int64(seed)
+    if success and not precise:
+        rank += NEAR
     if not success:
         # The bits of a float that is not negative order like the float; NaN lands above every number.
         rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
@@ -62,7 +68,7 @@ def _rank_ended(
     success = met[i, island] == 1 and status != INVALID
     if met[i, island] == NO_TARGET:
         success = status == CONVERGED  # a stationary point may be anything: the seeds compete by cost
-    rank = attempt_rank(success, seed[i], cost[i, island])
+    rank = attempt_rank(success, True, seed[i], cost[i, island])
     rank_out[i, island] = rank
     wp.atomic_min(winner_rank_out, problem_idx[i], island, rank)
 

@@ -158,7 +158,7 @@ class Problems:
         """
         count = arrays.problem_count
         random_seed = np.uint32(options.random_seed).astype(np.int32)
-        settings = np.array([count, seeds, options.max_iterations, int(has_start), random_seed], dtype=np.int32)
+        settings = np.array([count, seeds, options.max_iterations, int(has_start), random_seed, 0], dtype=np.int32)
         _write(self.settings, settings)
         _write(self.tolerances, np.array([options.position_tolerance, options.orientation_tolerance], np.float32))
         _write(self.start_joint_q, start_joint_q)

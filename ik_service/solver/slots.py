@@ -12,6 +12,7 @@ RUNNING = wp.constant(-1)
 CANCELLED = wp.constant(-2)  # a lower seed of its problem has succeeded
 IDLE = wp.constant(-3)  # it has no attempt
 
+NEAR = wp.constant(wp.int64(1 << 16))  # added to the rank of an attempt that is within the tolerances, no more
 FAILED = wp.constant(wp.int64(1 << 56))  # added to the rank of an attempt that failed
 UNRANKED = wp.constant(wp.int64(1 << 60))  # above the rank of any attempt
 SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the rank of a failure
@@ -30,7 +31,8 @@ SEEDS = wp.constant(1)
 ITERATIONS = wp.constant(2)
 HAS_START = wp.constant(3)
 RANDOM_SEED = wp.constant(4)
-SETTINGS_COUNT = 5
+KEEP_ALL = wp.constant(5)  # 1: every attempt has an answer of its own, at line problem * seeds + seed
+SETTINGS_COUNT = 6
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Winners:
         iterations: Its steps, int32.
         status: Its IKStatus or STATIONARY, int32.
         met: Whether it met its targets, as in Slots, int32.
+        next_seed: Seeds that the compiled engine has handed out, int32.
     """
 
     joint_q: wp.array[Any]
@@ -103,6 +106,7 @@ class Winners:
     iterations: wp.array[Any]
     status: wp.array[Any]
     met: wp.array[Any]
+    next_seed: wp.array[Any]
 
     @classmethod
     def allocate(cls, problem_capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device) -> "Winners":

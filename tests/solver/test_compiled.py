@@ -91,7 +91,7 @@ def test_a_batch_with_several_partitions_is_grouped(dual):
 def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     solver = make(panda, ["panda_hand"])
     solver.solve(panda_targets.positions, panda_targets.orientations_xyzw)
-    monkeypatch.setattr(compiled_engine, "_kernel", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(compiled_engine, "packet_kernel", lambda *_: pytest.fail("compiled again"))
     near = panda_targets.joint_q + 0.01
     changed = {"seeds": 3, "max_iterations": 11, "position_tolerance": 1e-4, "random_seed": 5}
     few = solver.solve(

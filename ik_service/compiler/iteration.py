@@ -1,0 +1,287 @@
+"""One Levenberg-Marquardt iteration of an island as a straight line of C++ over packets, without a branch.
+
+    trial configuration -> rows, J'J, J'r of the program -> accept or reject lane by lane, by choices
+    -> hold DOFs at a limit that the gradient pushes outwards -> Cholesky factor of J'J + damping -> step
+    -> clamp into the limits -> next trial; whether any lane has finished
+
+All that a lane remembers stands in one array of packets, the state, in the order that `LaneState` gives.
+"""
+
+from dataclasses import dataclass, fields
+
+from ik_service.compiler.chain import trial_name
+from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
+from ik_service.compiler.lanes import Lanes, packet, statements
+from ik_service.compiler.program import IslandProgram
+from objectives.expression import Expression, ExpressionGraph
+from objectives.frame_algebra import quaternion, quaternion_product
+
+HELD = 1.0e12  # added to the pivot of a DOF held at a limit: its step vanishes and it leaves the others alone
+TURN = 6.283185307179586
+COMPONENTS = "xyzw"
+
+
+@dataclass(frozen=True)
+class Damping:
+    """How steps are damped: boost * (min(share |r|^2, most * largest diagonal entry of J'J) + least).
+
+    Attributes:
+        share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
+        most: Of the largest diagonal entry: far targets are approached in long steps.
+        up: Factor on the boost after a rejected step.
+        down: Factor on the boost after an accepted one; it does not fall under 1.
+        boost_max: A step this short that still fails will not succeed.
+        pivot_min: Smallest pivot of the factorisation.
+    """
+
+    share: float
+    most: float
+    up: float
+    down: float
+    boost_max: float
+    pivot_min: float
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """Where the numbers of a lane stand in its state: first places of the groups.
+
+    Attributes:
+        q: Accepted configuration: a number per active DOF, four for a rotation that has a quaternion.
+        trial: Trial configuration, alike.
+        gradient: J'r, per DOF.
+        diagonal: Diagonal of J'J, per DOF; the rest of the lower triangle follows, row by row.
+        lower: Lower limits, per DOF.
+        upper: Upper limits, per DOF.
+        inputs: Data of the problem, as the program lists it.
+        errors: Squared errors of the targets.
+        norm2: |r|^2.
+        boost: Factor on the damping.
+        steps: Steps tried.
+        floor2: |r|^2 that ends the attempt.
+        damping_least: Least damping.
+        size: Number of places.
+    """
+
+    q: int
+    trial: int
+    gradient: int
+    diagonal: int
+    lower: int
+    upper: int
+    inputs: int
+    errors: int
+    norm2: int
+    boost: int
+    steps: int
+    floor2: int
+    damping_least: int
+    size: int
+
+    @classmethod
+    def of(cls, program: IslandProgram) -> "LaneState":
+        """Lay out the state of a program."""
+        dofs, coordinates = len(program.dofs), len(coordinate_names(program))
+        counts = [coordinates, coordinates, dofs, dofs * (dofs + 1) // 2, dofs, dofs]
+        counts += [len(program.inputs), len(error_outputs(program)), 1, 1, 1, 1, 1]
+        return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
+
+
+def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
+    """Active DOF and component ("" or one of xyzw) of every coordinate of the island, in the order of the state."""
+    names: list[tuple[int, str]] = []
+    inner = {a + k for a in program.quaternions for k in (1, 2)}
+    for a in program.dofs:
+        if a in program.quaternions:
+            names += [(a, component) for component in COMPONENTS]
+        elif a not in inner:
+            names.append((a, ""))
+    return tuple(names)
+
+
+def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
+    """Squared errors of the pose targets: "position" or "chord", and the expression."""
+    found = []
+    for error in program.errors:
+        found += [("position", error.position2)] if error.position2 is not None else []
+        found += [("chord", error.chord2)] if error.chord2 is not None else []
+    return found
+
+
+class IterationSource:
+    """C++ of one iteration.
+
+    Args:
+        program: Arithmetic of the island.
+        lanes: Width and precision.
+        damping: Damping of the steps.
+    """
+
+    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping) -> None:
+        self.program, self.lanes, self.damping = program, lanes, damping
+        self.state = LaneState.of(program)
+        self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
+        self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
+
+    def text(self) -> str:
+        """Body of `bool iterate(State& state, Real iterations)`: one iteration of all lanes.
+
+        Returns whether any lane has finished: at its floor, with a hopeless boost, or out of iterations.
+        """
+        lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
+        lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
+        lines += [*self._evaluate(), *self._accept(), *self._factor(), *self._solve(), *self._propose()]
+        return "\n".join(["", *lines, *self._finish(), "}", ""])
+
+    def _number(self, value: float) -> str:
+        return self.lanes.number(value)
+
+    def _loaded(self) -> dict[str, int]:
+        """Names of what the iteration reads, and their places; q and what belongs to it are the accepted ones."""
+        state, program = self.state, self.program
+        names = {f"old_q{c}": state.q + k for k, c in enumerate(self.coordinates)}
+        names |= {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
+        for k, a in enumerate(program.dofs):
+            names |= {
+                f"old_gradient{a}": state.gradient + k,
+                f"lower{a}": state.lower + k,
+                f"upper{a}": state.upper + k,
+            }
+        names |= {f"old_{name}": place for name, place in self._hessian_places().items()}
+        names |= {one.name: state.inputs + k for k, one in enumerate(program.inputs)}
+        names |= {f"old_error{k}": state.errors + k for k in range(len(error_outputs(program)))}
+        names |= {"old_norm2": state.norm2, "old_boost": state.boost}
+        return names | {"steps": state.steps, "floor2": state.floor2, "damping_least": state.damping_least}
+
+    def _hessian_places(self) -> dict[str, int]:
+        dofs, first = self.program.dofs, self.state.diagonal
+        below = [(a, b) for k, a in enumerate(dofs) for b in dofs[:k]]
+        pairs = [(a, a) for a in dofs] + below
+        return {f"hessian{a}_{b}": first + k for k, (a, b) in enumerate(pairs)}
+
+    def _evaluate(self) -> list[str]:
+        program, lanes, names = self.program, self.lanes, dict[Expression, str]()
+        lines = []
+        for half, (active, multiplier, offset) in program.halves.items():
+            angle = f"({trial_name(active)} * {self._number(multiplier)} + {self._number(offset)})"
+            if (multiplier, offset) == (1.0, 0.0):
+                angle = trial_name(active)
+            turns = lanes.nearest(f"{angle} * {self._number(1.0 / TURN)}")
+            lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(TURN)} * {turns});")
+        outputs = {"new_norm2": program.norm2}
+        outputs |= {f"new_gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
+        for k, a in enumerate(program.dofs):
+            outputs |= {f"new_hessian{a}_{b}": program.hessian[k][m] for m, b in enumerate(program.dofs[: k + 1])}
+        outputs |= {f"new_error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
+        lines += statements(lanes, list(outputs.values()), names)
+        return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
+
+    def _accept(self) -> list[str]:
+        """A trial of lower cost replaces the accepted configuration; NaN compares false and so is rejected."""
+        number, lanes, damping = self._number, self.lanes, self.damping
+        lines = ["const auto better = new_norm2 < old_norm2;"]
+        kept = [f"gradient{a}" for a in self.program.dofs]
+        kept += [*self._hessian_places(), *(f"error{k}" for k in range(len(error_outputs(self.program)))), "norm2"]
+        lines += [f"const F q{c} = {lanes.choose('better', f'trial{c}', f'old_q{c}')};" for c in self.coordinates]
+        lines += [f"const F {x} = {lanes.choose('better', f'new_{x}', f'old_{x}')};" for x in kept]
+        one = lanes.everywhere(number(1.0))
+        lines.append(f"const F lowered = old_boost * {number(damping.down)};")
+        lines.append(f"const F relaxed = {lanes.choose(f'lowered > {number(1.0)}', 'lowered', one)};")
+        raised = f"(old_boost * {number(damping.up)})"
+        return [*lines, f"const F boost = {lanes.choose('better', 'relaxed', raised)};"]
+
+    def _factor(self) -> list[str]:
+        """Cholesky factor of J'J + damping I, column by column; a DOF held at a limit has a huge pivot."""
+        dofs, lanes, number = self.program.dofs, self.lanes, self._number
+        lines = [f"F largest = hessian{dofs[0]}_{dofs[0]};"]
+        for a in dofs[1:]:
+            lines.append(f"largest = {lanes.choose(f'hessian{a}_{a} > largest', f'hessian{a}_{a}', 'largest')};")
+        lines.append(f"const F shared = norm2 * {number(self.damping.share)};")
+        lines.append(f"const F most = largest * {number(self.damping.most)};")
+        share = lanes.choose("shared < most", "shared", "most")
+        lines.append(f"const F damping = boost * ({share} + damping_least);")
+        least = number(self.damping.pivot_min)
+        for j, a in enumerate(dofs):
+            products = "".join(f" - factor{a}_{b} * factor{a}_{b}" for b in dofs[:j])
+            lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{self._held(a)}{products};")
+            positive = lanes.choose(f"pivot{a} > {least}", f"pivot{a}", lanes.everywhere(least))
+            lines.append(f"const F inverse{a} = {number(1.0)} / {lanes.sqrt(positive)};")
+            for c in dofs[j + 1 :]:
+                products = "".join(f" - factor{c}_{b} * factor{a}_{b}" for b in dofs[:j])
+                lines.append(f"const F factor{c}_{a} = (hessian{c}_{a}{products}) * inverse{a};")
+        return lines
+
+    def _held(self, a: int) -> str:
+        if a in self._quaternion_dofs:
+            return ""
+        lanes, zero = self.lanes, self._number(0.0)
+        low = lanes.both(f"q{a} <= lower{a}", f"gradient{a} > {zero}")
+        high = lanes.both(f"q{a} >= upper{a}", f"gradient{a} < {zero}")
+        held, free = lanes.everywhere(self._number(HELD)), lanes.everywhere(zero)
+        return f" + {lanes.choose(lanes.either(low, high), held, free)}"
+
+    def _solve(self) -> list[str]:
+        dofs, lines = self.program.dofs, []
+        for j, a in enumerate(dofs):
+            products = "".join(f" - factor{a}_{b} * half_step{b}" for b in dofs[:j])
+            lines.append(f"const F half_step{a} = (gradient{a}{products}) * inverse{a};")
+        for j, a in reversed(list(enumerate(dofs))):
+            products = "".join(f" - factor{c}_{a} * step{c}" for c in dofs[j + 1 :])
+            lines.append(f"const F step{a} = (half_step{a}{products}) * inverse{a};")
+        return lines
+
+    def _propose(self) -> list[str]:
+        lines = []
+        for k, (a, component) in enumerate(coordinate_names(self.program)):
+            place = f"s[{self.state.trial + k}]"
+            if not component:
+                lines.append(f"const F moved{a} = q{a} - step{a};")
+                below = self.lanes.choose(f"moved{a} < lower{a}", f"lower{a}", f"moved{a}")
+                lines.append(f"const F above{a} = {below};")
+                lines.append(f"{place} = {self.lanes.choose(f'above{a} > upper{a}', f'upper{a}', f'above{a}')};")
+            elif component == COMPONENTS[0]:
+                lines += self._turn(a, self.state.trial + k)
+        return lines
+
+    def _turn(self, a: int, place: int) -> list[str]:
+        """The trial quaternion exp(-step) q, of unit length; a step of more than half a turn is cut to that."""
+        graph, lanes = ExpressionGraph(), self.lanes
+        limit = lanes.everywhere(self._number(END))
+        lines = [
+            f"const F square{a} = {self._number(0.25)} * "
+            f"(step{a} * step{a} + step{a + 1} * step{a + 1} + step{a + 2} * step{a + 2});",
+            f"const F cut{a} = {lanes.choose(f'square{a} < {limit}', f'square{a}', limit)};",
+            f"const F share{a} = cut{a} / (square{a} + {self._number(1e-30)});",
+            f"const F shorter{a} = {self._number(-0.5)} * {lanes.sqrt(f'share{a}')};",
+            f"const auto whole{a} = square{a} < {limit};",
+        ]
+        half = lanes.everywhere(self._number(-0.5))
+        lines.append(f"const F length{a} = {lanes.choose(f'whole{a}', half, f'shorter{a}')};")
+        error = FLOAT32_ERROR if lanes.precision == "float32" else FLOAT64_ERROR
+        sinc, cosine = half_angle_sinc_cosine(graph.variable(f"cut{a}"), error)
+        scaled = [sinc * graph.variable(f"length{a}") * graph.variable(f"step{a + k}") for k in range(3)]
+        old = quaternion([graph.variable(f"q{a}{component}") for component in COMPONENTS])
+        product = quaternion_product(quaternion([*scaled, cosine]), old)
+        length2 = product[0] * product[0] + product[1] * product[1] + product[2] * product[2] + product[3] * product[3]
+        zero, names = graph.constant(0.0), dict[Expression, str]()
+        outputs = [zero + value for value in (*product, length2)]
+        block = statements(lanes, outputs, names)
+        block.append(f"const F unit = {self._number(1.0)} / {lanes.sqrt(names[outputs[4]])};")
+        block += [f"s[{place + k}] = {names[outputs[k]]} * unit;" for k in range(4)]
+        return [*lines, "{", *block, "}"]
+
+    def _finish(self) -> list[str]:
+        """Store what has changed, and tell whether any lane has finished."""
+        state, number = self.state, self._number
+        stored = {f"q{c}": state.q + k for k, c in enumerate(self.coordinates)}
+        stored |= {f"gradient{a}": state.gradient + k for k, a in enumerate(self.program.dofs)}
+        stored |= self._hessian_places()
+        stored |= {f"error{k}": state.errors + k for k in range(len(error_outputs(self.program)))}
+        stored |= {"norm2": state.norm2, "boost": state.boost}
+        lines = [f"s[{place}] = {name};" for name, place in stored.items()]
+        lines.append(f"const F tried = steps + {number(1.0)};")
+        lines.append(f"s[{state.steps}] = tried;")
+        over = "(norm2 <= floor2)"
+        for other in (f"boost > {number(self.damping.boost_max)}", "tried >= iterations"):
+            over = self.lanes.either(over, other)
+        return [*lines, f"return {self.lanes.any(over)};"]

@@ -1,0 +1,135 @@
+"""Lanes: how wide a number of the generated arithmetic is, and its source in C++.
+
+A packet holds the same number of several unrelated solves side by side, as many as a vector register has lanes. Clang
+gives vector types the operators of numbers, and a plain float is a packet of width 1, which CUDA compiles too: so the
+same text serves all widths, but for the few functions here.
+"""
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from objectives.expression import Expression, reachable
+from objectives.operation import Operation
+
+Precision = Literal["float32", "float64"]
+BYTES = {"float32": 4, "float64": 8}
+REGISTER = 32  # bytes of an AVX2 register; wider ones measured no faster
+_INFIX = {Operation.ADD: "+", Operation.SUBTRACT: "-", Operation.MULTIPLY: "*", Operation.DIVIDE: "/"}
+_COMPARE = {Operation.MINIMUM: "<", Operation.MAXIMUM: ">"}
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The width and precision of a packet `F`.
+
+    Attributes:
+        width: Lanes; 1 for CUDA.
+        precision: Of every lane.
+    """
+
+    width: int
+    precision: Precision = "float32"
+
+    @classmethod
+    def on_cpu(cls, precision: Precision = "float32") -> "Lanes":
+        """Return the lanes that fill a register."""
+        return cls(REGISTER // BYTES[precision], precision)
+
+    def prologue(self) -> list[str]:
+        """Lines at the beginning of a block: the types of a packet in a register and in memory."""
+        scalar = "float" if self.precision == "float32" else "double"
+        # Products and sums of different statements may fuse; without this no FMA is made on CPUs.
+        lines = ["#ifdef __clang__", "#pragma clang fp contract(fast)", "#endif"]
+        if self.width == 1:
+            return [*lines, f"typedef {scalar} F;", "typedef F U;"]
+        size = self.width * BYTES[self.precision]
+        aligned = f"typedef {scalar} F __attribute__((vector_size({size})));"
+        return [*lines, aligned, f"typedef F U __attribute__((aligned({BYTES[self.precision]})));"]
+
+    def number(self, value: float) -> str:
+        """A number; next to a packet it stands in every lane."""
+        if self.precision == "float64":
+            return f"({value!r})"
+        text = repr(float(np.float32(value)))  # equal roundings have equal text
+        return f"({text}f)"
+
+    def everywhere(self, text: str) -> str:
+        """A number where a packet is needed, as on either side of a choice."""
+        return f"(F{{}} + {text})"
+
+    def sqrt(self, text: str) -> str:
+        """Square root."""
+        return f"__builtin_elementwise_sqrt({text})" if self.width > 1 else self._scalar_function("sqrt", text)
+
+    def nearest(self, text: str) -> str:
+        """Nearest whole number."""
+        return f"__builtin_elementwise_roundeven({text})" if self.width > 1 else self._scalar_function("rint", text)
+
+    def any(self, text: str) -> str:
+        """Whether a condition holds in any lane."""
+        return f"(__builtin_reduce_or({text}) != 0)" if self.width > 1 else f"({text})"
+
+    def both(self, first: str, second: str) -> str:
+        """Whether two conditions hold, lane by lane."""
+        return f"(({first}) & ({second}))"
+
+    def either(self, first: str, second: str) -> str:
+        """Whether one of two conditions holds, lane by lane."""
+        return f"(({first}) | ({second}))"
+
+    def choose(self, condition: str, first: str, second: str) -> str:
+        """The first packet where a condition holds, else the second."""
+        return f"({condition} ? {first} : {second})"
+
+    def _scalar_function(self, name: str, text: str) -> str:
+        return f"{name}{'f' if self.precision == 'float32' else ''}({text})"
+
+
+def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
+    """Write the statements that compute the outputs.
+
+    Args:
+        lanes: What a packet is.
+        outputs: Expressions of one graph.
+        names: Names of what has been assigned already; this call's are added. Variables go by their own names.
+
+    Returns:
+        One C++ statement per operation.
+    """
+    lines = []
+    for node in reachable(outputs):
+        if node in names:
+            continue
+        if node.value is not None:
+            names[node] = lanes.number(node.value)
+        elif node.operation is Operation.VARIABLE:
+            names[node] = node.name
+        else:
+            names[node] = f"t{node.index}"
+            lines.append(f"const F t{node.index} = {_operation(lanes, node, names)};")
+    return lines
+
+
+def packet(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
+    """Name of an output as a packet, also where it folded to a number."""
+    return lanes.everywhere(names[node]) if node.value is not None else names[node]
+
+
+def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
+    operands = [names[operand] for operand in node.operands]
+    if node.operation in _INFIX:
+        return f"{operands[0]} {_INFIX[node.operation]} {operands[1]}"
+    if node.operation is Operation.NEGATE:
+        return f"-{operands[0]}"
+    if node.operation is Operation.SQRT:
+        return lanes.sqrt(operands[0])
+    one, zero = lanes.everywhere(lanes.number(1.0)), lanes.number(0.0)
+    if node.operation is Operation.SIGN:
+        return lanes.choose(f"{operands[0]} < {zero}", lanes.everywhere(lanes.number(-1.0)), one)
+    if node.operation is Operation.STEP:
+        return lanes.choose(f"{operands[0]} > {zero}", one, lanes.everywhere(zero))
+    first, second = (packet(lanes, operand, names) for operand in node.operands)
+    return lanes.choose(f"{first} {_COMPARE[node.operation]} {second}", first, second)

@@ -1,0 +1,73 @@
+"""What the kernel of an island works on: one struct of device arrays, most of them shared by all islands of a solve."""
+
+import typing
+
+import warp as wp
+
+from ik_service.solver.slots import KEEP_ALL, SEEDS
+
+
+@wp.struct
+class IslandTask:
+    """What the kernel of an island works on; int32 and float32 unless said."""
+
+    # problems
+    count: wp.array[wp.int32]  # [1]: how many
+    problem: wp.array[wp.int32]  # [count]: which
+    island: wp.array[wp.int32]  # [count]: the island's number in each
+    settings: wp.array[wp.int32]
+    tolerances: wp.array[wp.float32]
+    lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]
+    heaviest2: wp.array2d[wp.float32]
+    # island
+    dof: wp.array[wp.int32]  # active DOF of each of its DOFs
+    dof_place: wp.array[
+        wp.int32
+    ]  # place of each of its DOFs among the coordinates; of a rotation's second and third: -1
+    rotation: wp.array[wp.int32]  # 1 where a DOF starts a rotation that has a quaternion
+    coordinate: wp.array[wp.int32]  # column in joint_q of each of its coordinates
+    follower: wp.array[wp.int32]  # columns that follow one of them
+    follower_place: wp.array[wp.int32]  # which
+    follower_number: wp.array2d[wp.float32]  # [followers, 4]: multiplier, offset, lower and upper limit
+    # data
+    source: wp.array[wp.uint64]  # [inputs]: address of the first number
+    source_lines: wp.array[wp.int32]  # [inputs]: 1 or one per problem
+    source_stride: wp.array[wp.int32]  # [inputs]: numbers from line to line
+    source_wide: wp.array[wp.int32]  # [inputs]: 1 where they are float64
+    limit_lower: wp.array2d[wp.float32]  # [1 or problems, active_dof_count]
+    limit_upper: wp.array2d[wp.float32]
+    mid_joint_q: wp.array[wp.float32]
+    start_joint_q: wp.array2d[wp.float32]  # [problems, joint_coord_count]
+    # draws
+    draw_lower: wp.array[wp.float32]
+    draw_upper: wp.array[wp.float32]
+    drawn: wp.array[wp.int32]
+    increment: wp.array[wp.uint32]
+    tree: wp.array[wp.int32]
+    place: wp.array[wp.uint32]
+    tree_hash: wp.array2d[wp.uint32]
+    # answers
+    next_seed: wp.array2d[wp.int32]  # [problems, trees]
+    winner_joint_q: wp.array2d[wp.float32]
+    winner_joint_q_wide: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
+    winner_rank: wp.array2d[wp.int64]
+    winner_cost: wp.array2d[wp.float32]
+    winner_seed: wp.array2d[wp.int32]
+    winner_iterations: wp.array2d[wp.int32]
+    winner_status: wp.array2d[wp.int32]
+    winner_met: wp.array2d[wp.int32]
+
+
+# Addresses of data and not arrays: how many inputs there are depends on the program.
+@wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")
+def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  # type: ignore[empty-body,untyped-decorator]  # noqa: D103
+
+
+@wp.func
+@typing.no_type_check
+def needs_attempt(task: wp.ref[IslandTask], p: int, island: int):
+    """Return whether a problem has a seed left that could still win."""
+    seed = task.next_seed[p, island]
+    if seed >= task.settings[SEEDS]:
+        return False
+    return task.settings[KEEP_ALL] == 1 or task.winner_rank[p, island] > wp.int64(seed)

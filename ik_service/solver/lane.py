@@ -1,0 +1,290 @@
+"""What happens to one lane between iterations: it takes an attempt, and its answer is judged and kept.
+
+The functions are made per program, since a state has the size that the program needs. They serve packets and single
+lanes alike: place k of lane l stands at `k * width + l` of the state.
+"""
+
+import typing
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import Damping, IterationSource, coordinate_names, error_outputs
+from ik_service.kinematics import quat_exp
+from ik_service.linear_solve.small_block import PIVOT_MIN
+from ik_service.solver import trial_steps
+from ik_service.solver.assessment import (
+    COSINE_MAX,
+    DAMPING_MAX,
+    DAMPING_MIN,
+    DAMPING_SHARE,
+    RESIDUAL_FLOOR2,
+    phase_after,
+)
+from ik_service.solver.attempts import attempt_rank
+from ik_service.solver.island_task import IslandTask, load_number
+from ik_service.solver.seeds import seed_value
+from ik_service.solver.slots import (
+    BLOCKED_BY_LIMITS,
+    CONVERGED,
+    HAS_START,
+    INVALID,
+    ITERATIONS,
+    KEEP_ALL,
+    NO_TARGET,
+    RUNNING,
+    SEEDS,
+    STALLED,
+    STATIONARY,
+)
+from ik_service.solver.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
+
+DAMPING = Damping(
+    share=float(DAMPING_SHARE),
+    most=float(DAMPING_MAX),
+    up=float(trial_steps.BOOST_UP),
+    down=float(trial_steps.BOOST_DOWN),
+    boost_max=float(trial_steps.BOOST_MAX),
+    pivot_min=float(PIVOT_MIN),
+)
+NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
+
+
+class Lane:
+    """The functions of a lane for one program, to be called in kernels.
+
+    Args:
+        source: The iteration.
+
+    Attributes:
+        Real: Type of a number.
+        State: Type of a state.
+        iterate: Whether any lane has finished after one more iteration: (state, iterations).
+        start_attempt: Puts a seed of a problem into a lane: (state, lane, task, problem, island, seed).
+        keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
+            the same arguments.
+    """
+
+    def __init__(self, source: IterationSource) -> None:
+        self.source = source
+        self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
+        self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
+        self._define_state()
+        self._define_start()
+        self._define_judgement()
+        self._define_keep()
+
+    @typing.no_type_check
+    def _define_state(self) -> None:
+        State, Real, text = self.State, self.Real, self.source.text()
+
+        @wp.func_native(text)
+        def iterate(state: wp.ref[State], iterations: Real) -> bool: ...
+
+        @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
+        def at(state: wp.ref[State], place: int) -> Real: ...
+
+        self.iterate, self._at = iterate, at
+
+    @typing.no_type_check
+    def _define_start(self) -> None:
+        State, Real, at, place = self.State, self.Real, self._at, self.source.state
+        W = self.source.lanes.width
+        program = self.source.program
+        DOFS, COORDINATES, INPUTS = len(program.dofs), len(coordinate_names(program)), len(program.inputs)
+        QUATERNIONS = 1 if program.quaternions else 0
+        Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
+        LOWER, UPPER, DATA = place.lower, place.upper, place.inputs
+        NORM2, BOOST, STEPS, FLOOR2, LEAST = place.norm2, place.boost, place.steps, place.floor2, place.damping_least
+
+        @wp.func
+        def start_rotation(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, k: int, s: int):
+            """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
+            c = task.dof_place[k]
+            i = task.coordinate[c]
+            q = wp.quat()
+            for m in range(4):
+                q[m] = task.start_joint_q[p, i + m]
+            if s > 0 and task.drawn[task.dof[k]] != 0:
+                turn = wp.vec3()
+                for m in range(3):
+                    turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
+                for m in range(4):
+                    q[m] = task.mid_joint_q[i + m]
+                q = wp.normalize(quat_exp(turn) * q)
+            for m in range(4):
+                state[(TRIAL + c + m) * W + lane] = Real(q[m])
+
+        @wp.func
+        def start_attempt(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, island: int, s: int):
+            """Put seed s of problem p into a lane."""
+            for k in range(INPUTS):
+                line = wp.min(p, task.source_lines[k] - 1)
+                number = load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
+                state[(DATA + k) * W + lane] = Real(number)
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                a = task.dof[k]
+                lower = task.limit_lower[line, a]
+                upper = task.limit_upper[line, a]
+                state[(LOWER + k) * W + lane] = Real(lower)
+                state[(UPPER + k) * W + lane] = Real(upper)
+                c = task.dof_place[k]
+                scalar = c >= 0 and task.rotation[k] == 0
+                start = float(0.0)
+                middle = float(0.0)
+                if scalar:
+                    start = task.start_joint_q[p, task.coordinate[c]]
+                    middle = task.mid_joint_q[task.coordinate[c]]
+                value = seed_value(
+                    p,
+                    s,
+                    a,
+                    start,
+                    middle,
+                    task.settings,
+                    task.draw_lower,
+                    task.draw_upper,
+                    task.drawn,
+                    task.increment,
+                    task.tree,
+                    task.place,
+                    task.tree_hash,
+                )
+                if scalar:
+                    state[(TRIAL + c) * W + lane] = Real(wp.clamp(value, lower, upper))
+                else:
+                    state[(SCRATCH + k) * W + lane] = Real(value)
+            if wp.static(QUATERNIONS == 1):
+                for k in range(DOFS):
+                    if task.rotation[k] == 1:
+                        start_rotation(state, lane, task, p, k, s)
+            for c in range(COORDINATES):
+                state[(Q + c) * W + lane] = at(state, (TRIAL + c) * W + lane)
+            w = wp.min(p, task.lightest2.shape[0] - 1)
+            state[NORM2 * W + lane] = Real(NOT_EVALUATED)
+            state[BOOST * W + lane] = Real(1.0)
+            state[STEPS * W + lane] = Real(0.0)
+            state[FLOOR2 * W + lane] = Real(RESIDUAL_FLOOR2 * task.lightest2[w, island])
+            state[LEAST * W + lane] = Real(DAMPING_MIN * task.heaviest2[w, island])
+
+        self.start_attempt = start_attempt
+
+    @typing.no_type_check
+    def _define_judgement(self) -> None:
+        State, at, place, program = self.State, self._at, self.source.state, self.source.program
+        W = self.source.lanes.width
+        DOFS = len(program.dofs)
+        kinds = [kind for kind, _ in error_outputs(program)]
+        ERRORS = len(kinds)
+        CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
+        Q, GRADIENT, DIAGONAL, LOWER, UPPER = place.q, place.gradient, place.diagonal, place.lower, place.upper
+        NORM2, BOOST, STEPS, ERROR = place.norm2, place.boost, place.steps, place.errors
+        BOOST_MAX = self.source.damping.boost_max
+
+        @wp.func
+        def status_of(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, island: int):
+            """Return how an attempt has ended."""
+            norm2 = float(at(state, NORM2 * W + lane))
+            blocked = int(0)
+            slope = float(0.0)
+            for k in range(DOFS):
+                g = float(at(state, (GRADIENT + k) * W + lane))
+                cosine2 = g * g / (float(at(state, (DIAGONAL + k) * W + lane)) * norm2 + 1.0e-30)
+                outwards = bool(False)
+                c = task.dof_place[k]
+                if c >= 0 and task.rotation[k] == 0:
+                    q = at(state, (Q + c) * W + lane)
+                    below = q <= at(state, (LOWER + k) * W + lane) and g > 0.0
+                    outwards = below or (q >= at(state, (UPPER + k) * W + lane) and g < 0.0)
+                if not outwards:
+                    slope = wp.max(slope, cosine2)
+                elif cosine2 > COSINE_MAX * COSINE_MAX:
+                    blocked = 1
+            ended = int(RUNNING)
+            if float(at(state, BOOST * W + lane)) > BOOST_MAX:
+                ended = STALLED
+            w = wp.min(p, task.lightest2.shape[0] - 1)
+            left = task.settings[ITERATIONS] - int(at(state, STEPS * W + lane))
+            status = phase_after(
+                norm2, task.lightest2[w, island], task.heaviest2[w, island], slope, blocked, ended, left
+            )
+            if norm2 >= NOT_EVALUATED:
+                status = INVALID
+            return status
+
+        @wp.func
+        def nearness(state: wp.ref[State], lane: int, task: wp.ref[IslandTask]):
+            """Return whether the targets are met (NO_TARGET without any), and whether precisely."""
+            met = int(NO_TARGET)
+            precise = bool(True)
+            for k in range(ERRORS):
+                error = wp.sqrt(float(at(state, (ERROR + k) * W + lane)))
+                tolerance = task.tolerances[0]
+                fine = PRECISE_POSITION
+                if (CHORD_BITS >> k) & 1 == 1:
+                    error = 2.0 * wp.asin(wp.min(0.5 * error, 1.0))
+                    tolerance = task.tolerances[1]
+                    fine = PRECISE_ORIENTATION
+                within = error <= MARGIN * tolerance
+                if not within:
+                    met = 0
+                elif met == NO_TARGET:
+                    met = 1
+                precise = precise and error <= fine
+            return met, precise
+
+        self._status_of, self._nearness = status_of, nearness
+
+    @typing.no_type_check
+    def _define_keep(self) -> None:
+        State, at, place, program = self.State, self._at, self.source.state, self.source.program
+        status_of, nearness = self._status_of, self._nearness
+        W = self.source.lanes.width
+        COORDINATES = len(coordinate_names(program))
+        OTHER_ROWS = 1 if program.has_other_rows else 0
+        WIDE = 1 if self.source.lanes.precision == "float64" else 0
+        Q, NORM2, STEPS = place.q, place.norm2, place.steps
+
+        @wp.func
+        def write_joint_q(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], line: int):
+            for c in range(COORDINATES):
+                q = at(state, (Q + c) * W + lane)
+                task.winner_joint_q[line, task.coordinate[c]] = float(q)
+                if wp.static(WIDE == 1):
+                    task.winner_joint_q_wide[line, task.coordinate[c]] = q
+            for f in range(task.follower.shape[0]):
+                leader = float(at(state, (Q + task.follower_place[f]) * W + lane))
+                value = task.follower_number[f, 0] * leader + task.follower_number[f, 1]
+                value = wp.clamp(value, task.follower_number[f, 2], task.follower_number[f, 3])
+                task.winner_joint_q[line, task.follower[f]] = value
+
+        @wp.func
+        def keep_answer(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, island: int, s: int):
+            """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
+            cost = 0.5 * float(at(state, NORM2 * W + lane))
+            status = status_of(state, lane, task, p, island)
+            met, precise = nearness(state, lane, task)
+            settled = status == CONVERGED or status == STATIONARY or status == BLOCKED_BY_LIMITS
+            if OTHER_ROWS == 1 and settled:
+                precise = True  # the other rows hold it off the targets
+            if s == 0 and task.settings[HAS_START] == 1:
+                precise = True  # whoever gives a start wants the solution that it leads to
+            success = met == 1 and status != INVALID
+            if met == NO_TARGET:
+                success = status == CONVERGED
+            rank = attempt_rank(success, precise, s, cost)
+            line = p
+            if task.settings[KEEP_ALL] == 1:
+                line = p * task.settings[SEEDS] + s
+            if rank < task.winner_rank[line, island]:
+                task.winner_rank[line, island] = rank
+                task.winner_cost[line, island] = cost
+                task.winner_seed[line, island] = s
+                task.winner_iterations[line, island] = int(at(state, STEPS * W + lane))
+                task.winner_status[line, island] = status
+                task.winner_met[line, island] = met
+                write_joint_q(state, lane, task, line)
+            return rank
+
+        self.keep_answer = keep_answer

@@ -1,0 +1,118 @@
+"""The kernel that solves one island on a CPU: the lanes of a packet work through the problems side by side.
+
+A lane holds one attempt: one seed of one problem. All lanes go through the generated iteration together; when some lane
+has finished, the kernel keeps its answer and gives the lane its next attempt:
+
+    the next seed of its problem, if that is not solved yet
+    else the first seed of the next problem
+    else, when no problem is left, the next seed of a problem that another lane is still at
+
+So hard problems cost more and easy ones nothing, and a single problem still fills all lanes. The winner is the lowest
+seed that succeeds, whichever lane finishes first; so answers do not depend on the batch, its order or the threads.
+"""
+
+import typing
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IterationSource
+from ik_service.solver.island_task import IslandTask, needs_attempt
+from ik_service.solver.lane import Lane
+from ik_service.solver.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
+
+NOTHING = wp.constant(-1)  # problem of a lane that has none
+LONG_AGO = wp.constant(1.0e9)  # steps before the first of an idle lane
+
+
+@typing.no_type_check
+def packet_kernel(source: IterationSource) -> wp.Kernel:
+    """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts.
+
+    Args:
+        source: The iteration.
+    """
+    lanes = Lane(source)
+    State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
+    start_attempt, keep_answer = lanes.start_attempt, lanes.keep_answer
+    Lanes: Any = wp.types.vector(source.lanes.width, int)
+    W, place = source.lanes.width, source.state
+    NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
+    BOOST_MAX = source.damping.boost_max
+
+    @wp.func
+    def drop(state: wp.ref[State], problem: wp.ref[Lanes], seed: Lanes, p: int, rank: wp.int64):
+        """Take later seeds of a solved problem out of their lanes."""
+        for lane in range(W):
+            if problem[lane] == p and wp.int64(seed[lane]) > rank:
+                problem[lane] = NOTHING
+                state[BOOST * W + lane] = Real(2.0 * BOOST_MAX)
+
+    @wp.func
+    def lane_to_help(task: wp.ref[IslandTask], problem: Lanes, island: Lanes):
+        """Return a lane whose problem has a seed left, the earliest such seed of all, or -1."""
+        found = int(-1)
+        earliest = int(task.settings[SEEDS])
+        for lane in range(W):
+            if problem[lane] != NOTHING:
+                if needs_attempt(task, problem[lane], island[lane]):
+                    s = task.next_seed[problem[lane], island[lane]]
+                    if s < earliest:
+                        earliest = s
+                        found = lane
+        return found
+
+    @wp.kernel(module="unique", enable_backward=False, module_options={"block_dim": 1, "max_unroll": 1})
+    def solve_island(task: IslandTask, part: int, parts: int):
+        count = task.count[0]
+        next_problem = count * part / parts
+        end_problem = count * (part + 1) / parts
+        iterations = Real(task.settings[ITERATIONS])
+        state = State()
+        problem = Lanes(NOTHING)
+        island = Lanes(0)
+        seed = Lanes(0)
+        for lane in range(W):
+            state[STEPS * W + lane] = iterations  # finished: waits for an attempt
+        running = int(1)
+        while running > 0:
+            running = int(0)
+            for lane in range(W):
+                over = state[NORM2 * W + lane] <= state[FLOOR2 * W + lane]
+                over = over or state[BOOST * W + lane] > Real(BOOST_MAX) or state[STEPS * W + lane] >= iterations
+                if over:
+                    p = int(problem[lane])
+                    if p != NOTHING:
+                        rank = keep_answer(state, lane, task, p, island[lane], seed[lane])
+                        if rank < NEAR and task.settings[KEEP_ALL] == 0:
+                            drop(state, problem, seed, p, rank)
+                        if not needs_attempt(task, p, island[lane]):
+                            p = NOTHING
+                    if p == NOTHING and next_problem < end_problem:
+                        p = task.problem[next_problem]
+                        island[lane] = task.island[next_problem]
+                        task.next_seed[p, island[lane]] = 0
+                        next_problem += 1
+                    if p == NOTHING:
+                        problem[lane] = NOTHING
+                        other = lane_to_help(task, problem, island)
+                        if other >= 0:
+                            p = problem[other]
+                            island[lane] = island[other]
+                    problem[lane] = p
+                    if p != NOTHING:
+                        seed[lane] = task.next_seed[p, island[lane]]
+                        task.next_seed[p, island[lane]] = seed[lane] + 1
+                        start_attempt(state, lane, task, p, island[lane], seed[lane])
+                    else:  # the lane goes on for nothing, and quietly
+                        state[FLOOR2 * W + lane] = -Real(1.0)
+                        state[BOOST * W + lane] = Real(1.0)
+                        state[STEPS * W + lane] = -Real(LONG_AGO)
+                if problem[lane] != NOTHING:
+                    running += 1
+            if running > 0:
+                finished = bool(False)
+                while not finished:
+                    finished = iterate(state, iterations)
+
+    return solve_island
