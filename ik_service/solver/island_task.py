@@ -1,6 +1,7 @@
 """What the kernel of an island works on: one struct of device arrays, most of them shared by all islands of a solve."""
 
 import typing
+from typing import Any
 
 import warp as wp
 
@@ -58,14 +59,17 @@ class IslandTask:
     winner_met: wp.array2d[wp.int32]
 
 
+TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # generic at run time only
+
+
 # Addresses of data and not arrays: how many inputs there are depends on the program.
-@wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")
-def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  # type: ignore[empty-body,untyped-decorator]  # noqa: D103
+@wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")  # type: ignore[untyped-decorator]
+def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  # type: ignore[empty-body]  # noqa: D103
 
 
 @wp.func
 @typing.no_type_check
-def needs_attempt(task: wp.ref[IslandTask], p: int, island: int):
+def needs_attempt(task: TaskRef, p: int, island: int):
     """Return whether a problem has a seed left that could still win."""
     seed = task.next_seed[p, island]
     if seed >= task.settings[SEEDS]:

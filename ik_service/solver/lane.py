@@ -22,7 +22,7 @@ from ik_service.solver.assessment import (
     phase_after,
 )
 from ik_service.solver.attempts import attempt_rank
-from ik_service.solver.island_task import IslandTask, load_number
+from ik_service.solver.island_task import TaskRef, load_number
 from ik_service.solver.seeds import seed_value
 from ik_service.solver.slots import (
     BLOCKED_BY_LIMITS,
@@ -59,6 +59,7 @@ class Lane:
     Attributes:
         Real: Type of a number.
         State: Type of a state.
+        StateRef: Type of a reference to one.
         iterate: Whether any lane has finished after one more iteration: (state, iterations).
         start_attempt: Puts a seed of a problem into a lane: (state, lane, task, problem, island, seed).
         keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
@@ -69,6 +70,7 @@ class Lane:
         self.source = source
         self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
         self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
+        self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # generic at run time only
         self._define_state()
         self._define_start()
         self._define_judgement()
@@ -76,19 +78,22 @@ class Lane:
 
     @typing.no_type_check
     def _define_state(self) -> None:
-        State, Real, text = self.State, self.Real, self.source.text()
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        text = self.source.text()
 
         @wp.func_native(text)
-        def iterate(state: wp.ref[State], iterations: Real) -> bool: ...
+        def iterate(state: StateRef, iterations: Real) -> bool: ...
 
         @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
-        def at(state: wp.ref[State], place: int) -> Real: ...
+        def at(state: StateRef, place: int) -> Real: ...
 
         self.iterate, self._at = iterate, at
 
     @typing.no_type_check
     def _define_start(self) -> None:
-        State, Real, at, place = self.State, self.Real, self._at, self.source.state
+        StateRef: Any = self.StateRef
+        Real, at, place = self.Real, self._at, self.source.state
         W = self.source.lanes.width
         program = self.source.program
         DOFS, COORDINATES, INPUTS = len(program.dofs), len(coordinate_names(program)), len(program.inputs)
@@ -98,7 +103,7 @@ class Lane:
         NORM2, BOOST, STEPS, FLOOR2, LEAST = place.norm2, place.boost, place.steps, place.floor2, place.damping_least
 
         @wp.func
-        def start_rotation(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, k: int, s: int):
+        def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
             """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
             c = task.dof_place[k]
             i = task.coordinate[c]
@@ -116,7 +121,7 @@ class Lane:
                 state[(TRIAL + c + m) * W + lane] = Real(q[m])
 
         @wp.func
-        def start_attempt(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, island: int, s: int):
+        def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Put seed s of problem p into a lane."""
             for k in range(INPUTS):
                 line = wp.min(p, task.source_lines[k] - 1)
@@ -172,7 +177,8 @@ class Lane:
 
     @typing.no_type_check
     def _define_judgement(self) -> None:
-        State, at, place, program = self.State, self._at, self.source.state, self.source.program
+        StateRef: Any = self.StateRef
+        at, place, program = self._at, self.source.state, self.source.program
         W = self.source.lanes.width
         DOFS = len(program.dofs)
         kinds = [kind for kind, _ in error_outputs(program)]
@@ -183,7 +189,7 @@ class Lane:
         BOOST_MAX = self.source.damping.boost_max
 
         @wp.func
-        def status_of(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, island: int):
+        def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
             """Return how an attempt has ended."""
             norm2 = float(at(state, NORM2 * W + lane))
             blocked = int(0)
@@ -214,7 +220,7 @@ class Lane:
             return status
 
         @wp.func
-        def nearness(state: wp.ref[State], lane: int, task: wp.ref[IslandTask]):
+        def nearness(state: StateRef, lane: int, task: TaskRef):
             """Return whether the targets are met (NO_TARGET without any), and whether precisely."""
             met = int(NO_TARGET)
             precise = bool(True)
@@ -238,7 +244,8 @@ class Lane:
 
     @typing.no_type_check
     def _define_keep(self) -> None:
-        State, at, place, program = self.State, self._at, self.source.state, self.source.program
+        StateRef: Any = self.StateRef
+        at, place, program = self._at, self.source.state, self.source.program
         status_of, nearness = self._status_of, self._nearness
         W = self.source.lanes.width
         COORDINATES = len(coordinate_names(program))
@@ -247,7 +254,7 @@ class Lane:
         Q, NORM2, STEPS = place.q, place.norm2, place.steps
 
         @wp.func
-        def write_joint_q(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], line: int):
+        def write_joint_q(state: StateRef, lane: int, task: TaskRef, line: int):
             for c in range(COORDINATES):
                 q = at(state, (Q + c) * W + lane)
                 task.winner_joint_q[line, task.coordinate[c]] = float(q)
@@ -260,7 +267,7 @@ class Lane:
                 task.winner_joint_q[line, task.follower[f]] = value
 
         @wp.func
-        def keep_answer(state: wp.ref[State], lane: int, task: wp.ref[IslandTask], p: int, island: int, s: int):
+        def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
             cost = 0.5 * float(at(state, NORM2 * W + lane))
             status = status_of(state, lane, task, p, island)

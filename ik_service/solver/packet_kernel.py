@@ -17,7 +17,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource
-from ik_service.solver.island_task import IslandTask, needs_attempt
+from ik_service.solver.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.lane import Lane
 from ik_service.solver.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
 
@@ -26,7 +26,7 @@ LONG_AGO = wp.constant(1.0e9)  # steps before the first of an idle lane
 
 
 @typing.no_type_check
-def packet_kernel(source: IterationSource) -> wp.Kernel:
+def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its functions together
     """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts.
 
     Args:
@@ -34,14 +34,16 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:
     """
     lanes = Lane(source)
     State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
+    StateRef: Any = lanes.StateRef
     start_attempt, keep_answer = lanes.start_attempt, lanes.keep_answer
     Lanes: Any = wp.types.vector(source.lanes.width, int)
+    LanesRef: Any = wp.ref[Lanes]
     W, place = source.lanes.width, source.state
     NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
     BOOST_MAX = source.damping.boost_max
 
     @wp.func
-    def drop(state: wp.ref[State], problem: wp.ref[Lanes], seed: Lanes, p: int, rank: wp.int64):
+    def drop(state: StateRef, problem: LanesRef, seed: Lanes, p: int, rank: wp.int64):
         """Take later seeds of a solved problem out of their lanes."""
         for lane in range(W):
             if problem[lane] == p and wp.int64(seed[lane]) > rank:
@@ -49,7 +51,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:
                 state[BOOST * W + lane] = Real(2.0 * BOOST_MAX)
 
     @wp.func
-    def lane_to_help(task: wp.ref[IslandTask], problem: Lanes, island: Lanes):
+    def lane_to_help(task: TaskRef, problem: Lanes, island: Lanes):
         """Return a lane whose problem has a seed left, the earliest such seed of all, or -1."""
         found = int(-1)
         earliest = int(task.settings[SEEDS])
