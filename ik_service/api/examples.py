@@ -71,7 +71,7 @@ SOLVE_ANSWER: dict[str, Any] = {
     "iterations": [4],
     "seed_index": [0],
     "cost": [3.3e-14],
-    "resolved": {"engine": "staged", "seeds": 32, "device": "cpu"},
+    "resolved": {"engine": "compiled", "seeds": 64, "device": "cpu"},
     "timing_ms": {"queue": 0.1, "solve": 2.8, "total": 3.2},
 }
 
@@ -121,6 +121,6 @@ TWO_ARMS_ANSWER: dict[str, Any] = {
         ]
     ],
     "advice": ["Every target is met within its tolerance."],
-    "resolved": {"engine": "staged", "seeds": 32, "device": "cpu"},
+    "resolved": {"engine": "compiled", "seeds": 64, "device": "cpu"},
     "timing_ms": {"queue": 0.1, "solve": 3.9, "total": 4.4},
 }

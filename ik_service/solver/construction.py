@@ -1,11 +1,14 @@
 """Checks of what a solver is made from, before anything is bound or launched."""
 
 from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
-from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.solver.options import SolverOptions
 from objectives import InputError
+
+THREADS_MAX = 256
 
 
 def check_construction(
@@ -13,7 +16,7 @@ def check_construction(
     targets: object,
     objectives: object,
     engine: object,
-    threads: object,
+    threads: Any,
     islands: object,
     options: object,
 ) -> None:
@@ -21,7 +24,6 @@ def check_construction(
 
     Raises:
         InputError: An argument has a type or value that is not allowed; the message says which is.
-        EngineError: The staged engine is asked for several threads.
     """
     if not isinstance(robot, RobotModel):
         raise InputError(f"robot is {robot!r}. Allowed: a RobotModel, as load_robot('panda') returns it.")
@@ -39,5 +41,6 @@ def check_construction(
         raise InputError(f"islands is {islands!r}. Allowed: True, False.")
     if options is not None and not isinstance(options, SolverOptions):
         raise InputError(f"options is {options!r}. Allowed: SolverOptions(...).")
-    if threads is not None and threads != 1:
-        raise EngineError(f"threads is {threads!r}, but both engines run on one thread yet. Use threads=None.")
+    whole = isinstance(threads, Integral) and not isinstance(threads, bool)
+    if threads is not None and not (whole and 1 <= int(threads) <= THREADS_MAX):
+        raise InputError(f"threads is {threads!r}. Allowed: a whole number from 1 to {THREADS_MAX}, or None for one.")

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.solver.problems import Problems
-from ik_service.solver.slots import NO_TARGET, STATIONARY
+from ik_service.solver.outcome import Outcome
+from ik_service.solver.partition import Partition
+from ik_service.solver.slots import Winners
 from ik_service.solver.status import IKStatus
 
 
@@ -66,48 +66,24 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     @classmethod
     def collect(
         cls,
-        problems: Problems,
-        count: int,
-        met: NDArray[np.bool_],
+        winners: Winners,
+        outcome: Outcome,
+        partition: Partition,
         robot: RobotModel,
         row_labels: Sequence[str],
-        target_rows: Sequence[int],
+        n: int,
     ) -> "IslandResults":
-        """Read the islands of a solve back from the device.
-
-        Args:
-            problems: Per-problem arrays of the solve.
-            count: Problems of the solve.
-            met: Whether each target is within its tolerance, judged in float64, [count, targets].
-            robot: The robot.
-            row_labels: Label of every row's objective.
-            target_rows: First row of every target.
-        """
-        islands, winners = problems.islands, problems.winners
-
-        def host(array: wp.array[Any]) -> NDArray[np.int32]:
-            return np.asarray(array.numpy()[:count].copy())
-
-        row_island, status = host(islands.row_island), host(winners.status)
-        stationary = status == int(STATIONARY)
-        own = host(winners.met) == int(NO_TARGET)
-        missed = np.zeros(status.shape, dtype=bool)
-        for k, start in enumerate(target_rows):
-            for row in range(start, start + 6):
-                problem = np.flatnonzero(~met[:, k] & (row_island[:, row] >= 0))
-                missed[problem, row_island[problem, row]] = True
-        success = np.where(own, stationary | (status == IKStatus.CONVERGED), ~missed & (status != IKStatus.INVALID))
-        unfinished = stationary | (status == IKStatus.CONVERGED)  # no gain left, and yet not met
-        status = np.where(success, int(IKStatus.CONVERGED), np.where(unfinished, int(IKStatus.STALLED), status))
+        """Take the islands of the first n problems from what a solve has left on the device."""
+        trees = partition.tree_island.shape[1]
         return cls(
-            nisland=host(islands.nisland),
-            tree_island=host(islands.tree_island),
-            row_island=row_island,
-            success=success,
-            status=status.astype(np.int32),
-            seed_index=host(winners.seed),
-            iterations=host(winners.iterations),
-            cost=np.asarray(host(winners.cost), dtype=np.float32),
+            nisland=np.broadcast_to(partition.nisland, n),
+            tree_island=np.broadcast_to(partition.tree_island, (n, trees)),
+            row_island=np.broadcast_to(partition.row_island, (n, partition.row_island.shape[1])),
+            success=outcome.island_success.pull(n),
+            status=outcome.island_status.pull(n),
+            seed_index=winners.seed.numpy()[:n].copy(),
+            iterations=winners.iterations.numpy()[:n].copy(),
+            cost=winners.cost.numpy()[:n].copy(),
             robot=robot,
             row_labels=tuple(row_labels),
         )

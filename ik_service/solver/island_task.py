@@ -13,9 +13,10 @@ class IslandTask:
     """What the kernel of an island works on; int32 and float32 unless said."""
 
     # problems
-    count: wp.array[wp.int32]  # [1]: how many
+    fault: wp.array[wp.int32]  # [parts]: 1 where a part is not to be solved
+    count: wp.array[wp.int32]  # how many, the first number
     problem: wp.array[wp.int32]  # [count]: which
-    island: wp.array[wp.int32]  # [count]: the island's number in each
+    island: int  # the island's number in each
     settings: wp.array[wp.int32]
     tolerances: wp.array[wp.float32]
     lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]

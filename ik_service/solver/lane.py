@@ -169,7 +169,7 @@ class Lane:
             w = wp.min(p, task.lightest2.shape[0] - 1)
             state[NORM2 * W + lane] = Real(NOT_EVALUATED)
             state[BOOST * W + lane] = Real(1.0)
-            state[STEPS * W + lane] = Real(0.0)
+            state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
             state[FLOOR2 * W + lane] = Real(RESIDUAL_FLOOR2 * task.lightest2[w, island])
             state[LEAST * W + lane] = Real(DAMPING_MIN * task.heaviest2[w, island])
 

@@ -51,14 +51,14 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
                 state[BOOST * W + lane] = Real(2.0 * BOOST_MAX)
 
     @wp.func
-    def lane_to_help(task: TaskRef, problem: Lanes, island: Lanes):
+    def lane_to_help(task: TaskRef, problem: Lanes):
         """Return a lane whose problem has a seed left, the earliest such seed of all, or -1."""
         found = int(-1)
         earliest = int(task.settings[SEEDS])
         for lane in range(W):
             if problem[lane] != NOTHING:
-                if needs_attempt(task, problem[lane], island[lane]):
-                    s = task.next_seed[problem[lane], island[lane]]
+                if needs_attempt(task, problem[lane], task.island):
+                    s = task.next_seed[problem[lane], task.island]
                     if s < earliest:
                         earliest = s
                         found = lane
@@ -69,10 +69,12 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
         count = task.count[0]
         next_problem = count * part / parts
         end_problem = count * (part + 1) / parts
+        if task.fault[part] != 0:
+            end_problem = next_problem
+        island = task.island
         iterations = Real(task.settings[ITERATIONS])
         state = State()
         problem = Lanes(NOTHING)
-        island = Lanes(0)
         seed = Lanes(0)
         for lane in range(W):
             state[STEPS * W + lane] = iterations  # finished: waits for an attempt
@@ -85,27 +87,25 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
                 if over:
                     p = int(problem[lane])
                     if p != NOTHING:
-                        rank = keep_answer(state, lane, task, p, island[lane], seed[lane])
+                        rank = keep_answer(state, lane, task, p, island, seed[lane])
                         if rank < NEAR and task.settings[KEEP_ALL] == 0:
                             drop(state, problem, seed, p, rank)
-                        if not needs_attempt(task, p, island[lane]):
+                        if not needs_attempt(task, p, island):
                             p = NOTHING
                     if p == NOTHING and next_problem < end_problem:
                         p = task.problem[next_problem]
-                        island[lane] = task.island[next_problem]
-                        task.next_seed[p, island[lane]] = 0
+                        task.next_seed[p, island] = 0
                         next_problem += 1
                     if p == NOTHING:
                         problem[lane] = NOTHING
-                        other = lane_to_help(task, problem, island)
+                        other = lane_to_help(task, problem)
                         if other >= 0:
                             p = problem[other]
-                            island[lane] = island[other]
                     problem[lane] = p
                     if p != NOTHING:
-                        seed[lane] = task.next_seed[p, island[lane]]
-                        task.next_seed[p, island[lane]] = seed[lane] + 1
-                        start_attempt(state, lane, task, p, island[lane], seed[lane])
+                        seed[lane] = task.next_seed[p, island]
+                        task.next_seed[p, island] = seed[lane] + 1
+                        start_attempt(state, lane, task, p, island, seed[lane])
                     else:  # the lane goes on for nothing, and quietly
                         state[FLOOR2 * W + lane] = -Real(1.0)
                         state[BOOST * W + lane] = Real(1.0)

@@ -6,19 +6,15 @@ from typing import Any
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
 from ik_service.linear_solve import Islands, RowStructure, record_discovery
 from ik_service.robots import DeviceModel
-from ik_service.solver.judge import axis_weights
+from ik_service.solver.mirror import Mirror
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.rows import Rows
-from ik_service.solver.seeds import hash_target
 from ik_service.solver.slots import SETTINGS_COUNT, Winners
-from ik_service.solver.targets import Target, TargetArrays
+from ik_service.solver.targets import ROTATION_LENGTH, Target
 from objectives import IKObjective
-
-ROTATION_LENGTH = 0.4  # metres that weigh as much as a radian in the cost of pose targets: about half an arm's reach
 
 
 class Problems:
@@ -27,7 +23,7 @@ class Problems:
     Args:
         model: The robot on the device.
         targets: Declared targets.
-        touches: Which trees each target touches, bool [targets, tree_count].
+        tree_count: Trees of the robot.
         capacity: Problems there is room for.
 
     Attributes:
@@ -39,14 +35,13 @@ class Problems:
         tree_hash: Hash of the targets that touch a tree, uint32 [capacity, tree_count].
         settings: Integer settings of the solve, int32.
         tolerances: Position and orientation tolerance.
+        every: The numbers of all problems, int32.
         winners: Answers.
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
         heaviest2: Square of the largest: the least damping scales with it.
     """
 
-    def __init__(
-        self, model: DeviceModel, targets: Sequence[Target], touches: NDArray[np.bool_], capacity: int
-    ) -> None:
+    def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
         def floats(width: int) -> wp.array[Any]:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
 
@@ -55,13 +50,12 @@ class Problems:
         self.positions = [floats(3) for _ in targets]
         self.orientations_xyzw = [floats(4) for _ in targets]
         self.row_weights = [floats(6) for _ in targets]
-        self._touches: list[wp.array[Any]] = [
-            wp.array(row.astype(np.int32), dtype=wp.int32, device=model.device) for row in touches
-        ]
-        shape = (capacity, touches.shape[1])
+        shape = (capacity, tree_count)
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
-        self.settings = wp.zeros(SETTINGS_COUNT, dtype=wp.int32, device=model.device)
-        self.tolerances = wp.zeros(2, dtype=wp.float32, device=model.device)
+        self._settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device)
+        self._tolerances = Mirror((2,), wp.float32, model.device)
+        self.settings, self.tolerances = self._settings.device, self._tolerances.device
+        self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None
         self._model = model
 
@@ -83,7 +77,7 @@ class Problems:
 
     def refresh_winners(self, problem_count: int) -> None:
         """Put the start configurations of the first `problem_count` problems into fresh answers."""
-        _write(self.winners.joint_q, self.start_joint_q.numpy()[:problem_count])
+        wp.copy(self.winners.joint_q, self.start_joint_q, count=problem_count * self._model.joint_coord_count)
 
     def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
         """Find the islands of the first `problem_count` problems from the weights that stand in the arrays.
@@ -120,7 +114,7 @@ class Problems:
         for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
             if array is not None:
                 unit = 1.0 / ROTATION_LENGTH if k < len(self._targets) else 1.0  # what weight 1 means to the user
-                scale = float(getattr(rows.objectives[k], "weight", 1.0))
+                scale = row_scale(rows.objectives[k])
                 launches.append(
                     wp.launch(
                         _switch_rows,
@@ -139,38 +133,20 @@ class Problems:
         scales = wp.launch(_weigh_islands, self.capacity, inputs, outputs, device=device, record_cmd=True)
         return [*launches, scales]
 
-    def write(
-        self,
-        arrays: TargetArrays,
-        start_joint_q: NDArray[np.float32],
-        has_start: bool,
-        options: SolverOptions,
-        seeds: int,
-    ) -> None:
-        """Copy the data of a solve to the device.
+    def set_options(self, problem_count: int, has_start: bool, options: SolverOptions, seeds: int) -> None:
+        """Bring the numbers of a solve to the device.
 
         Args:
-            arrays: Target values.
-            start_joint_q: Configurations of seed 0, float32 [problem_count, joint_coord_count].
-            has_start: Whether those are the caller's; then the middle of the ranges is seed 1.
+            problem_count: Problems of the solve.
+            has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
             options: Options of the solve.
             seeds: Seeds per problem.
         """
-        count = arrays.problem_count
-        random_seed = np.uint32(options.random_seed).astype(np.int32)
-        settings = np.array([count, seeds, options.max_iterations, int(has_start), random_seed, 0], dtype=np.int32)
-        _write(self.settings, settings)
-        _write(self.tolerances, np.array([options.position_tolerance, options.orientation_tolerance], np.float32))
-        _write(self.start_joint_q, start_joint_q)
-        _write(self.winners.joint_q, start_joint_q)  # what no island moves stays where it starts
-        self.tree_hash.zero_()
-        for k, target in enumerate(self._targets):
-            position, rotation = arrays.positions[k], arrays.orientations_xyzw[k]
-            _write(self.positions[k], np.zeros((count, 3)) if position is None else position)
-            _write(self.orientations_xyzw[k], np.tile([0.0, 0, 0, 1], (count, 1)) if rotation is None else rotation)
-            _write(self.row_weights[k], axis_weights(target, arrays, k) * np.repeat([1.0, ROTATION_LENGTH], 3))
-            goal = (self.positions[k], self.orientations_xyzw[k])
-            hash_target(count, self._touches[k], goal, self.tree_hash)
+        random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
+        self._settings.host[:] = problem_count, seeds, options.max_iterations, has_start, random_seed, 0
+        self._tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
+        self._settings.push()
+        self._tolerances.push()
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -221,14 +197,11 @@ def _weigh_islands(
         heaviest2_out[p, island] = heaviest
 
 
+def row_scale(objective: IKObjective) -> float:
+    """Return the factor of all rows of an objective."""
+    return float(getattr(objective, "weight", 1.0))
+
+
 def _row_weights(objective: IKObjective) -> wp.array[Any] | None:
     row_weights = getattr(objective, "row_weights", None)
     return None if row_weights is None else row_weights()
-
-
-def _write(array: wp.array[Any], values: NDArray[Any]) -> None:
-    """Copy host values into the first lines of a device array."""
-    if wp.get_device(array.device).is_cpu:
-        array.numpy()[: len(values)] = values  # a view: a tenth of the time of an assignment
-    else:
-        array[: len(values)].assign(np.ascontiguousarray(values, wp.dtype_to_numpy(array.dtype)))

@@ -93,6 +93,12 @@ class Rows:
             mode = IKJacobianType.AUTODIFF if taped else IKJacobianType.ANALYTIC
             objective.init_buffers(model=self.model, jacobian_mode=_member_for(objective, mode))
 
+    def bind_data(self) -> None:
+        """Bring the objectives' data to the device, without the kernels of a batch."""
+        for objective, start in zip(self.objectives, self.start, strict=True):
+            objective.set_batch_layout(self.count, start, 1)
+            objective.bind_device(self.model.device)
+
     def compute_residuals(self, poses: Poses) -> None:
         """Write body poses and the residuals of all objectives."""
         forward_kinematics(self.model, poses.joint_q, poses.body_q)

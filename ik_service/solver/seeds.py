@@ -106,50 +106,6 @@ def draw_ranges(model: DeviceModel) -> tuple[NDArray[np.float32], NDArray[np.flo
     return lower, upper
 
 
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _hash_target(
-    # target
-    touches: wp.array[wp.int32],  # [tree_count]
-    positions: wp.array2d[float],  # [problem_capacity, 3]
-    orientations_xyzw: wp.array2d[float],  # [problem_capacity, 4]
-    # in and out
-    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, tree_count]
-):
-    p, tree = wp.tid()
-    if touches[tree] == 0:
-        return
-    h = tree_hash[p, tree]
-    for k in range(3):
-        h = hash_step(h, wp.cast(positions[p, k], wp.uint32))
-    for k in range(4):
-        h = hash_step(h, wp.cast(orientations_xyzw[p, k], wp.uint32))
-    tree_hash[p, tree] = h
-
-
-def hash_target(
-    problem_count: int,
-    touches: wp.array[typing.Any],
-    target: tuple[wp.array[typing.Any], wp.array[typing.Any]],
-    tree_hash: wp.array[typing.Any],
-) -> None:
-    """Mix a target into the hashes of the trees that it touches.
-
-    Args:
-        problem_count: Problems of the solve.
-        touches: Trees that the target touches, int32 [tree_count].
-        target: Positions and orientations xyzw of the target.
-        tree_hash: In and out: hash of every problem and tree, uint32 [problem_capacity, tree_count].
-    """
-    wp.launch(
-        _hash_target,
-        dim=(problem_count, touches.shape[0]),
-        inputs=[touches, *target],
-        outputs=[tree_hash],
-        device=tree_hash.device,
-    )
-
-
 @wp.func
 @typing.no_type_check
 def seed_value(

@@ -2,30 +2,31 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
-from ik_service.solver.answers import active_limits, common_seed, composed_status, nearest_turns
 from ik_service.solver.batch import DEVICE_LOCK, Batch
-from ik_service.solver.compiled_engine import CompiledEngine
+from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
-from ik_service.solver.judge import judge
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems import Problems
+from ik_service.solver.partition import Partition
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows import Rows, require_contract
 from ik_service.solver.support import Support, row_labels
-from ik_service.solver.targets import Target, TargetArrays, as_target, check_targets, host_array
+from ik_service.solver.targets import Target, TargetArrays, as_target, check_targets, host_array, plain_targets
+from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
 
-DEFAULT_SEEDS = 32
+DEFAULT_SEEDS = 64  # one is started only where those before have failed
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
@@ -69,17 +70,21 @@ class IKSolver:
         check_construction(robot, targets, objectives, engine, threads, islands, options)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
         self.targets = tuple(as_target(target, robot) for target in targets)
-        self.engine, self.islands_enabled = "compiled" if engine == "compiled" else "staged", islands
+        self.islands_enabled = islands
         self.device = _resolve_device(device)
         self._objectives = tuple(objectives)
         self._touches = _touched_trees(robot, self.targets)
+        self._device_name = str(self.device)
+        self._per_problem_targets = [t for t in self.targets if _has_lines(t.offset) or _has_lines(t.row_weights)]
+        self._threads = 1 if threads is None or self.device.is_cuda else threads
+        self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
         with DEVICE_LOCK:
-            self._set_up()
+            self._set_up(engine)
 
-    def _set_up(self) -> None:
-        """Bind the objectives and lay out their rows."""
+    def _set_up(self, engine: str) -> None:
+        """Bind the objectives, lay out their rows and choose the engine."""
         self._model = self.robot.on_device(str(self.device))
-        self._problems = Problems(self._model, self.targets, self._touches, 1)
+        self._work = self._workspace(1)
         self._pose_objectives = [self._pose_objective(k) for k in range(len(self.targets))]
         extra = [IKObjectiveJointLimit()] if self.options.joint_limits == "soft" else []
         everything = [*self._pose_objectives, *self._objectives, *extra]
@@ -88,18 +93,28 @@ class IKSolver:
                 self._bind(objective)
             self._rows = Rows(self._model, everything, self.options.jacobian_type())
             self._support = Support(self._model, self._rows)
+            self._choose_engine(engine)
             self._use_support()
-            self._compiled: CompiledEngine | None = None
-            if self.engine == "compiled":
-                self._compiled = CompiledEngine(self._model, self._rows, self._support, len(self.targets), self.options)
         except Exception:
             for objective in everything:  # so that it can be given to another solver
                 release = getattr(objective, "release_solver", None)
                 if release is not None:
                     release(self)
             raise
+        self._labels = tuple(row_labels(self._rows, [target.link for target in self.targets]))
         self._batch: Batch | None = None
         self._data_version = -1
+
+    def _choose_engine(self, engine: str) -> None:
+        """Take the compiled engine where it covers the problem and nothing asks for the other."""
+        self._compiled: CompiledEngine | None = None
+        reason = why_uncovered(self._model, self._rows, self._support, self.options, join=not self.islands_enabled)
+        if engine == "compiled" and reason is not None:
+            raise EngineError(f"The compiled engine does not cover this problem: {reason}. Use engine='staged'.")
+        if engine != "staged" and reason is None:
+            hard = self.options.joint_limits == "hard"
+            self._compiled = CompiledEngine(self._model, self._rows, self._support, len(self.targets), hard_limits=hard)
+        self.engine = "staged" if self._compiled is None else "compiled"
 
     def solve(
         self,
@@ -129,42 +144,45 @@ class IKSolver:
             ObjectiveError: `check_jacobians` found a wrong Jacobian.
             EngineError: The compiled engine cannot hold an island of this problem.
         """
-        chosen = self._options_for(options)
-        arrays = check_targets(self.targets, positions, orientations_xyzw, problem_count)
-        start, has_start = self._starts(initial_joint_q, arrays.problem_count)
-        for objective in self._objectives:
-            if isinstance(objective, IKObjective):
-                objective.require_problem_count(arrays.problem_count)
-        for target in self.targets:
-            _check_rows(target, arrays.problem_count)
+        chosen = self.options if options is None else self._options_for(options)
+        given = self._read_targets(positions, orientations_xyzw, problem_count)
+        start = None if initial_joint_q is None else self._read_start(initial_joint_q, given.problem_count)
+        count = given.problem_count
+        self._check_counts(count)
         seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
-        if arrays.problem_count * seeds > ATTEMPTS_MAX:
-            attempts = f"{arrays.problem_count} problems x {seeds} seeds"
+        if count * seeds > ATTEMPTS_MAX:
+            attempts = f"{count} problems x {seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
         with DEVICE_LOCK:
-            self._fit_problems(arrays.problem_count)
+            self._fit_workspace(count)
+            work = self._work
+            work.intake.stage(given.positions, given.orientations_xyzw, start)
+            work.problems.set_options(count, start is not None, chosen, seeds)
+            work.outcome.use_tolerances(chosen.position_tolerance, chosen.orientation_tolerance)
+            join = not self.islands_enabled
             if self._compiled is None:
-                self._fit_batch(arrays.problem_count, seeds)  # binds the objectives, whose weights tell the islands
-            self._problems.write(arrays, start, has_start, chosen, seeds)
-            self._problems.discover(self._rows, arrays.problem_count, join=not self.islands_enabled)
-            if self._compiled is None:
-                self._solve_staged(arrays.problem_count, seeds)
+                partition = self._solve_staged(count, seeds)
             else:
-                prepared = self._compiled.prepare(self._problems, arrays.problem_count)
+                partition, run = work.compiled(self._compiled, self._rows, self._incidence, count, join=join)
         if self._compiled is not None:
-            prepared.run()  # kernels of several solvers may run side by side
-        return self._result(arrays, start, chosen, seeds)
+            run(self._executor)  # kernels of several solvers may run side by side
+        if work.intake.fault.pull(1).any():
+            self._raise_fault(positions, orientations_xyzw, initial_joint_q, problem_count)
+        return self._result(partition, count, seeds)
 
-    def _solve_staged(self, problem_count: int, seeds: int) -> None:
+    def _solve_staged(self, problem_count: int, seeds: int) -> Partition:
         """Work through all attempts; again where a row reached a tree that its probes had not shown."""
+        join = not self.islands_enabled
         while True:
-            self._fit_batch(problem_count, seeds).run(self.options.use_graph, self.options.check_jacobians)
+            batch = self._fit_batch(problem_count, seeds)  # binds the objectives, whose weights tell the islands
+            self._work.read(problem_count)
+            partition = self._work.discovered(self._rows, problem_count, join=join)
+            if not self._work.intake.fault.pull(1).any():
+                batch.run(self.options.use_graph, self.options.check_jacobians)
             if not self._support.widen():
-                return
-            kept = self._problems
+                self._work.judge(partition, problem_count)
+                return partition
             self._use_support()
-            kept.refresh_winners(problem_count)
-            kept.discover(self._rows, problem_count, join=not self.islands_enabled)
 
     def islands(self, problem: int = 0) -> IslandReport:
         """Tell which joints fall into which island, which rows join them, and which targets nothing can move.
@@ -185,7 +203,7 @@ class IKSolver:
 
     # ------------------------------------------------------------------ set-up
     def _pose_objective(self, k: int) -> IKObjectivePose:
-        target, problems = self.targets[k], self._problems
+        target, problems = self.targets[k], self._work.problems
         return IKObjectivePose(
             target.link,
             problems.positions[k],
@@ -207,21 +225,28 @@ class IKSolver:
     def _use_support(self) -> None:
         """Lay out islands, answers and batch for the support of the rows as it is known now."""
         trees = self.robot.trees
+        self._incidence = self._support.trees
         self._structure = RowStructure.build(
-            self._support.trees, trees.active_treeid, trees.coordinate_treeid, self._model.device
+            self._incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device
         )
-        self._problems.use_structure(self._structure)
+        self._work.problems.use_structure(self._structure)
+        self._work.forget()
         self._batch = None
 
-    def _fit_problems(self, problem_count: int) -> None:
+    def _workspace(self, capacity: int) -> Workspace:
+        hard = self.options.joint_limits == "hard"
+        return Workspace(self._model, self.targets, self._touches, capacity, hard_limits=hard, threads=self._threads)
+
+    def _fit_workspace(self, problem_count: int) -> None:
         """Grow the per-problem arrays where they are too small."""
-        if problem_count > self._problems.capacity:
-            capacity = 2 ** math.ceil(math.log2(problem_count))
-            self._problems = Problems(self._model, self.targets, self._touches, capacity)
+        if problem_count > self._work.problems.capacity:
+            self._work = self._workspace(2 ** math.ceil(math.log2(problem_count)))
             for k, objective in enumerate(self._pose_objectives):
-                objective.set_data("target_positions", self._problems.positions[k])
-                objective.set_data("target_orientations_xyzw", self._problems.orientations_xyzw[k])
-                objective.set_data("row_weights", self._problems.row_weights[k])
+                objective.set_data("target_positions", self._work.problems.positions[k])
+                objective.set_data("target_orientations_xyzw", self._work.problems.orientations_xyzw[k])
+                objective.set_data("row_weights", self._work.problems.row_weights[k])
+            if self._compiled is not None:
+                self._rows.bind_data()
             self._use_support()
 
     def _fit_batch(self, problem_count: int, seeds: int) -> Batch:
@@ -229,7 +254,7 @@ class IKSolver:
         most = SLOTS_MAX["cuda" if self._model.device.is_cuda else "cpu"]
         slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(problem_count * seeds))))
         if self._batch is None or not slots <= self._batch.slot_count < slots * SHRINK_AT:
-            self._batch = Batch(self._model, self._rows, self._support, self._problems, slots, self.options)
+            self._batch = Batch(self._model, self._rows, self._support, self._work.problems, slots, self.options)
         version = sum(getattr(objective, "data_version", 0) for objective in self._rows.objectives)
         if version != self._data_version:
             self._batch.forget_graph()
@@ -248,57 +273,65 @@ class IKSolver:
             raise InputError(f"Option {fixed[0]!r} is fixed when the solver is made. Per solve: {PER_SOLVE_OPTIONS}.")
         return merged
 
-    def _starts(self, initial_joint_q: Any, problem_count: int) -> tuple[NDArray[np.float32], bool]:
-        """Configurations of seed 0 and whether they are the caller's."""
+    def _read_targets(self, positions: Any, orientations_xyzw: Any, problem_count: Any) -> TargetArrays:
+        """The targets by shape; the kernels look at their numbers."""
+        count = len(self.targets)
+        by_position = plain_targets(positions, count, 3)
+        by_orientation = plain_targets(orientations_xyzw, count, 4)
+        if by_position is not None and by_orientation is not None and problem_count is None:
+            counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
+            if len(counts) == 1 and 0 not in counts:
+                return TargetArrays(by_position, by_orientation, counts.pop())
+        return check_targets(self.targets, positions, orientations_xyzw, problem_count)
+
+    def _read_start(self, initial_joint_q: Any, problem_count: int) -> NDArray[Any]:
+        """Start configurations by shape."""
+        q = initial_joint_q
+        if type(q) is not np.ndarray or q.dtype.kind != "f":
+            q = host_array("initial_joint_q", q)
         coordinates = self.robot.joint_coord_count
-        if initial_joint_q is None:
-            q = self.robot.mid_joint_q
-        else:
-            q = host_array("initial_joint_q", initial_joint_q)
-            if q.shape not in ((coordinates,), (problem_count, coordinates)):
-                allowed = f"[{coordinates}] or [{problem_count}, {coordinates}]"
-                raise InputError(f"initial_joint_q has shape {list(q.shape)}. Allowed: {allowed}.")
-            q = self.robot.clamp_joint_q(q) if self.options.joint_limits == "hard" else self.robot.complete_joint_q(q)
-        start = np.broadcast_to(np.asarray(q, np.float64), (problem_count, coordinates))
-        return self._inside(start.astype(np.float32)), initial_joint_q is not None
+        if q.shape not in ((coordinates,), (problem_count, coordinates)):
+            allowed = f"[{coordinates}] or [{problem_count}, {coordinates}]"
+            raise InputError(f"initial_joint_q has shape {list(q.shape)}. Allowed: {allowed}.")
+        return np.asarray(q)
 
-    def _inside(self, joint_q: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Undo roundings that cross a limit, where limits are hard."""
-        if self.options.joint_limits == "hard":
-            own = self.robot.dof_coordinate >= 0
-            column = self.robot.dof_coordinate[own]
-            lower, upper = self._model.joint_limit_lower.numpy()[own], self._model.joint_limit_upper.numpy()[own]
-            free = self.robot.dof_active[own] >= 0  # a locked joint stays where it was locked
-            column, lower, upper = column[free], lower[free], upper[free]
-            joint_q[:, column] = np.clip(joint_q[:, column], lower, upper)
-        return joint_q
+    def _check_counts(self, problem_count: int) -> None:
+        """Data per problem must have a line for every problem."""
+        for objective in self._objectives:
+            if isinstance(objective, IKObjective):
+                objective.require_problem_count(problem_count)
+        for target in self._per_problem_targets:
+            _check_rows(target, problem_count)
 
-    def _result(self, arrays: TargetArrays, start: NDArray[np.float32], options: SolverOptions, seeds: int) -> IKResult:
-        count = arrays.problem_count
-        joint_q = nearest_turns(self.robot, self._problems.winners.joint_q.numpy()[:count].copy(), start)
-        judgement = judge(self.robot, self.targets, arrays, joint_q)
-        met = judgement.met(options.position_tolerance, options.orientation_tolerance)
-        labels = row_labels(self._rows, [target.link for target in self.targets])
-        starts = self._rows.start[: len(self.targets)]
-        islands = IslandResults.collect(self._problems, count, met, self.robot, labels, starts)
-        present = islands.present
-        success = np.asarray((islands.success | ~present).all(axis=1) & met.all(axis=1))
+    def _raise_fault(self, positions: Any, orientations_xyzw: Any, initial_joint_q: Any, problem_count: Any) -> None:
+        """Say what the kernels have found wrong with a number.
+
+        Raises:
+            InputError: Always.
+        """
+        check_targets(self.targets, positions, orientations_xyzw, problem_count)
+        if initial_joint_q is not None:
+            self.robot.complete_joint_q(host_array("initial_joint_q", initial_joint_q))
+        raise InputError("A target or start configuration was changed by another thread while it was solved for.")
+
+    def _result(self, partition: Partition, count: int, seeds: int) -> IKResult:
+        outcome, winners = self._work.outcome, self._work.problems.winners
         return IKResult(
-            joint_q=joint_q,
-            success=success,
-            status=composed_status(islands, success),
-            position_error=judgement.position_error,
-            orientation_error=judgement.orientation_error,
-            cost=np.where(present, islands.cost, np.float32(0.0)).sum(axis=1, dtype=np.float32),
-            iterations=np.where(present, islands.iterations, 0).max(axis=1),
-            seed_index=common_seed(islands),
-            active_limits=active_limits(self._model, joint_q),
+            joint_q=outcome.joint_q.pull(count),
+            success=outcome.success.pull(count),
+            status=outcome.status.pull(count),
+            position_error=outcome.position_error.pull(count),
+            orientation_error=outcome.orientation_error.pull(count),
+            cost=outcome.cost.pull(count),
+            iterations=outcome.iterations.pull(count),
+            seed_index=outcome.seed_index.pull(count),
+            active_limits=outcome.active_limits.pull(count),
             joint_names=self.robot.joint_names,
             coordinate_names=self.robot.coordinate_names,
             engine=self.engine,
-            device=str(self._model.device),
+            device=self._device_name,
             seeds=seeds,
-            islands=islands,
+            islands=IslandResults.collect(winners, outcome, partition, self.robot, self._labels, count),
         )
 
 
@@ -320,6 +353,10 @@ def _check_rows(target: Target, problem_count: int) -> None:
         lines = 1 if value is None or np.ndim(value) == 1 else len(value)
         if lines not in (1, problem_count):
             raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
+
+
+def _has_lines(value: Any) -> bool:
+    return value is not None and np.ndim(value) == 2
 
 
 def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from ik_service.robots import RobotModel
 from objectives import InputError
 
 NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
+ROTATION_LENGTH = 0.4  # metres that weigh as much as a radian in the cost of pose targets: about half an arm's reach
 UNIT_QUATERNION_SLACK = 1e-3  # quaternions closer than this to unit length are normalised, others refused
 
 
@@ -108,6 +109,24 @@ def check_targets(
         raise InputError("No target has positions or orientations_xyzw. Give values for at least one.")
     unit = tuple(None if q is None else unit_quaternions("orientations_xyzw", q) for q in by_orientation)
     return TargetArrays(by_position, unit, counts.pop())
+
+
+def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray[Any] | None, ...] | None:
+    """Split an array by target without looking at its numbers; None where that takes a closer look.
+
+    Args:
+        value: What a caller gives as positions or orientations.
+        target_count: Number of declared targets.
+        width: 3 or 4.
+    """
+    if value is None:
+        return (None,) * target_count
+    if type(value) is np.ndarray and value.dtype.kind == "f":
+        if target_count == 1 and value.ndim == 2 and value.shape[1] == width:
+            return (value,)
+        if value.ndim == 3 and value.shape[1:] == (target_count, width):
+            return tuple(value[:, k] for k in range(target_count))
+    return None
 
 
 def host_array(name: str, value: object) -> NDArray[np.float64]:

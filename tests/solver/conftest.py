@@ -71,3 +71,10 @@ def panda():
 @pytest.fixture(scope="session")
 def panda_targets(panda):
     return Reachable.draw(panda, ["panda_hand"], 200)
+
+
+@pytest.fixture(params=["auto", "staged"])
+def each_engine(request, monkeypatch):
+    """Runs a test with the engine that is chosen by itself, and again with the staged one."""
+    monkeypatch.setitem(ik_service.IKSolver.__init__.__kwdefaults__, "engine", request.param)
+    return request.param

@@ -7,6 +7,8 @@ import ik_service
 from ik_service.solver import solver as solver_module
 from tests.solver.conftest import Reachable
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 
 def solve(problems, order=None, **options):
     chosen = ik_service.SolverOptions(seeds=8, **options)
@@ -93,7 +95,9 @@ def test_more_seeds_change_only_what_had_failed(panda_targets):
 def test_the_best_of_several_candidates_is_kept(panda_targets, candidates):
     def cost_after_one_step(count):
         options = ik_service.SolverOptions(candidates=count, max_iterations=1, seeds=1)
-        solver = ik_service.IKSolver(panda_targets.robot, ["panda_hand"], device="cpu", options=options)
+        solver = ik_service.IKSolver(
+            panda_targets.robot, ["panda_hand"], device="cpu", engine="staged", options=options
+        )
         return solver.solve(panda_targets.positions, panda_targets.orientations_xyzw).cost
 
     one, several = cost_after_one_step(1), cost_after_one_step(candidates)

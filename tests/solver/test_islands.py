@@ -13,6 +13,8 @@ from objectives import IKObjective, IKObjectivePosition, IKObjectivePosture, IKO
 from tests.solver.conftest import Reachable
 from tests.solver.test_contract import QuickObjective
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 LINKS = ["left_panda_hand", "right_panda_hand"]
 OPTIONS = ik_service.SolverOptions(seeds=16)
 LEFT, RIGHT = slice(0, 7), slice(7, 14)

@@ -8,6 +8,8 @@ from ik_service.robots.transforms import quaternion_multiply
 from objectives import IKObjectivePose, IKObjectiveRotation
 from tests.solver.conftest import Reachable, inside_limits
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 POSITION, ORIENTATION = 1e-3, 1e-2
 CASES = {
     "panda": (["panda_hand"], 0.995),

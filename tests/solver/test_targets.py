@@ -7,6 +7,8 @@ import warp as wp
 import ik_service
 from objectives import IKObjectivePosition, InputError, UnknownNameError
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 TOOL = (0.05, -0.02, 0.1, 0.0, np.sin(0.3), 0.0, np.cos(0.3))
 
 
@@ -170,7 +172,7 @@ CONSTRUCTION = {
     "islands": ({"targets": ["panda_hand"], "islands": "no"}, InputError, "islands is 'no'"),
     "device": ({"targets": ["panda_hand"], "device": "tpu"}, InputError, "device is 'tpu'"),
     "engine": ({"targets": ["panda_hand"], "engine": "magic"}, InputError, "engine is 'magic'"),
-    "threads": ({"targets": ["panda_hand"], "threads": 2}, ik_service.EngineError, "one thread"),
+    "threads": ({"targets": ["panda_hand"], "threads": 0}, InputError, "threads is 0"),
     "offset": ({"targets": [ik_service.Target("panda_hand", offset=[0, 0, 0])]}, InputError, "offset"),
     "weights": ({"targets": [ik_service.Target("panda_hand", row_weights=[1, 1])]}, InputError, "row_weights"),
 }

@@ -1,0 +1,274 @@
+"""What a caller gives, checked and brought into the form that kernels read: one pass over the problems of a solve.
+
+    positions, orientations, start configurations as they come -> staging arrays (float64)
+    -> kernels: numbers finite and not too large? quaternions of unit length? -> float32 targets, hashes, starts, ranks
+
+A faulty number sets a mark, nothing is solved, and the host looks for the fault with the words of `targets`.
+"""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel
+from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
+from ik_service.solver.mirror import Mirror
+from ik_service.solver.seeds import hash_step
+from ik_service.solver.slots import PROBLEM_COUNT, UNRANKED
+from ik_service.solver.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
+
+LARGEST = wp.constant(wp.float64(NUMBER_MAX))
+SLACK = wp.constant(wp.float64(UNIT_QUATERNION_SLACK))
+SHORTEST = wp.constant(wp.float64(MIN_QUATERNION_LENGTH))
+# What stands in `given` for a start: nothing, one line for all problems, or one each.
+NO_START, ONE_START, OWN_START = wp.constant(0), wp.constant(1), wp.constant(2)
+SOLVE_IO = wp.get_module("ik_service_solve_io")  # one module: a fresh cache compiles these kernels in one go
+
+
+@wp.func
+@typing.no_type_check
+def first_problem(settings: wp.array[wp.int32], part: int, parts: int):
+    """Return the first problem of a part."""
+    return settings[PROBLEM_COUNT] * part / parts
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _read_target(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # target
+    target: int,
+    given: wp.array[wp.int32],  # [1 + 2 x targets]: start, then positions and orientations of each target
+    staged_positions: wp.array3d[wp.float64],  # [problem_capacity, targets, 3]
+    weights: wp.array2d[float],  # [1 or problems, 6]
+    touches: wp.array[wp.int32],  # [trees]
+    # in and out
+    staged_orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4]; comes out normalised
+    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, trees]
+    # out
+    positions_out: wp.array2d[float],  # [problem_capacity, 3]
+    orientations_xyzw_out: wp.array2d[float],  # [problem_capacity, 4]
+    row_weights_out: wp.array2d[float],  # [problem_capacity, 6]
+    fault_out: wp.array[wp.int32],  # [parts]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    has_position = given[1 + 2 * target]
+    has_orientation = given[2 + 2 * target]
+    line = wp.min(p, weights.shape[0] - 1)
+    for k in range(3):
+        x = wp.float64(0.0)
+        if has_position == 1:
+            x = staged_positions[p, target, k]
+            if not (wp.abs(x) <= LARGEST):
+                fault_out[part] = 1
+        positions_out[p, k] = float(x)
+        row_weights_out[p, k] = weights[line, k] * float(has_position)
+        row_weights_out[p, 3 + k] = weights[line, 3 + k] * float(has_orientation)
+    q = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
+    if has_orientation == 1:
+        for k in range(4):
+            q[k] = staged_orientations_xyzw[p, target, k]
+        length = wp.sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
+        if not (wp.abs(length - wp.float64(1.0)) <= SLACK):
+            fault_out[part] = 1
+        for k in range(4):
+            q[k] = q[k] / length
+    for k in range(4):
+        staged_orientations_xyzw[p, target, k] = q[k]
+        orientations_xyzw_out[p, k] = float(q[k])
+    for tree in range(touches.shape[0]):
+        h = wp.uint32(0)
+        if target > 0:
+            h = tree_hash[p, tree]
+        if touches[tree] == 1:
+            for k in range(3):
+                h = hash_step(h, wp.cast(positions_out[p, k], wp.uint32))
+            for k in range(4):
+                h = hash_step(h, wp.cast(orientations_xyzw_out[p, k], wp.uint32))
+        tree_hash[p, tree] = h
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _read_start(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # model
+    leader: wp.array[wp.int32],  # [joint_coord_count]
+    multiplier: wp.array[float],  # [joint_coord_count]
+    offset: wp.array[float],  # [joint_coord_count]
+    lower: wp.array[float],  # [joint_coord_count]
+    upper: wp.array[float],  # [joint_coord_count]
+    held: wp.array[wp.int32],  # [joint_coord_count]: 1 where nothing moves the coordinate
+    quaternion: wp.array[wp.int32],  # first coordinates of quaternions
+    mid_joint_q: wp.array[float],  # [joint_coord_count]
+    # start
+    given: wp.array[wp.int32],
+    staged: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    # out
+    start_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    winner_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    winner_rank_out: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    fault_out: wp.array[wp.int32],  # [parts]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    line = int(0)
+    if given[0] == OWN_START:
+        line = p
+    for c in range(leader.shape[0]):
+        q = mid_joint_q[c]
+        if given[0] != NO_START:
+            x = staged[line, c]
+            if not (wp.abs(x) <= LARGEST):
+                fault_out[part] = 1
+            if held[c] == 0:
+                q = wp.clamp(float(x), lower[c], upper[c])
+        start_out[p, c] = q
+    if given[0] != NO_START:
+        for k in range(quaternion.shape[0]):
+            c = quaternion[k]
+            length2 = wp.float64(0.0)
+            for m in range(4):
+                length2 += staged[line, c + m] * staged[line, c + m]
+            length = wp.sqrt(length2)
+            if not (length >= SHORTEST):
+                fault_out[part] = 1
+            for m in range(4):
+                if held[c] == 0:
+                    start_out[p, c + m] = float(staged[line, c + m] / length)
+    for c in range(leader.shape[0]):
+        if leader[c] >= 0:
+            q = multiplier[c] * start_out[p, leader[c]] + offset[c]
+            start_out[p, c] = wp.clamp(q, lower[c], upper[c])
+        winner_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
+    for tree in range(winner_rank_out.shape[1]):
+        winner_rank_out[p, tree] = UNRANKED
+
+
+class Intake:
+    """Staging arrays of a solver, with the launches that read them.
+
+    Args:
+        model: The robot on the device.
+        targets: Declared targets.
+        touches: Which trees each target touches, bool [targets, trees].
+        capacity: Problems there is room for.
+        hard_limits: Whether starts are clamped into the limits.
+        parts: Most parts in which the problems are worked through.
+    """
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        touches: NDArray[np.bool_],
+        capacity: int,
+        *,
+        hard_limits: bool,
+        parts: int = 1,
+    ) -> None:
+        device, count = model.device, len(targets)
+        self._model, self._targets = model, targets
+        self.positions = Mirror((capacity, max(count, 1), 3), wp.float64, device)
+        self.orientations_xyzw = Mirror((capacity, max(count, 1), 4), wp.float64, device)
+        self.starts = Mirror((capacity, model.joint_coord_count), wp.float64, device)
+        self.given = Mirror((1 + 2 * count,), wp.int32, device)
+        self.fault = Mirror((parts,), wp.int32, device)
+        self._touches: list[wp.array[Any]] = [
+            wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
+        ]
+        self._weights = [_row_weights(target, device) for target in targets]
+        self._constants = _coordinate_constants(model, hard_limits)
+
+    def stage(self, positions: Sequence[Any], orientations_xyzw: Sequence[Any], start: NDArray[Any] | None) -> None:
+        """Copy what the caller gives, of the right shapes, as it is.
+
+        Args:
+            positions: Per target, [n, 3] or None.
+            orientations_xyzw: Per target, [n, 4] or None.
+            start: [joint_coord_count] or [n, joint_coord_count], or None.
+        """
+        given = self.given.host
+        given[0] = NO_START if start is None else ONE_START if start.ndim == 1 else OWN_START
+        if start is not None:
+            lines = 1 if start.ndim == 1 else len(start)
+            self.starts.host[:lines] = start
+            self.starts.push(lines)
+        for k, (position, orientation) in enumerate(zip(positions, orientations_xyzw, strict=True)):
+            given[1 + 2 * k], given[2 + 2 * k] = position is not None, orientation is not None
+            if position is not None:
+                self.positions.host[: len(position), k] = position
+            if orientation is not None:
+                self.orientations_xyzw.host[: len(orientation), k] = orientation
+        for mirror in (self.positions, self.orientations_xyzw):
+            mirror.push()
+        self.fault.host[:] = 0
+        self.fault.push()
+        self.given.push()
+
+    def launches(self, problems: Any, part: int, parts: int) -> list[wp.Launch]:
+        """Record the launches that read one part of the problems; their dimension is its number of problems.
+
+        Args:
+            problems: The `Problems` to write to.
+            part: Which part.
+            parts: Number of parts.
+        """
+        device = self._model.device
+        which = [problems.settings, part, parts]
+        recorded = []
+        for k, (touches, weights) in enumerate(zip(self._touches, self._weights, strict=True)):
+            inputs = [*which, k, self.given.device, self.positions.device, weights, touches]
+            inputs += [self.orientations_xyzw.device, problems.tree_hash, problems.positions[k]]
+            inputs += [problems.orientations_xyzw[k], problems.row_weights[k], self.fault.device]
+            recorded.append(wp.launch(_read_target, 1, inputs, device=device, record_cmd=True))
+        inputs = [*which, *self._constants, self._model.mid_joint_q, self.given.device, self.starts.device]
+        inputs += [problems.start_joint_q, problems.winners.joint_q, problems.winners.rank, self.fault.device]
+        return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
+
+
+def _row_weights(target: Target, device: wp.Device) -> wp.array[Any]:
+    """Weights of a target's rows as the solver takes them, [1 or n, 6]."""
+    given = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
+    scaled = np.atleast_2d(given) * np.repeat([1.0, ROTATION_LENGTH], 3)
+    return wp.array(scaled.astype(np.float32), dtype=wp.float32, device=device)
+
+
+def _coordinate_constants(model: DeviceModel, hard_limits: bool) -> list[wp.array[Any]]:
+    """Per coordinate: leader or -1, multiplier, offset, limits, and whether it is held; then the quaternions."""
+    robot, count, device = model.robot, model.joint_coord_count, model.device
+    leader, held = np.full(count, -1, np.int32), np.ones(count, np.int32)
+    multiplier, offset = np.ones(count, np.float32), np.zeros(count, np.float32)
+    lower, upper = np.full(count, -np.inf, np.float32), np.full(count, np.inf, np.float32)
+    dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    active_lower, active_upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
+    quaternions = []
+    for joint in range(robot.joint_count):
+        coordinates = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))
+        moving = robot.dof_active[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] >= 0
+        held[coordinates] = 0 if moving.any() else 1
+        if robot.joint_dof_dim[joint, 1] == 3:
+            quaternions.append(coordinates.stop - 4)
+    for dof, active in enumerate(robot.dof_active):
+        c = robot.dof_coordinate[dof]
+        if active < 0 or c < 0:
+            continue
+        own = robot.active_dof[active] == dof
+        if hard_limits:
+            lower[c], upper[c] = (
+                (active_lower[active], active_upper[active]) if own else (dof_lower[dof], dof_upper[dof])
+            )
+        if not own:
+            leader[c] = robot.dof_coordinate[robot.active_dof[active]]
+            multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
+    arrays = (leader, multiplier, offset, lower, upper, held, np.array(quaternions, np.int32))
+    return [wp.array(a, dtype=wp.dtype_from_numpy(a.dtype), device=device) for a in arrays]

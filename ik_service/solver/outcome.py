@@ -1,0 +1,393 @@
+"""What has become of the problems of a solve: answers on the nearest turn, judged in float64, composed over islands.
+
+    winners -> configurations to return -> kinematics in float64 on exactly those -> errors of every target
+    -> targets that each island has missed -> success and status of islands -> of problems
+
+The judgement shares nothing with the arithmetic of the engines: it walks the joints from base to link, one by one.
+"""
+
+import math
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.kinematics.forward_kinematics import CONTINUOUS, FLOATING, PLANAR, PRISMATIC, REVOLUTE
+from ik_service.robots import DeviceModel
+from ik_service.solver.intake import SOLVE_IO, Intake, first_problem
+from ik_service.solver.mirror import Mirror
+from ik_service.solver.slots import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.targets import Target
+
+TURN = wp.constant(wp.float64(2.0 * math.pi))
+HALF_TURN = wp.constant(wp.float64(math.pi))
+TINY = wp.constant(wp.float64(1e-300))
+NAN = wp.constant(wp.float64(math.nan))
+
+
+@wp.struct
+class Kinematics:
+    """The robot in float64."""
+
+    joint_type: wp.array[wp.int32]
+    joint_q_start: wp.array[wp.int32]
+    joint_qd_start: wp.array[wp.int32]
+    joint_X_p: wp.array[wp.transformd]
+    joint_axis: wp.array[wp.vec3d]
+
+
+@wp.func
+@typing.no_type_check
+def turned_about(axis: wp.vec3d, angle: wp.float64):
+    """Return the rotation by an angle about a unit axis."""
+    s = wp.sin(wp.float64(0.5) * angle)
+    return wp.quatd(axis[0] * s, axis[1] * s, axis[2] * s, wp.cos(wp.float64(0.5) * angle))
+
+
+@wp.func
+@typing.no_type_check
+def joint_transform(robot: Kinematics, j: int, q: wp.array2d[float], p: int):
+    """Return what a joint does at the configuration of a problem."""
+    kind = robot.joint_type[j]
+    c = robot.joint_q_start[j]
+    d = robot.joint_qd_start[j]
+    position = wp.vec3d()
+    turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
+    if kind == REVOLUTE or kind == CONTINUOUS:
+        turn = turned_about(robot.joint_axis[d], wp.float64(q[p, c]))
+    elif kind == PRISMATIC:
+        position = robot.joint_axis[d] * wp.float64(q[p, c])
+    elif kind == PLANAR:
+        position = robot.joint_axis[d] * wp.float64(q[p, c]) + robot.joint_axis[d + 1] * wp.float64(q[p, c + 1])
+        turn = turned_about(robot.joint_axis[d + 2], wp.float64(q[p, c + 2]))
+    else:
+        if kind == FLOATING:
+            position = wp.vec3d(wp.float64(q[p, c]), wp.float64(q[p, c + 1]), wp.float64(q[p, c + 2]))
+            c += 3
+        x = wp.quatd(wp.float64(q[p, c]), wp.float64(q[p, c + 1]), wp.float64(q[p, c + 2]), wp.float64(q[p, c + 3]))
+        turn = wp.normalize(x)  # float32 rounds it off unit length
+    return wp.transformd(position, turn)
+
+
+@wp.func
+@typing.no_type_check
+def link_pose(
+    robot: Kinematics,
+    link: int,
+    path_start: wp.array[wp.int32],
+    path_joint: wp.array[wp.int32],
+    offset: wp.array[wp.transformd],
+    q: wp.array2d[float],
+    p: int,
+):
+    """Return the pose of a link in the world, by the joints from the base to it."""
+    pose = wp.transform_identity(dtype=wp.float64)
+    for m in range(path_start[link], path_start[link + 1]):
+        j = path_joint[m]
+        pose = pose * robot.joint_X_p[j] * joint_transform(robot, j, q, p)
+    return pose * offset[link]
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _place(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    endless: wp.array[wp.int32],  # coordinates without limits that nothing follows
+    start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    winner_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for c in range(joint_q_out.shape[1]):
+        joint_q_out[p, c] = winner_joint_q[p, c]
+    for k in range(endless.shape[0]):  # on the turn nearest the start
+        c = endless[k]
+        start = wp.float64(start_joint_q[p, c])
+        ahead = wp.float64(winner_joint_q[p, c]) - start + HALF_TURN
+        joint_q_out[p, c] = float(start + ahead - TURN * wp.floor(ahead / TURN) - HALF_TURN)
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _judge_target(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # robot
+    robot: Kinematics,
+    path_start: wp.array[wp.int32],  # [2 x targets + 1]: joints to each link, then to each reference link
+    path_joint: wp.array[wp.int32],
+    link_offset: wp.array[wp.transformd],  # [2 x targets]: T_body_link
+    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    # target
+    target: int,
+    targets: int,
+    tool: wp.array[wp.transformd],  # [1 or problems]: T_link_tool
+    has_reference: int,
+    positions: wp.array3d[wp.float64],  # [problem_capacity, targets, 3]
+    orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4]
+    row_weights: wp.array2d[float],  # [problem_capacity, 6]
+    # out
+    position_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    orientation_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    pose = link_pose(robot, target, path_start, path_joint, link_offset, joint_q, p)
+    pose = pose * tool[wp.min(p, tool.shape[0] - 1)]
+    if has_reference == 1:
+        frame = link_pose(robot, targets + target, path_start, path_joint, link_offset, joint_q, p)
+        pose = wp.transform_inverse(frame) * pose
+    position = wp.transform_get_translation(pose)
+    distance2 = wp.float64(0.0)
+    weighted = float(0.0)
+    for k in range(3):
+        if row_weights[p, k] > 0.0:
+            weighted += 1.0
+            gap = position[k] - positions[p, target, k]
+            distance2 += gap * gap
+    position_error_out[p, target] = wp.where(weighted > 0.0, wp.sqrt(distance2), NAN)
+    goal = wp.quatd(
+        -orientations_xyzw[p, target, 0],
+        -orientations_xyzw[p, target, 1],
+        -orientations_xyzw[p, target, 2],
+        orientations_xyzw[p, target, 3],
+    )
+    error = wp.transform_get_rotation(pose) * goal
+    if error[3] < wp.float64(0.0):
+        error = -error
+    sine = wp.sqrt(error[0] * error[0] + error[1] * error[1] + error[2] * error[2])
+    scale = wp.float64(2.0)
+    if sine > TINY:
+        scale = wp.float64(2.0) * wp.atan2(sine, error[3]) / sine
+    angle2 = wp.float64(0.0)
+    weighted = float(0.0)
+    for k in range(3):
+        if row_weights[p, 3 + k] > 0.0:
+            weighted += 1.0
+            angle2 += scale * error[k] * scale * error[k]
+    orientation_error_out[p, target] = wp.where(weighted > 0.0, wp.sqrt(angle2), NAN)
+
+
+@wp.func
+@typing.no_type_check
+def misses(error: wp.float64, tolerance: wp.float64):
+    """Return whether an error is above its tolerance; NaN is unconstrained."""
+    return error > tolerance
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _compose(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # judgement
+    tolerances: wp.array[wp.float64],  # [2]
+    target_row: wp.array[wp.int32],  # [targets]
+    position_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    orientation_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    # islands
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
+    winner_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    winner_met: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    winner_cost: wp.array2d[float],  # [problem_capacity, trees]
+    winner_iterations: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    winner_seed: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    # out
+    island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
+    island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    success_out: wp.array[wp.bool],  # [problem_capacity]; this and what follows
+    status_out: wp.array[wp.int8],
+    cost_out: wp.array[float],
+    iterations_out: wp.array[wp.int32],
+    seed_out: wp.array[wp.int32],
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    line = wp.min(p, nisland.shape[0] - 1)
+    count = nisland[line]
+    for island in range(count):
+        status = winner_status[p, island]
+        success = status != INVALID
+        if winner_met[p, island] == NO_TARGET:
+            success = status == STATIONARY or status == CONVERGED
+        island_success_out[p, island] = success
+    all_met = bool(True)
+    for k in range(target_row.shape[0]):
+        missed = misses(position_error[p, k], tolerances[0]) or misses(orientation_error[p, k], tolerances[1])
+        if missed:
+            all_met = False
+            for m in range(6):
+                island = row_island[line, target_row[k] + m]
+                if island >= 0:
+                    if winner_met[p, island] != NO_TARGET:
+                        island_success_out[p, island] = False
+    result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
+    untroubled = bool(True)
+    cost = float(0.0)
+    iterations = int(0)
+    seed = int(0)
+    for island in range(count):
+        status = winner_status[p, island]
+        if island_success_out[p, island]:
+            status = CONVERGED
+        elif status == STATIONARY or status == CONVERGED:
+            status = STALLED  # no gain left, and yet not met
+        island_status_out[p, island] = status
+        if not island_success_out[p, island] and untroubled:
+            untroubled = False
+            result = status
+        cost += winner_cost[p, island]
+        iterations = wp.max(iterations, winner_iterations[p, island])
+        if island == 0:
+            seed = winner_seed[p, island]
+        elif seed != winner_seed[p, island]:
+            seed = -1
+    success = untroubled and all_met
+    if success:
+        result = CONVERGED
+    success_out[p] = success
+    status_out[p] = wp.int8(result)
+    cost_out[p] = cost
+    iterations_out[p] = iterations
+    seed_out[p] = seed
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _find_active_limits(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    dof_coordinate: wp.array[wp.int32],  # [joint_dof_count]
+    dof_active: wp.array[wp.int32],  # [joint_dof_count]
+    lower: wp.array[float],  # [joint_dof_count]
+    upper: wp.array[float],  # [joint_dof_count]
+    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    active_limits_out: wp.array2d[wp.bool],  # [problem_capacity, joint_dof_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for d in range(dof_coordinate.shape[0]):
+        at_limit = bool(False)
+        c = dof_coordinate[d]
+        if c >= 0 and dof_active[d] >= 0:
+            at_limit = joint_q[p, c] <= lower[d] or joint_q[p, c] >= upper[d]
+        active_limits_out[p, d] = at_limit
+
+
+class Outcome:
+    """Answers of a solver, with the launches that write them.
+
+    Args:
+        model: The robot on the device.
+        targets: Declared targets.
+        tree_count: Trees of the robot.
+        capacity: Problems there is room for.
+    """
+
+    def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
+        device, dofs, count = model.device, model.joint_dof_count, len(targets)
+        self._model, self._targets = model, targets
+
+        def mirror(dtype: Any, *shape: int) -> Mirror:
+            return Mirror((capacity, *shape), dtype, device)
+
+        self.joint_q = mirror(wp.float32, model.joint_coord_count)
+        self.position_error, self.orientation_error = (mirror(wp.float64, count) for _ in range(2))
+        self.success, self.status = mirror(wp.bool), mirror(wp.int8)
+        self.cost, self.iterations, self.seed_index = mirror(wp.float32), mirror(wp.int32), mirror(wp.int32)
+        self.active_limits = mirror(wp.bool, dofs)
+        self.island_success, self.island_status = mirror(wp.bool, tree_count), mirror(wp.int32, tree_count)
+        self._tolerances = Mirror((2,), wp.float64, device)
+        self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
+        self._endless: wp.array[Any] = wp.array(_endless(model), dtype=wp.int32, device=device)
+        self._robot = _kinematics(model)
+        self._paths = _paths(model, targets)
+        self._tools = [_tool(target, device) for target in targets]
+
+    def use_tolerances(self, position: float, orientation: float) -> None:
+        """Judge with these tolerances [m, rad]."""
+        self._tolerances.host[:] = position, orientation
+        self._tolerances.push()
+
+    def launches(
+        self, problems: Any, intake: Intake, partition: tuple[wp.array[Any], wp.array[Any]], part: int, parts: int
+    ) -> list[wp.Launch]:
+        """Record the launches that judge one part of the problems; their dimension is its number of problems.
+
+        Args:
+            problems: The solved `Problems`.
+            intake: What the caller gave.
+            partition: Number of islands [1 or problems], and the island of every row [1 or problems, rows].
+            part: Which part.
+            parts: Number of parts.
+        """
+        model, winners, targets = self._model, problems.winners, self._targets
+        which = [problems.settings, part, parts]
+        errors = [self.position_error.device, self.orientation_error.device]
+        place = [*which, self._endless, problems.start_joint_q, winners.joint_q, self.joint_q.device]
+        steps: list[tuple[Any, list[Any]]] = [(_place, place)]
+        for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
+            inputs = [*which, self._robot, *self._paths, self.joint_q.device, k, len(targets), tool]
+            inputs += [int(target.reference_link is not None), intake.positions.device]
+            inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
+            steps.append((_judge_target, inputs))
+        compose = [*which, self._tolerances.device, self._target_row, *errors, *partition, winners.status, winners.met]
+        compose += [winners.cost, winners.iterations, winners.seed]
+        columns = (self.island_success, self.island_status, self.success, self.status, self.cost, self.iterations)
+        compose += [column.device for column in (*columns, self.seed_index)]
+        limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
+        limits += [self.joint_q.device, self.active_limits.device]
+        steps += [(_compose, compose), (_find_active_limits, limits)]
+        return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+
+
+def _endless(model: DeviceModel) -> list[int]:
+    """Coordinates of rotations without limits that no other joint follows."""
+    robot, found = model.robot, []
+    for joint in range(robot.joint_count):
+        d = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
+        alone = np.count_nonzero(robot.dof_active == robot.dof_active[d]) == 1
+        endless = np.isinf(robot.joint_limit_lower[d]) and np.isinf(robot.joint_limit_upper[d])
+        turns = robot.joint_dof_dim[joint, 1] == 1 and robot.dof_coordinate[d] >= 0
+        if turns and robot.dof_active[d] >= 0 and alone and endless:
+            found.append(int(robot.dof_coordinate[d]))
+    return found
+
+
+def _kinematics(model: DeviceModel) -> Any:
+    robot: Any = Kinematics()
+    robot.joint_type, robot.joint_q_start = model.joint_type, model.joint_q_start
+    robot.joint_qd_start = model.joint_qd_start
+    robot.joint_X_p = wp.array(model.robot.joint_X_p, dtype=wp.transformd, device=model.device)
+    robot.joint_axis = wp.array(model.robot.joint_axis, dtype=wp.vec3d, device=model.device)
+    return robot
+
+
+def _paths(model: DeviceModel, targets: Sequence[Target]) -> tuple[wp.array[Any], wp.array[Any], wp.array[Any]]:
+    """Joints from the base to every target's link, then to every reference link; and T_body_link of those."""
+    robot, starts, joints, offsets = model.robot, [0], list[int](), list[Any]()
+    for link in [t.link for t in targets] + [t.reference_link for t in targets]:
+        body, offset = (-1, np.array([0.0, 0, 0, 0, 0, 0, 1])) if link is None else robot.link_frame(link)
+        path: list[int] = []
+        while body >= 0:
+            path.insert(0, body)
+            body = int(robot.joint_parent[body])
+        joints += path
+        starts.append(len(joints))
+        offsets.append(offset)
+    device = model.device
+    return (
+        wp.array(starts, dtype=wp.int32, device=device),
+        wp.array(joints, dtype=wp.int32, device=device),
+        wp.array(np.array(offsets, np.float64).reshape(-1, 7), dtype=wp.transformd, device=device),
+    )
+
+
+def _tool(target: Target, device: wp.Device) -> wp.array[Any]:
+    offset = np.array([0.0, 0, 0, 0, 0, 0, 1]) if target.offset is None else np.asarray(target.offset, np.float64)
+    return wp.array(np.atleast_2d(offset), dtype=wp.transformd, device=device)

@@ -1,0 +1,80 @@
+"""Launches recorded once and replayed: on one thread as a graph, on several threads part by part.
+
+Warp spends more time on looking up a kernel and packing its arguments than a small solve takes. A recorded launch saves
+most of that; a graph of recorded launches nearly all, and it pays from the second solve of the same size on.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import warp as wp
+
+PART_MIN = 256  # problems a thread is worth: fewer leave lanes idle at the end of a part
+
+
+class PartLaunches:
+    """The launches of one part of the problems, in order.
+
+    Args:
+        launches: Each with whether its dimension is the number of problems; otherwise it stays as it was recorded.
+        kept: Arrays that the launches hold by address only.
+    """
+
+    def __init__(self, launches: Sequence[tuple[wp.Launch, bool]], kept: Sequence[Any] = ()) -> None:
+        self._launches, self._kept = tuple(launches), tuple(kept)
+        self._count = -1
+
+    @classmethod
+    def joined(cls, several: "Sequence[PartLaunches]") -> "PartLaunches":
+        """Return the launches of several, one after the other."""
+        launches = [launch for one in several for launch in one._launches]
+        return cls(launches, [kept for one in several for kept in one._kept])
+
+    def run(self, count: int) -> None:
+        """Launch everything for so many problems."""
+        for launch, per_problem in self._launches:
+            if per_problem and count != self._count:
+                launch.set_dim(count)
+            launch.launch()
+        self._count = count
+
+
+class Recording:
+    """Launches of a solve, for any number of threads.
+
+    Args:
+        device: Where they run.
+        record: Makes the launches of a part, given the part and the number of parts.
+        threads: Most threads to use; a GPU takes one.
+    """
+
+    def __init__(self, device: wp.Device, record: Callable[[int, int], PartLaunches], threads: int = 1) -> None:
+        self._device, self._record, self._threads = device, record, threads
+        self._recorded: dict[int, list[PartLaunches]] = {}
+        self._graph: wp.Graph | None = None
+        self._graph_count = self._last_count = -1
+
+    def prepare(self, count: int) -> bool:
+        """Record what `run` will need, with the device to oneself; return whether it will use several threads."""
+        parts = self._threads if count >= self._threads * PART_MIN else 1
+        if parts not in self._recorded:
+            self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
+        if parts == 1 and count != self._graph_count and count == self._last_count:  # the same again: worth a graph
+            with wp.ScopedCapture(device=self._device) as capture:
+                self._recorded[1][0].run(count)
+            self._graph, self._graph_count = capture.graph, count
+        self._last_count = count
+        return parts > 1
+
+    def run(self, count: int, executor: ThreadPoolExecutor | None = None) -> None:
+        """Launch everything for so many problems; after `prepare` with the same number."""
+        parts = self._threads if count >= self._threads * PART_MIN else 1
+        if parts > 1:
+            assert executor is not None  # the solver makes one where it has threads
+            sizes = [count * (part + 1) // parts - count * part // parts for part in range(parts)]
+            list(executor.map(PartLaunches.run, self._recorded[parts], sizes))
+        elif self._graph is not None and count == self._graph_count:
+            wp.capture_launch(self._graph)
+        else:
+            self._recorded[1][0].run(count)
