@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition
-from ik_service.solver.slots import Winners
 from ik_service.solver.status import IKStatus
 
 
@@ -66,7 +65,6 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     @classmethod
     def collect(
         cls,
-        winners: Winners,
         outcome: Outcome,
         partition: Partition,
         robot: RobotModel,
@@ -74,16 +72,15 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         n: int,
     ) -> "IslandResults":
         """Take the islands of the first n problems from what a solve has left on the device."""
-        trees = partition.tree_island.shape[1]
         return cls(
-            nisland=np.broadcast_to(partition.nisland, n),
-            tree_island=np.broadcast_to(partition.tree_island, (n, trees)),
-            row_island=np.broadcast_to(partition.row_island, (n, partition.row_island.shape[1])),
+            nisland=_lines(partition.nisland, n),
+            tree_island=_lines(partition.tree_island, n),
+            row_island=_lines(partition.row_island, n),
             success=outcome.island_success.pull(n),
             status=outcome.island_status.pull(n),
-            seed_index=winners.seed.numpy()[:n].copy(),
-            iterations=winners.iterations.numpy()[:n].copy(),
-            cost=winners.cost.numpy()[:n].copy(),
+            seed_index=outcome.island_seed.pull(n),
+            iterations=outcome.island_iterations.pull(n),
+            cost=outcome.island_cost.pull(n),
             robot=robot,
             row_labels=tuple(row_labels),
         )
@@ -132,3 +129,8 @@ def joints_of(robot: RobotModel, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
     """Return the joints that the chosen trees move, bool [trees], followers included."""
     treeid = robot.trees.dof_treeid[robot.joint_qd_start[:-1]]
     return tuple(name for name, tree in zip(robot.joint_names, treeid, strict=True) if tree >= 0 and chosen[tree])
+
+
+def _lines(array: NDArray[np.int32], n: int) -> NDArray[np.int32]:
+    """One line for each of n problems, without copies where all are the same."""
+    return array if len(array) == n else np.broadcast_to(array, (n, *array.shape[1:]))

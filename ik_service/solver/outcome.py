@@ -201,6 +201,9 @@ def _compose(
     # out
     island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
     island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    island_seed_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    island_iterations_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    island_cost_out: wp.array2d[float],  # [problem_capacity, trees]
     success_out: wp.array[wp.bool],  # [problem_capacity]; this and what follows
     status_out: wp.array[wp.int8],
     cost_out: wp.array[float],
@@ -241,6 +244,9 @@ def _compose(
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
+        island_seed_out[p, island] = winner_seed[p, island]
+        island_iterations_out[p, island] = winner_iterations[p, island]
+        island_cost_out[p, island] = winner_cost[p, island]
         cost += winner_cost[p, island]
         iterations = wp.max(iterations, winner_iterations[p, island])
         if island == 0:
@@ -302,6 +308,8 @@ class Outcome:
         self.cost, self.iterations, self.seed_index = mirror(wp.float32), mirror(wp.int32), mirror(wp.int32)
         self.active_limits = mirror(wp.bool, dofs)
         self.island_success, self.island_status = mirror(wp.bool, tree_count), mirror(wp.int32, tree_count)
+        self.island_seed, self.island_iterations = mirror(wp.int32, tree_count), mirror(wp.int32, tree_count)
+        self.island_cost = mirror(wp.float32, tree_count)
         self._tolerances = Mirror((2,), wp.float64, device)
         self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
         self._endless: wp.array[Any] = wp.array(_endless(model), dtype=wp.int32, device=device)
@@ -338,8 +346,9 @@ class Outcome:
             steps.append((_judge_target, inputs))
         compose = [*which, self._tolerances.device, self._target_row, *errors, *partition, winners.status, winners.met]
         compose += [winners.cost, winners.iterations, winners.seed]
-        columns = (self.island_success, self.island_status, self.success, self.status, self.cost, self.iterations)
-        compose += [column.device for column in (*columns, self.seed_index)]
+        islands = (self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost)
+        columns = (self.success, self.status, self.cost, self.iterations, self.seed_index)
+        compose += [column.device for column in (*islands, *columns)]
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
         limits += [self.joint_q.device, self.active_limits.device]
         steps += [(_compose, compose), (_find_active_limits, limits)]

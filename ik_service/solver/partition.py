@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ik_service.linear_solve import find_islands
 from ik_service.solver.problems import row_scale
-from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
+from objectives import IKObjective
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,21 @@ class Partition:
     heaviest2: wp.array[Any]
 
 
-def common_weights(
-    rows: Rows, targets: Sequence[Target], given: NDArray[np.int32]
-) -> tuple[NDArray[np.float32], ...] | None:
-    """Return the weights of every objective's rows where all problems have the same, else None.
-
-    Args:
-        rows: Layout of the objectives.
-        targets: Declared targets; their objectives come first.
-        given: Whether each target has positions and orientations, [2 x targets].
-    """
-    found: list[NDArray[np.float32]] = []
-    for k, target in enumerate(targets):
+def target_weights(targets: Sequence[Target]) -> list[NDArray[np.float32]] | None:
+    """Return the weights of every target's rows where all problems have the same, else None."""
+    found = []
+    for target in targets:
         weights = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights)
         if weights.ndim == 2 and len(weights) > 1:
             return None
-        found.append((weights.reshape(6) * np.repeat(given[2 * k : 2 * k + 2], 3)).astype(np.float32))
-    for objective in rows.objectives[len(targets) :]:
+        found.append(weights.reshape(6).astype(np.float32))
+    return found
+
+
+def other_weights(objectives: Sequence[IKObjective]) -> list[NDArray[np.float32]] | None:
+    """Return the weights of the rows of further objectives where all problems have the same, else None."""
+    found = []
+    for objective in objectives:
         row_weights = getattr(objective, "row_weights", None)
         array = None if row_weights is None else row_weights()
         if array is None:
@@ -66,7 +64,7 @@ def common_weights(
             found.append(array.numpy()[0] * np.float32(row_scale(objective)))
         else:
             return None
-    return tuple(found)
+    return found
 
 
 def common_partition(

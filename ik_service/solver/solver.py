@@ -315,7 +315,7 @@ class IKSolver:
         raise InputError("A target or start configuration was changed by another thread while it was solved for.")
 
     def _result(self, partition: Partition, count: int, seeds: int) -> IKResult:
-        outcome, winners = self._work.outcome, self._work.problems.winners
+        outcome = self._work.outcome
         return IKResult(
             joint_q=outcome.joint_q.pull(count),
             success=outcome.success.pull(count),
@@ -331,7 +331,7 @@ class IKSolver:
             engine=self.engine,
             device=self._device_name,
             seeds=seeds,
-            islands=IslandResults.collect(winners, outcome, partition, self.robot, self._labels, count),
+            islands=IslandResults.collect(outcome, partition, self.robot, self._labels, count),
         )
 
 

@@ -18,7 +18,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.intake import Intake
 from ik_service.solver.outcome import Outcome
-from ik_service.solver.partition import Partition, common_partition, common_weights, discovered_partition
+from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
 from ik_service.solver.problems import Problems
 from ik_service.solver.recording import PartLaunches, Recording
 from ik_service.solver.rows import Rows
@@ -51,6 +51,7 @@ class Workspace:
         threads: int,
     ) -> None:
         self._model, self._targets, self._threads = model, targets, threads
+        self._target_weights = target_weights(targets)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
         self.intake = Intake(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
         self.outcome = Outcome(model, targets, touches.shape[1], capacity)
@@ -96,12 +97,14 @@ class Workspace:
         Returns:
             The partition of the problems, and what runs the solve.
         """
-        weights = common_weights(rows, self._targets, self.intake.given.host[1:])
-        if weights is None:
+        given = self.intake.given.host[1:]
+        others = other_weights(rows.objectives[len(self._targets) :])
+        if self._target_weights is None or others is None:
             return self._solve_in_steps(engine, rows, count, join=join)
-        key = (join, engine.data_key(), *(values.tobytes() for values in weights))
+        key = (join, given.tobytes(), engine.data_key(), *(values.tobytes() for values in others))
         if key not in self._plans:
-            partition = common_partition(weights, incidence, self._model.device, join=join)
+            weights = [w * np.repeat(given[2 * k : 2 * k + 2], 3) for k, w in enumerate(self._target_weights)]
+            partition = common_partition([*weights, *others], incidence, self._model.device, join=join)
             tasks = engine.tasks(self.problems, self.intake, partition, count)
 
             def record(part: int, parts: int) -> PartLaunches:
