@@ -1,0 +1,105 @@
+"""One arm, one target: our engines beside newton.ik, OptIK and a loop on Pinocchio, on the same targets."""
+
+import os
+import time
+from collections.abc import Callable
+
+from compared_robots import ARMS, PANDA, ComparedRobot
+from comparison import HEADS, Sizes, claim_honesty, describe
+from contenders import (
+    NEWTON_SEEDS,
+    PINOCCHIO_SEEDS,
+    TIGHT,
+    Answers,
+    PeerMissingError,
+    solve_with_newton,
+    solve_with_optik,
+    solve_with_ours,
+    solve_with_pinocchio,
+)
+from many_arms import HandProblems
+from report import Report
+from staged_engine import NEWTON_ITERATIONS, SLACK
+
+import ik_service
+
+RANDOM_SEED = 0
+CORES = os.sched_getaffinity(0)  # before anything is pinned
+
+
+def show_single_arms(report: Report, sizes: Sizes) -> dict[str, Answers]:
+    """Report the table; return the answers on the Panda by the solver's short name."""
+    report.section(
+        "One arm, one target",
+        "Random reachable targets. CPU time per target of one pinned core, median (range) of "
+        f"{sizes.repeats} runs; success at three tolerances. Ours with default options, NumPy arrays in and out; "
+        f"'tight' asks for {TIGHT[0]:g} m and {TIGHT[1]:g} rad. The loop on Pinocchio is written for this comparison "
+        "(`peers/pinocchio_lm.cpp`): Levenberg-Marquardt, joints clamped and held at their limits, up to "
+        f"{PINOCCHIO_SEEDS} seeds until {TIGHT[0]:g} m and {TIGHT[1]:g} rad are met. The figure behind OptIK is the "
+        "length of the pose error's logarithm at which it stops. newton.ik runs "
+        f"{NEWTON_SEEDS} seeds x {NEWTON_ITERATIONS} iterations.",
+    )
+    report.table("robot", "solver", "targets", "µs per target", *HEADS, "µs per target solved at 1 mm")
+    kept, answered = _show_panda(report, sizes)
+    for case in ARMS[1 : sizes.arms]:
+        problems = case.problems(sizes.targets, RANDOM_SEED)
+        ours = _row(report, case, problems, "", lambda c=case, p=problems: solve_with_ours(c, p, sizes.repeats))
+        answered += [(problems, ours)] if ours is not None else []
+        few = problems.first(sizes.pinocchio_targets)
+        _row(report, case, few, "", lambda c=case, p=few: solve_with_pinocchio(c, p, sizes.repeats))
+    claim_honesty(report, answered)
+    return kept
+
+
+def _show_panda(report: Report, sizes: Sizes) -> tuple[dict[str, Answers], list[tuple[HandProblems, Answers]]]:
+    repeats = sizes.repeats
+    problems = PANDA.problems(sizes.targets, RANDOM_SEED)
+    staged, peers = problems.first(sizes.staged_targets), problems.first(sizes.peer_targets)
+    few = problems.first(sizes.pinocchio_targets)
+    tight = {"position_tolerance": TIGHT[0], "orientation_tolerance": TIGHT[1]}
+    contenders: list[tuple[str, str, HandProblems, Callable[[], Answers]]] = [
+        ("ours", "", problems, lambda: solve_with_ours(PANDA, problems, repeats)),
+        ("tight", ", tight", problems, lambda: solve_with_ours(PANDA, problems, repeats, **tight)),
+        ("threads", ", 2 threads, wall time", problems, lambda: _on_two_cores(problems, repeats)),
+        ("staged", "", staged, lambda: solve_with_ours(PANDA, staged, repeats, engine="staged")),
+        ("pinocchio", "", few, lambda: solve_with_pinocchio(PANDA, few, repeats)),
+        ("optik", "", peers, lambda: solve_with_optik(PANDA, peers, repeats, 1e-3)),
+        ("optik tight", "", peers, lambda: solve_with_optik(PANDA, peers, repeats, 1e-5)),
+        ("newton", ", exact limits", peers, lambda: solve_with_newton(PANDA, peers, repeats)),
+    ]
+    kept: dict[str, Answers] = {}
+    answered = []
+    for name, suffix, given, run in contenders:
+        answers = _row(report, PANDA, given, suffix, run)
+        if answers is not None:
+            kept[name] = answers
+            answered.append((given, answers))
+    if "newton" in kept:
+        cells = describe(peers, kept["newton"], SLACK)[0]
+        report.row(PANDA.name, f"{kept['newton'].who}, limits + {SLACK:g} rad", *cells)
+    return kept, answered
+
+
+def _row(
+    report: Report, case: ComparedRobot, problems: HandProblems, suffix: str, run: Callable[[], Answers]
+) -> Answers | None:
+    """Add a row, also where a solver cannot run."""
+    try:
+        answers = run()
+    except (PeerMissingError, ik_service.EngineError) as error:
+        report.row(case.name, f"(not measured){suffix}", str(error), *[""] * (len(HEADS) + 2))
+        return None
+    report.row(case.name, answers.who + suffix, *describe(problems, answers)[0])
+    return answers
+
+
+def _on_two_cores(problems: HandProblems, repeats: int) -> Answers:
+    """Return the answers of two threads with their wall time; the process may use all its cores meanwhile."""
+    if len(CORES) < 2:
+        raise PeerMissingError("there is one core only")
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CORES)
+    try:
+        return solve_with_ours(PANDA, problems, repeats, threads=2, clock=time.perf_counter)
+    finally:
+        os.sched_setaffinity(0, pinned)
