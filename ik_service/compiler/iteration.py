@@ -16,7 +16,6 @@ from ik_service.compiler.program import IslandProgram
 from objectives.expression import Expression, ExpressionGraph
 from objectives.frame_algebra import quaternion, quaternion_product
 
-HELD = 1.0e12  # added to the pivot of a DOF held at a limit: its step vanishes and it leaves the others alone
 TURN = 6.283185307179586
 COMPONENTS = "xyzw"
 
@@ -191,7 +190,11 @@ class IterationSource:
         return [*lines, f"const F boost = {lanes.choose('better', 'relaxed', raised)};"]
 
     def _factor(self) -> list[str]:
-        """Cholesky factor of J'J + damping I, column by column; a DOF held at a limit has a huge pivot."""
+        """Cholesky factor of J'J + damping I, column by column.
+
+        The column of a DOF held at a limit is zero, and so is its step, exactly: moved off a limit of 0 by as little
+        as rounding, it would not count as being on it.
+        """
         dofs, lanes, number = self.program.dofs, self.lanes, self._number
         lines = [f"F largest = hessian{dofs[0]}_{dofs[0]};"]
         for a in dofs[1:]:
@@ -203,22 +206,23 @@ class IterationSource:
         least = number(self.damping.pivot_min)
         for j, a in enumerate(dofs):
             products = "".join(f" - factor{a}_{b} * factor{a}_{b}" for b in dofs[:j])
-            lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{self._held(a)}{products};")
+            lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{products};")
             positive = lanes.choose(f"pivot{a} > {least}", f"pivot{a}", lanes.everywhere(least))
-            lines.append(f"const F inverse{a} = {number(1.0)} / {lanes.sqrt(positive)};")
+            lines.append(f"const F free{a} = {number(1.0)} / {lanes.sqrt(positive)};")
+            lines.append(f"const F inverse{a} = {self._unless_held(a)};")
             for c in dofs[j + 1 :]:
                 products = "".join(f" - factor{c}_{b} * factor{a}_{b}" for b in dofs[:j])
                 lines.append(f"const F factor{c}_{a} = (hessian{c}_{a}{products}) * inverse{a};")
         return lines
 
-    def _held(self, a: int) -> str:
+    def _unless_held(self, a: int) -> str:
+        """Inverse of a pivot's root; 0 where the DOF is at a limit and its gradient pushes it outwards."""
         if a in self._quaternion_dofs:
-            return ""
+            return f"free{a}"
         lanes, zero = self.lanes, self._number(0.0)
         low = lanes.both(f"q{a} <= lower{a}", f"gradient{a} > {zero}")
         high = lanes.both(f"q{a} >= upper{a}", f"gradient{a} < {zero}")
-        held, free = lanes.everywhere(self._number(HELD)), lanes.everywhere(zero)
-        return f" + {lanes.choose(lanes.either(low, high), held, free)}"
+        return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), f"free{a}")
 
     def _solve(self) -> list[str]:
         dofs, lines = self.program.dofs, []

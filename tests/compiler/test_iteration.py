@@ -1,0 +1,238 @@
+"""Laws of the native iteration: what is kept and what changes when trials are accepted, rejected or not numbers."""
+
+import itertools
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from ik_service.compiler import IterationSource, Lanes, LaneState, coordinate_names, error_outputs
+from tests.compiler.conftest import lanes_name, through_native
+from tests.compiler.islands import NAMES, island
+from tests.compiler.reference_iteration import NOT_EVALUATED, States, full_joint_q, held, reference_iteration
+from tests.compiler.test_one_step import DAMPING, program_of, single
+
+COUNT = 8  # a multiple of every width
+MANY = 1e6  # iterations that no test takes
+LANES = [Lanes(8), Lanes(4, "float64"), Lanes(1)]
+FLOOR2 = 1e-10  # a residual of 1e-5, a few times what float32 resolves
+KEPT = ("q", "gradient", "hessian", "errors", "norm2")
+UNIT = {"float32": 2e-7, "float64": 4e-16}  # quaternions are normalised in every step
+
+
+class Line:
+    """The native line of an island, and lanes to run it on."""
+
+    def __init__(self, name, lanes):
+        self.case, self.lanes = island(name), lanes
+        self.program = program_of(self.case, lanes)
+        self.text = IterationSource(self.program, lanes, DAMPING).text()
+
+    def lanes_at(self, seed=0, **numbers):
+        joint_q = self.case.robot.random_joint_q(np.random.default_rng(seed), COUNT)
+        return single(States.start(self.case, self.program, joint_q, **numbers))
+
+    def iterate(self, states, iterations=MANY):
+        places, returned = through_native(self.text, self.lanes, states.packed(), iterations)
+        return States.unpacked(places, self.program), returned
+
+    def about_to_fail(self):
+        """Lanes that have been evaluated, with trials elsewhere, and a cost that these do not reach."""
+        states, _ = self.iterate(self.lanes_at())
+        return single(replace(states, trial=self.lanes_at(seed=1).trial, norm2=np.full(COUNT, 1e-3)))
+
+    def reachable(self, seed=5):
+        """Lanes with targets that some configurations of theirs reach."""
+        states, robot = self.lanes_at(), self.case.robot
+        goals = robot.random_joint_q(np.random.default_rng(seed), COUNT)
+        inputs = states.inputs.copy()
+        for k, one in enumerate(self.program.inputs):
+            poses = robot.forward_kinematics(goals, [self.case.objectives[one.objective].link])
+            values = {"target_positions": poses.positions, "target_orientations_xyzw": poses.orientations_xyzw}
+            if one.field in values:
+                inputs[:, k] = values[one.field][:, 0, one.column]
+        return single(replace(states, inputs=inputs))
+
+
+@pytest.fixture(params=LANES, ids=lanes_name)
+def line(request):
+    return Line("two trees ball", request.param)
+
+
+def same(a, b, lanes=slice(None), names=None):
+    for name in names if names is not None else [field.name for field in fields(States)]:
+        np.testing.assert_array_equal(getattr(a, name)[lanes], getattr(b, name)[lanes], err_msg=name)
+
+
+def test_a_trial_that_is_worse_changes_nothing_but_boost_steps_and_trial(line):
+    before = line.about_to_fail()
+    after, returned = line.iterate(before)
+    same(after, before, names=(*KEPT, "inputs", "lower", "upper", "floor2", "damping_least"))
+    np.testing.assert_array_equal(after.boost, 4.0 * before.boost)
+    np.testing.assert_array_equal(after.steps, before.steps + 1.0)
+    assert not returned.any()
+    assert (after.trial != before.trial).any(axis=1).all()
+
+
+def test_rejections_shorten_the_step_until_boost_is_hopeless(line):
+    states, worse = line.about_to_fail(), line.lanes_at(seed=1).trial
+    lengths, returned = [], np.array([False])
+    while not returned.all():
+        states, returned = line.iterate(replace(states, trial=worse))
+        lengths.append(np.linalg.norm(states.trial - states.q, axis=1).max())
+    assert states.boost.tolist() == [4.0**10] * COUNT  # the first power beyond a million
+    assert len(lengths) == 10
+    assert all(b < a for a, b in itertools.pairwise(lengths))
+    assert 0.0 < lengths[-1] < 0.1 * lengths[0]
+
+
+def test_an_accepted_trial_takes_its_place_and_lowers_the_boost_to_one_at_least(line):
+    boost = np.resize([64.0, 8.0, 4.0, 2.0, 1.0], COUNT)
+    before = line.lanes_at(boost=boost)
+    after, _ = line.iterate(before)
+    np.testing.assert_array_equal(after.q, before.trial)
+    np.testing.assert_array_equal(after.boost, np.maximum(0.25 * boost, 1.0))
+    assert (after.norm2 < NOT_EVALUATED).all()
+    assert (after.norm2 > 1e-3).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_trial_that_is_no_number_is_rejected_and_disturbs_no_other_lane(line, bad):
+    before = replace(line.about_to_fail(), norm2=np.full(COUNT, 1e6))
+    trial = before.trial.copy()
+    trial[1, 0] = bad  # of a quaternion
+    trial[6, 4] = bad  # of an angle
+    clean, _ = line.iterate(before)
+    after, returned = line.iterate(replace(before, trial=trial))
+    others, ill = [0, 2, 3, 4, 5, 7], [1, 6]
+    same(after, clean, others)
+    same(after, before, ill, names=KEPT)
+    np.testing.assert_array_equal(after.boost[ill], 4.0 * before.boost[ill])
+    assert np.isfinite(after.trial).all()
+    assert (after.norm2[others] < before.norm2[others]).all()
+    assert not returned.any()
+
+
+def test_targets_that_are_no_numbers_are_never_accepted(line):
+    states = line.lanes_at()
+    inputs = states.inputs.copy()
+    inputs[3] = np.nan
+    states = replace(states, inputs=inputs)
+    for _ in range(3):
+        states, _ = line.iterate(states)
+    assert states.norm2[3] == np.float32(NOT_EVALUATED)  # which the solver reports as invalid
+    assert states.boost[3] == 4.0**3
+    assert (np.delete(states.norm2, 3) < 10.0).all()
+
+
+FINISHED = {
+    "nothing": ({}, False),
+    "at the floor": ({"floor2": 1e9}, True),
+    "exactly at the floor": ({"norm2": 1e-6, "floor2": 1e-6}, True),
+    "above the floor": ({"norm2": 1e-6, "floor2": 9.99e-7}, False),
+    "hopeless boost": ({"norm2": 1e-6, "boost": 1e6}, True),
+    "hopeful boost": ({"norm2": 1e-6, "boost": 2.4e5}, False),
+    "boost saved by success": ({"boost": 3e6}, False),
+    "out of iterations": ({"steps": 19.0}, True),
+    "one more iteration": ({"steps": 18.0}, False),
+    "idle": ({"steps": -1e9, "floor2": -1.0}, False),
+}
+
+
+@pytest.mark.parametrize("why", FINISHED)
+@pytest.mark.parametrize("lane", [0, 2, 7])
+def test_it_tells_when_some_lane_has_finished(line, why, lane):
+    changes, over = FINISHED[why]
+    states = line.lanes_at()
+    for name, number in changes.items():
+        numbers = getattr(states, name).copy()
+        numbers[lane] = number
+        states = replace(states, **{name: numbers})
+    after, returned = line.iterate(single(states), iterations=20.0)
+    expected = np.zeros(COUNT // line.lanes.width, dtype=bool)
+    expected[lane // line.lanes.width] = over
+    np.testing.assert_array_equal(returned, expected)
+    assert after.norm2.min() > 9e-7
+
+
+@pytest.mark.parametrize("lanes", LANES, ids=lanes_name)
+def test_lanes_do_not_see_each_other(lanes):
+    line, order = Line("panda weighted pose of a tool", lanes), np.random.default_rng(3).permutation(COUNT)
+    rng, states = np.random.default_rng(4), line.lanes_at(boost=np.geomspace(1.0, 1e3, COUNT))
+    inputs = states.inputs + rng.uniform(-0.01, 0.01, states.inputs.shape)  # targets, offsets, weights: all differ
+    lower, upper = states.lower + rng.uniform(0.0, 0.3, (COUNT, 7)), states.upper - rng.uniform(0.0, 0.3, (COUNT, 7))
+    states = single(replace(states, inputs=inputs, lower=lower, upper=upper))
+    permuted = replace(states, **{field.name: getattr(states, field.name)[order] for field in fields(States)})
+    for _ in range(3):
+        states, permuted = line.iterate(states)[0], line.iterate(permuted)[0]
+    back = replace(permuted, **{f.name: getattr(permuted, f.name)[np.argsort(order)] for f in fields(States)})
+    same(back, states)
+    assert np.ptp(states.trial, axis=0).min() > 0.01
+
+
+@pytest.mark.parametrize("lanes", LANES, ids=lanes_name)
+def test_limits_hold_to_the_bit_and_held_dofs_stay(lanes):
+    line = Line("gripper pose behind the follower", lanes)
+    states, stayed = line.lanes_at(), 0
+    for _ in range(6):
+        before, (states, _) = states, line.iterate(states)
+        assert (states.trial >= states.lower).all()
+        assert (states.trial <= states.upper).all()
+        frozen = held(line.program, states)
+        np.testing.assert_array_equal(states.trial[frozen], states.q[frozen])
+        stayed += frozen.sum()
+        assert (states.trial != before.trial).any()
+    assert stayed > COUNT
+
+
+@pytest.mark.parametrize("name", ["floating pose", "two trees ball", "locked middle pose", "panda pose"])
+def test_iterations_lead_to_targets_within_reach(name):
+    line = Line(name, Lanes(8))
+    states, costs = line.reachable(), []
+    for _ in range(60):
+        states, _ = line.iterate(states)
+        costs.append(states.norm2)
+    assert (np.diff(costs, axis=0) <= 0.0).all()  # never upwards
+    assert (states.norm2 < FLOOR2).sum() >= COUNT // 2  # to try other seeds is the solver's business
+    joint_q = full_joint_q(line.case, line.program, states.q)
+    rows = line.case.oracle.rows(joint_q)
+    for k, one in enumerate(line.program.inputs):  # the oracle's targets are those of the table
+        if one.field == "target_positions" and one.objective == 0:
+            distance = rows[:, one.column] + line.case.data(line.program)[k] - states.inputs[:, k]
+            assert np.abs(distance[states.norm2 < FLOOR2]).max() < 1e-4
+
+
+def test_quaternions_stay_of_unit_length(line):
+    states = line.lanes_at()
+    for _ in range(30):
+        states, _ = line.iterate(replace(states, norm2=np.full(COUNT, NOT_EVALUATED)))  # accepts everything
+    np.testing.assert_allclose(np.linalg.norm(states.q[:, :4], axis=1), 1.0, rtol=UNIT[line.lanes.precision])
+
+
+def test_equal_input_gives_equal_bytes(line):
+    first, second = (line.iterate(line.iterate(line.lanes_at())[0])[0] for _ in range(2))
+    same(first, second)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_state_holds_every_number_once(name):
+    program = island(name).program()
+    at, dofs = LaneState.of(program), len(program.dofs)
+    starts = [getattr(at, field.name) for field in fields(LaneState)]
+    coordinates = len(coordinate_names(program))
+    assert starts[0] == 0
+    sizes = np.diff(starts).tolist()
+    assert sizes[:6] == [coordinates, coordinates, dofs, dofs * (dofs + 1) // 2, dofs, dofs]
+    assert sizes[6:] == [len(program.inputs), len(error_outputs(program)), 1, 1, 1, 1, 1]
+    assert coordinates == dofs + len(program.quaternions)
+
+
+def test_precisions_agree():
+    """The same lanes in both precisions take the same way, as far as float32 goes."""
+    wide, narrow = Line("floating two poses", Lanes(4, "float64")), Line("floating two poses", Lanes(8))
+    a, b = wide.lanes_at(boost=16.0), narrow.lanes_at(boost=16.0)
+    for _ in range(3):
+        a, b = wide.iterate(a)[0], narrow.iterate(b)[0]
+        np.testing.assert_allclose(a.trial, b.trial, atol=1e-4)  # of float32 over three steps
+    expected, _ = reference_iteration(wide.case, wide.program, wide.lanes_at(boost=16.0), DAMPING)
+    assert np.abs(a.q - expected.q).max() > 0.1

@@ -1,0 +1,148 @@
+"""One iteration of the generated line equals one written in NumPy, from equal states, at every width and precision."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from ik_service.compiler import Damping, IterationSource, Lanes, LaneState
+from tests.compiler.conftest import half_angle_error, through_native
+from tests.compiler.islands import island
+from tests.compiler.reference_iteration import States, finished, held, reference_iteration
+
+DAMPING = Damping(share=0.05, most=0.5, up=4.0, down=0.25, boost_max=1e6, pivot_min=1e-20)
+WIDE = Lanes(4, "float64")
+COUNT = 24  # lanes: random, near a limit, on limits
+ITERATIONS = 5  # the last ones close to a solution, where steps are rejected too
+EXACT = 1e-9  # the agreement that the design asks of one step in float64
+SINGLE = 5e-5  # float32 rounding times the condition of well damped systems, up to a few hundreds
+CASES = [
+    "panda weighted pose of a tool",
+    "panda three targets and posture",
+    "panda limits",
+    "locked panda pose and posture",
+    "gripper pose behind the follower",
+    "dual relative",
+    "two trees follower",
+    "two trees ball",
+    "two trees relative",
+    "floating two poses",
+    "floating relative",
+    "floating posture of the base",
+    "locked base pose and posture",
+    "locked middle pose",
+]
+
+
+def island_dofs(case):
+    """Active DOFs of the trees that the rows touch."""
+    q = case.robot.random_joint_q(np.random.default_rng(0), 5)
+    touched = np.abs(case.active(case.oracle.jacobian(q))).max(axis=(0, 1)) > 0.0
+    tree = case.robot.trees.active_treeid
+    return [int(a) for a in np.flatnonzero(np.isin(tree, tree[touched]))]
+
+
+def program_of(case, lanes):
+    return case.program(dofs=island_dofs(case), half_angle_error=half_angle_error(lanes))
+
+
+def starts(case, program):
+    """Configurations: a third random, a third with limits within reach of a step, a third with DOFs on a limit."""
+    robot, rng = case.robot, np.random.default_rng(6)
+    q = robot.random_joint_q(rng, COUNT)
+    third = COUNT // 3
+    for a in range(robot.active_dof_count):
+        c, ends = robot.dof_coordinate[robot.active_dof[a]], (robot.active_limit_lower[a], robot.active_limit_upper[a])
+        for i in range(third, COUNT):
+            end = ends[rng.integers(2)]
+            if c >= 0 and np.isfinite(end) and rng.random() < 0.6:
+                inwards = 0.01 if end == ends[0] else -0.01
+                q[i, c] = end + (inwards if i < 2 * third else 0.0)
+    return robot.complete_joint_q(q)
+
+
+def iterate(source, states):
+    """States after one iteration of the native line, and what it returned for every group of lanes."""
+    places, returned = through_native(source.text(), source.lanes, states.packed(), float(ITERATIONS))
+    return States.unpacked(places, source.program), returned
+
+
+def agree(got, expected, tolerance):
+    """Compare all that a lane remembers; the numbers are of about 1, but for those of lanes not evaluated yet."""
+    for field in fields(States):
+        a, b = getattr(got, field.name), getattr(expected, field.name)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=field.name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_iterations_in_float64_equal_numpy(name):
+    case = island(name)
+    program = program_of(case, WIDE)
+    source = IterationSource(program, WIDE, DAMPING)
+    boost, least = np.resize([1.0, 4.0, 64.0, 1e3, 1.0], COUNT), np.resize([1e-7, 1e-4], COUNT)
+    states = States.start(case, program, starts(case, program), boost, damping_least=least)
+    assert states.packed().shape[1] == LaneState.of(program).size
+    accepted, frozen = 0, 0
+    for _ in range(ITERATIONS):
+        expected, steps = reference_iteration(case, program, states, DAMPING)
+        got, returned = iterate(source, states)
+        agree(got, expected, EXACT)
+        np.testing.assert_array_equal(returned, finished(expected, DAMPING, ITERATIONS).reshape(-1, 4).any(axis=1))
+        assert np.abs(steps).max() > 1e-3
+        accepted += (got.norm2 < states.norm2).sum()
+        frozen += held(program, got).sum()
+        states = got
+    assert accepted > COUNT * (ITERATIONS - 2)  # most are
+    assert returned.all()
+    assert frozen > 0 or "limits" in name  # that penalty pulls inwards
+
+
+def single(states):
+    """States rounded to float32."""
+    rounded = {field.name: getattr(states, field.name).astype(np.float32) for field in fields(States)}
+    return replace(states, **{name: values.astype(np.float64) for name, values in rounded.items()})
+
+
+@pytest.mark.parametrize("width", [8, 1])
+@pytest.mark.parametrize("name", ["panda weighted pose of a tool", "gripper pose behind the follower",
+                                  "two trees ball", "floating two poses"])  # fmt: skip
+def test_iterations_in_float32_equal_numpy(name, width):
+    case, lanes = island(name), Lanes(width)
+    program = program_of(case, lanes)
+    source = IterationSource(program, lanes, DAMPING)
+    states = single(States.start(case, program, starts(case, program), np.resize([1.0, 16.0], COUNT)))
+    for _ in range(2):  # later the damping is small, and the systems as ill-conditioned as float32 bears
+        expected, _ = reference_iteration(case, program, states, DAMPING)
+        got, _ = iterate(source, states)
+        agree(got, expected, SINGLE)
+        assert np.abs(got.trial - got.q).max() > 0.1
+        states = got
+    assert held(program, states).sum() > 0
+
+
+@pytest.mark.parametrize("name", ["panda pose", "two trees ball"])
+def test_one_lane_in_float64_equals_numpy(name):
+    case, lanes = island(name), Lanes(1, "float64")
+    program = program_of(case, lanes)
+    states = States.start(case, program, starts(case, program))
+    for _ in range(2):
+        expected, _ = reference_iteration(case, program, states, DAMPING)
+        got, returned = iterate(IterationSource(program, lanes, DAMPING), states)
+        agree(got, expected, EXACT)
+        np.testing.assert_array_equal(returned, finished(expected, DAMPING, ITERATIONS))
+        states = got
+
+
+def test_a_step_of_more_than_half_a_turn_is_cut_to_that():
+    case, undamped = island("two trees ball"), replace(DAMPING, share=1e-9)
+    program = program_of(case, WIDE)
+    states = States.start(case, program, starts(case, program), damping_least=1e-9)
+    longest = 0.0
+    for _ in range(3):
+        expected, steps = reference_iteration(case, program, states, undamped)
+        got, _ = iterate(IterationSource(program, WIDE, undamped), states)
+        agree(got, expected, EXACT)
+        k = program.dofs.index(program.quaternions[0])
+        longest = max(longest, np.linalg.norm(steps[:, k : k + 3], axis=1).max())
+        states = got
+    assert longest > np.pi
