@@ -3,7 +3,7 @@
 A frame is written in the world. The twist of a DOF is taken at the world origin, as in `joint_S_s`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,11 @@ def trial_name(active: int, component: str = "") -> str:
 
 
 def build_chain(
-    robot: RobotModel, bodies: set[int], graph: ExpressionGraph, half_angle_error: float = FLOAT32_ERROR
+    robot: RobotModel,
+    bodies: set[int],
+    graph: ExpressionGraph,
+    dofs: Collection[int],
+    half_angle_error: float = FLOAT32_ERROR,
 ) -> Chain:
     """Return the forward kinematics of some bodies.
 
@@ -69,6 +73,8 @@ def build_chain(
         robot: The robot.
         bodies: Bodies that are needed; -1 (the world) is ignored.
         graph: Where the expressions are made. The variables are those of `trial_name`, and the half angles.
+        dofs: Active DOFs that are variables. The others stand still in the middle of their ranges: what they move, all
+            links of a relative pose alike, changes no row.
         half_angle_error: Largest error of sines and cosines.
     """
     needed: set[int] = set()
@@ -76,7 +82,7 @@ def build_chain(
     while waiting:
         needed |= waiting
         waiting = {int(robot.joint_parent[body]) for body in waiting} - needed - {-1}
-    builder = _Builder(robot, graph, half_angle_error)
+    builder = _Builder(robot, graph, dofs, half_angle_error)
     for joint in sorted(needed):
         builder.add_joint(joint)
     return Chain(builder.frames, builder.twists, builder.halves)
@@ -85,8 +91,10 @@ def build_chain(
 class _Builder:
     """Frames and twists, joint by joint, parents first."""
 
-    def __init__(self, robot: RobotModel, graph: ExpressionGraph, half_angle_error: float) -> None:
-        self.robot, self.graph, self.half_angle_error = robot, graph, half_angle_error
+    def __init__(
+        self, robot: RobotModel, graph: ExpressionGraph, dofs: Collection[int], half_angle_error: float
+    ) -> None:
+        self.robot, self.graph, self.active_dofs, self.half_angle_error = robot, graph, dofs, half_angle_error
         self.frames: dict[int, Frame] = {-1: Frame(ORIGIN, UPRIGHT)}
         self.twists: dict[int, Twist] = {}
         self.halves: dict[str, tuple[int, float, float]] = {}
@@ -99,7 +107,7 @@ class _Builder:
         linear, angular = dofs[: kind.linear_dof_count], dofs[kind.linear_dof_count :]
         slide: Vector = ORIGIN
         for dof in linear:
-            slide = add(slide, scale(coordinate(robot, dof, self.graph), self._axis(dof)))
+            slide = add(slide, scale(coordinate(robot, dof, self.graph, self.active_dofs), self._axis(dof)))
         turn = UPRIGHT if not angular else self._turn(joint, angular[0])
         moved = add(parent.position, rotate(parent.orientation_xyzw, slide))
         self.frames[joint] = Frame(moved, quaternion_product(parent.orientation_xyzw, turn))
@@ -116,9 +124,9 @@ class _Builder:
         """The rotation of a joint whose first angular DOF this is."""
         robot, active = self.robot, int(self.robot.dof_active[dof])
         if JointType(robot.joint_type[joint]).quaternion_offset is not None:
-            return quaternion_coordinate(robot, joint, self.graph)
+            return quaternion_coordinate(robot, joint, self.graph, self.active_dofs)
         axis = self._axis(dof)
-        if active < 0:
+        if active not in self.active_dofs:
             half = 0.5 * float(robot.mid_joint_q[robot.dof_coordinate[dof]])
             return (*scale(float(np.sin(half)), axis), float(np.cos(half)))
         name = f"half{dof}"
@@ -127,19 +135,28 @@ class _Builder:
         return (*scale(sine, axis), cosine)
 
 
-def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph) -> Scalar:
-    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or the number where it is locked."""
+def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph, dofs: Collection[int]) -> Scalar:
+    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or the number where that is fixed.
+
+    Args:
+        robot: The robot.
+        dof: The DOF.
+        graph: Where the expression is made.
+        dofs: Active DOFs that are variables.
+    """
     active = int(robot.dof_active[dof])
-    if active < 0:
+    if active not in dofs:
         return float(robot.mid_joint_q[robot.dof_coordinate[dof]])
     return graph.variable(trial_name(active)) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
 
 
-def quaternion_coordinate(robot: RobotModel, joint: int, graph: ExpressionGraph) -> QuaternionXYZW:
-    """Return the quaternion xyzw of a ball or floating joint: variables, or numbers where it is locked."""
+def quaternion_coordinate(
+    robot: RobotModel, joint: int, graph: ExpressionGraph, dofs: Collection[int]
+) -> QuaternionXYZW:
+    """Return the quaternion xyzw of a ball or floating joint: variables, or numbers where it is fixed; alike."""
     first = int(robot.joint_qd_start[joint + 1]) - 3
     active = int(robot.dof_active[first])
-    if active < 0:
+    if active not in dofs:
         end = int(robot.joint_q_start[joint + 1])
         return quaternion(constants(robot.mid_joint_q[end - 4 : end]))
     return quaternion([graph.variable(trial_name(active, component)) for component in "xyzw"])

@@ -127,7 +127,7 @@ def build_program(
         model: Its view, which the objectives read.
         objectives: Objectives of the solver, pose targets first.
         starts: First row of each objective.
-        dofs: Active DOFs of the island.
+        dofs: Active DOFs of the island: at least those on which its rows depend.
         rows: Rows of the island.
         target_count: How many of the objectives are pose targets with six rows.
         half_angle_error: Largest error of sines and cosines.
@@ -138,15 +138,14 @@ def build_program(
         for k, objective in enumerate(objectives)
         for one in _applied(objective, k, {row - starts[k] for row in rows}, model)
     ]
-    chain = build_chain(
-        robot, {_body(robot, link) for one in applied for link in one.element.frames}, graph, half_angle_error
-    )
+    bodies = {_body(robot, link) for one in applied for link in one.element.frames}
+    chain = build_chain(robot, bodies, graph, dofs, half_angle_error)
     stated_rows: list[Expression] = []
     columns: list[list[Expression]] = []
     inputs: dict[str, DataInput] = {}
     errors = []
     for one in applied:
-        values, plain = _bind(one, objectives[one.objective], robot, chain, graph, inputs)
+        values, plain = _bind(one, objectives[one.objective], robot, chain, graph, dofs, inputs)
         stated = state_rows(one.group)
         stated_rows += transplant([stated.rows[r] for r in one.wanted], values, graph)
         columns += [_jacobian_row(one, stated, r, values, robot, chain, dofs, graph) for r in one.wanted]
@@ -214,6 +213,7 @@ def _bind(
     robot: RobotModel,
     chain: Chain,
     graph: ExpressionGraph,
+    dofs: Sequence[int],
     inputs: dict[str, DataInput],
 ) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
     """What stands for the variables of a group's symbols: with its weights, and with weights of 1."""
@@ -236,9 +236,9 @@ def _bind(
             frame = compose(frame, fields[offsets[name]])
         values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
     for name, dof in zip(stated.coordinate_names, one.element.coordinate_dofs, strict=True):
-        values[name] = coordinate(robot, dof, graph)
+        values[name] = coordinate(robot, dof, graph, dofs)
     for names, joint in zip(stated.quaternion_names, one.element.quaternion_joints, strict=True):
-        values |= dict(zip(names, quaternion_coordinate(robot, joint, graph), strict=True))
+        values |= dict(zip(names, quaternion_coordinate(robot, joint, graph, dofs), strict=True))
     plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
     for r in one.wanted:
         values[stated.data_names[-1][r]] = read(ROW_WEIGHTS, one.first_row + r)

@@ -100,6 +100,7 @@ def _table():
             [_pose("panda_hand"), _pose("panda_link4", **weighted), _position("panda_link6"), _posture(r["panda"])],
         ),
         "panda limits": ("panda", [_pose("panda_hand"), _limits(r["panda"])]),
+        "panda seen from a link": ("panda", [_pose("panda_hand", reference_link="panda_link3", offset=TOOL)]),
         "locked panda pose and posture": ("locked panda", [_pose("panda_hand"), _posture(r["locked panda"])]),
         "gripper pose behind the follower": ("gripper", [_pose("panda_rightfinger")]),
         "dual relative": ("dual", [_relative("left_panda_hand", "right_panda_hand", offset=TOOL, **weighted)]),

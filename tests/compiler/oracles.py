@@ -219,6 +219,14 @@ class Island:
         arguments = (self.robot, self.model, self.objectives, self.starts, dofs, rows, self.target_count)
         return build_program(*arguments, half_angle_error)
 
+    def touched(self):
+        """Active DOFs on which some row depends; the three of a rotation go together."""
+        q = self.robot.random_joint_q(np.random.default_rng(0), 5)
+        depends = np.abs(self.active(self.oracle.jacobian(q))).max(axis=(0, 1)) > 1e-12
+        for first in self.program().quaternions:
+            depends[first : first + 3] = depends[first : first + 3].any()
+        return [int(a) for a in np.flatnonzero(depends)]
+
     def data(self, program, problem=0):
         """Values of the program's inputs, in its order."""
         return [numbers(self.objectives[d.objective], d.field, problem)[d.column] for d in program.inputs]
@@ -228,8 +236,6 @@ class Island:
         trials = configuration(self.robot, program, q).T
         names = [f"trial{a}{component}" for a, component in coordinate_names(program)]
         values = dict(zip(names, trials, strict=True))
-        for a in set(range(self.robot.active_dof_count)) - set(program.dofs):  # of other islands
-            values[f"trial{a}"] = np.nan
         for name, (active, multiplier, offset) in program.halves.items():
             angle = multiplier * values[f"trial{active}"] + offset
             values[name] = 0.5 * (angle - 2.0 * np.pi * np.round(angle / (2.0 * np.pi)))

@@ -131,7 +131,7 @@ FINISHED = {
     "exactly at the floor": ({"norm2": 1e-6, "floor2": 1e-6}, True),
     "above the floor": ({"norm2": 1e-6, "floor2": 9.99e-7}, False),
     "hopeless boost": ({"norm2": 1e-6, "boost": 1e6}, True),
-    "hopeful boost": ({"norm2": 1e-6, "boost": 2.4e5}, False),
+    "largest boost": ({"norm2": 1e-6, "boost": 2.5e5}, False),
     "boost saved by success": ({"boost": 3e6}, False),
     "out of iterations": ({"steps": 19.0}, True),
     "one more iteration": ({"steps": 18.0}, False),

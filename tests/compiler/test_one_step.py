@@ -34,16 +34,8 @@ CASES = [
 ]
 
 
-def island_dofs(case):
-    """Active DOFs of the trees that the rows touch."""
-    q = case.robot.random_joint_q(np.random.default_rng(0), 5)
-    touched = np.abs(case.active(case.oracle.jacobian(q))).max(axis=(0, 1)) > 0.0
-    tree = case.robot.trees.active_treeid
-    return [int(a) for a in np.flatnonzero(np.isin(tree, tree[touched]))]
-
-
 def program_of(case, lanes):
-    return case.program(dofs=island_dofs(case), half_angle_error=half_angle_error(lanes))
+    return case.program(dofs=case.touched(), half_angle_error=half_angle_error(lanes))
 
 
 def starts(case, program):

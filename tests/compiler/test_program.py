@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.compiler import uncovered
+from ik_service.compiler import coordinate_names, uncovered
 from ik_service.compiler.half_angle import FLOAT32_ERROR
 from objectives import IKObjective, IKObjectivePose, IKObjectivePosition, IKObjectivePosture
 from objectives.element_table import Element
-from objectives.expression import cos
+from objectives.expression import cos, reachable
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement import RowGroup
 from tests.compiler import oracles
@@ -86,6 +86,26 @@ def test_errors_of_the_targets_are_those_without_weights():
         np.testing.assert_allclose(got[:, 0], distance2, rtol=1e-6)
         np.testing.assert_allclose(got[:, 1], 4.0 * (1.0 - cosine**2), rtol=1e-6)  # of float32 targets
         assert distance2.min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "standing"),
+    [("panda seen from a link", 3), ("floating relative", 9), ("floating seen from a moving link", 8)],
+)
+def test_dofs_that_move_all_links_of_a_row_alike_may_be_left_out(name, standing):
+    case = island(name)
+    dofs, q = case.touched(), configurations(case.robot)
+    program = case.program(dofs=dofs)
+    assert len(dofs) == case.robot.active_dof_count - standing
+    variables = {node.name for node in reachable([program.norm2]) if node.name.startswith("trial")}
+    assert variables <= {f"trial{a}{component}" for a, component in coordinate_names(program)}
+    assert {active for active, _, _ in program.halves.values()} <= set(dofs)
+    values = case.values(program, q)  # wherever the others are
+    np.testing.assert_allclose(evaluated(program.rows, values, COUNT), case.oracle.rows(q), rtol=0.0, atol=EXACT)
+    got = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
+    expected = case.active(case.oracle.jacobian(q))
+    np.testing.assert_allclose(got, expected[..., dofs], rtol=0.0, atol=10 * EXACT)
+    assert np.abs(np.delete(expected, dofs, axis=2)).max() < EXACT
 
 
 def test_an_island_holds_only_its_rows_and_dofs():
