@@ -1,16 +1,20 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
+from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
-from ik_service.compiler.lanes import Lanes, packet, statements
+from ik_service.compiler.lanes import Lanes, Precision, packet, statements
 from ik_service.compiler.program import DataInput, IslandProgram, build_program, uncovered
 
 __all__ = [
+    "FLOAT32_ERROR",
+    "FLOAT64_ERROR",
     "Damping",
     "DataInput",
     "IslandProgram",
     "IterationSource",
     "LaneState",
     "Lanes",
+    "Precision",
     "build_program",
     "coordinate_names",
     "error_outputs",

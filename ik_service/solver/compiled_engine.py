@@ -18,10 +18,13 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import (
+    FLOAT32_ERROR,
+    FLOAT64_ERROR,
     DataInput,
     IslandProgram,
     IterationSource,
     Lanes,
+    Precision,
     build_program,
     coordinate_names,
     uncovered,
@@ -38,6 +41,7 @@ from ik_service.solver.packet_kernel import packet_kernel
 from ik_service.solver.partition import Partition, groups
 from ik_service.solver.problems import Problems
 from ik_service.solver.rows import Rows
+from ik_service.solver.slots import Winners
 from ik_service.solver.support import Support
 
 DOFS_MAX = 16  # longer islands run out of straight line and registers
@@ -78,8 +82,9 @@ def why_uncovered(
     reason = uncovered(rows.objectives, model)
     if reason is not None:
         return reason
-    trees, sizes = support.trees, model.robot.trees.tree_dofnum
-    largest = max((_island_sizes(trees, sizes, join=join)), default=0)
+    treeid = model.robot.trees.active_treeid[touched_dofs(model, support.dofs)]
+    sizes = np.bincount(treeid, minlength=model.robot.trees.ntree)
+    largest = max(_island_sizes(support.trees, sizes, join=join), default=0)
     if largest > DOFS_MAX:
         return f"an island has {largest} DOFs, and it holds {DOFS_MAX}"
     return None
@@ -88,9 +93,8 @@ def why_uncovered(
 def _island_sizes(incidence: NDArray[np.bool_], sizes: NDArray[Any], *, join: bool) -> list[int]:
     """Numbers of DOFs of the islands with all rows on: no weights make larger ones."""
     bridge = incidence.any(axis=0) & join
-    count, tree_island, _, _ = find_islands(
-        np.vstack([incidence, bridge]), np.append(np.ones(len(incidence), bool), join)
-    )
+    row_on = np.append(np.ones(len(incidence), bool), join)
+    count, tree_island, _, _ = find_islands(np.vstack([incidence, bridge]), row_on)
     return [int(sizes[tree_island == island].sum()) for island in range(count)]
 
 
@@ -108,11 +112,11 @@ class CompiledEngine:
     def __init__(
         self, model: DeviceModel, rows: Rows, support: Support, target_count: int, *, hard_limits: bool
     ) -> None:
-        self._model, self._rows, self._target_count = model, rows, target_count
+        self._model, self._rows, self._support, self._target_count = model, rows, support, target_count
         self._ranges = seeds.SeedRanges.build(model, support.active_dofs)
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
-        self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...]], IslandCode] = OrderedDict()
+        self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
         rows.bind_data()
 
     def data_key(self) -> tuple[object, ...]:
@@ -121,16 +125,52 @@ class CompiledEngine:
         return tuple(objective.data(name).ptr for objective in objectives for name in objective.data_rows())
 
     def tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int
+        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, answers: Winners
     ) -> list[tuple[wp.Kernel, Any]]:
-        """Return kernels and tasks that solve all islands of the problems into `problems.winners`.
+        """Return kernels and tasks that solve all islands of the problems.
 
         Args:
             problems: Their arrays.
             intake: Where the caller's numbers were checked.
             partition: Islands of the problems.
             problem_count: Problems of the solve; a partition common to all serves any number.
+            answers: Where to; the winners of the problems, or room for every attempt.
         """
+        found = self._all_tasks(problems, intake, partition, problem_count, "float32")
+        for _, task in found:
+            task.next_seed, task.winner_joint_q, task.winner_rank = answers.next_seed, answers.joint_q, answers.rank
+            task.winner_cost, task.winner_seed = answers.cost, answers.seed
+            task.winner_iterations, task.winner_status = answers.iterations, answers.status
+            task.winner_met = answers.met
+        return found
+
+    def polish_tasks(
+        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, wide: wp.array[Any]
+    ) -> list[tuple[wp.Kernel, Any]]:
+        """Return kernels and tasks that take the winners on in float64: one attempt each, from where they stand.
+
+        Args:
+            problems: Their arrays.
+            intake: Where the caller's numbers stand in float64.
+            partition: Islands of the problems.
+            problem_count: Problems of the solve.
+            wide: Where to; holds the winners before.
+        """
+        found = self._all_tasks(problems, intake, partition, problem_count, "float64")
+        scratch = Winners.allocate(problems.capacity, 1, problems.winners.rank.shape[1], self._model.device)
+        for _, task in found:
+            task.settings = problems.polish_settings
+            task.start_joint_q, task.winner_joint_q_wide = problems.winners.joint_q, wide
+            task.winner_joint_q, task.winner_rank = problems.polished_joint_q, scratch.rank
+            task.next_seed, task.winner_cost, task.winner_seed = scratch.next_seed, scratch.cost, scratch.seed
+            task.winner_iterations, task.winner_status = scratch.iterations, scratch.status
+            task.winner_met = scratch.met
+        return found
+
+    def _all_tasks(
+        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, precision: Precision
+    ) -> list[tuple[wp.Kernel, Any]]:
+        """Kernels and tasks of all islands, but for where answers go."""
         common, device = len(partition.nisland) == 1, self._model.device
         found = []
         for members in groups(partition, problem_count):
@@ -142,21 +182,26 @@ class CompiledEngine:
                 count = wp.array([len(members)], dtype=wp.int32, device=device)
             for island in range(int(partition.nisland[line])):
                 trees = np.flatnonzero(partition.tree_island[line] == island)
-                code = self._code(trees, np.flatnonzero(partition.row_island[line] == island))
+                code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition)
+                for name, array in self._sources(code.inputs, intake if precision == "float64" else None).items():
+                    setattr(task, name, array)
                 task.fault, task.problem, task.count, task.island = intake.fault.device, listed, count, island
                 found.append((code.kernel, task))
         return found
 
-    def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp]) -> IslandCode:
+    def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:
         """The code of an island that has these trees and rows."""
-        key = (tuple(map(int, trees)), tuple(map(int, rows)))
+        key = (tuple(map(int, trees)), tuple(map(int, rows)), precision)
         if key not in self._codes:
             robot = self._model.robot
-            dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees))]
+            touched = touched_dofs(self._model, self._support.dofs[rows])
+            dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
             objectives: Any = self._rows.objectives
-            program = build_program(robot, self._model, objectives, self._rows.start, dofs, key[1], self._target_count)
-            kernel = packet_kernel(IterationSource(program, Lanes.on_cpu(), DAMPING))
+            error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
+            starts, targets = self._rows.start, self._target_count
+            program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
+            kernel = packet_kernel(IterationSource(program, Lanes.on_cpu(precision), DAMPING))
             self._codes[key] = IslandCode(kernel, program.inputs, island_constants(program, self._model))
             if len(self._codes) > CODES_MAX:
                 self._codes.popitem(last=False)
@@ -165,36 +210,63 @@ class CompiledEngine:
 
     def _task(self, code: IslandCode, problems: Problems, partition: Partition) -> Any:
         """A task but for the problems that it covers."""
-        model, ranges, winners = self._model, self._ranges, problems.winners
+        model, ranges = self._model, self._ranges
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.lightest2, partition.heaviest2
-        for name, array in (code.constants | self._sources(code.inputs)).items():
+        for name, array in code.constants.items():
             setattr(task, name, array)
         task.limit_lower, task.limit_upper = self._limits
         task.mid_joint_q, task.start_joint_q = model.mid_joint_q, problems.start_joint_q
         task.draw_lower, task.draw_upper, task.drawn = ranges.lower, ranges.upper, ranges.drawn
         task.increment, task.tree, task.place = ranges.increment, ranges.tree, ranges.place
         task.tree_hash = problems.tree_hash
-        task.next_seed, task.winner_joint_q, task.winner_rank = winners.next_seed, winners.joint_q, winners.rank
-        task.winner_cost, task.winner_seed = winners.cost, winners.seed
-        task.winner_iterations, task.winner_status, task.winner_met = winners.iterations, winners.status, winners.met
         return task
 
-    def _sources(self, inputs: Sequence[DataInput]) -> dict[str, wp.array[Any]]:
-        """Where the kernel finds the data of the objectives."""
+    def _sources(self, inputs: Sequence[DataInput], intake: Intake | None) -> dict[str, wp.array[Any]]:
+        """Where the kernel finds the data of the objectives; targets in float64 where an intake is given."""
         objectives: Any = self._rows.objectives
-        arrays = [objectives[one.objective].data(one.field) for one in inputs]
-        columns = [one.column for one in inputs]
-        address = [a.ptr + 4 * column for a, column in zip(arrays, columns, strict=True)]
-        lines, strides = [a.shape[0] for a in arrays], [a.strides[0] // 4 for a in arrays]
+        lines: list[tuple[int, int, int, int]] = []
+        for one in inputs:
+            staged = None if intake is None or one.objective >= self._target_count else intake.wide(one.field)
+            array = objectives[one.objective].data(one.field) if staged is None else staged
+            size = wp.types.type_size_in_bytes(array.dtype)
+            first = 0 if staged is None else one.objective * array.shape[2]
+            address = array.ptr + size * (first + one.column)
+            lines.append((address, array.shape[0], array.strides[0] // size, int(staged is not None)))
+        names = ("source", "source_lines", "source_stride", "source_wide")
+        types = (wp.uint64, wp.int32, wp.int32, wp.int32)
+        columns = zip(*lines, strict=True) if lines else [(), (), (), ()]
         device = self._model.device
         return {
-            "source": wp.array(address, dtype=wp.uint64, device=device),
-            "source_lines": wp.array(lines, dtype=wp.int32, device=device),
-            "source_stride": wp.array(strides, dtype=wp.int32, device=device),
-            "source_wide": wp.zeros(len(inputs), dtype=wp.int32, device=device),
+            name: wp.array(list(values), dtype=dtype, device=device)
+            for name, dtype, values in zip(names, types, columns, strict=True)
         }
+
+
+def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which active DOFs rows can depend on, bool [active_dof_count].
+
+    Args:
+        model: The robot on the device.
+        support: Support of the rows, bool [rows, joint_dof_count].
+    """
+    active = model.robot.dof_active
+    touched = np.zeros(model.active_dof_count, dtype=bool)
+    touched[active[support.any(axis=0) & (active >= 0)]] = True
+    for dofs in rotation_dofs(model):  # the three DOFs of a rotation go together
+        touched[dofs] = touched[dofs].any()
+    return touched
+
+
+def rotation_dofs(model: DeviceModel) -> list[slice]:
+    """Return the active DOFs of every rotation that has a quaternion."""
+    robot, found = model.robot, []
+    for joint in range(robot.joint_count):
+        first = int(robot.joint_qd_start[joint + 1]) - 3
+        if robot.joint_dof_dim[joint, 1] == 3 and robot.dof_active[first] >= 0:
+            found.append(slice(int(robot.dof_active[first]), int(robot.dof_active[first]) + 3))
+    return found
 
 
 def island_constants(program: IslandProgram, model: DeviceModel) -> dict[str, wp.array[Any]]:

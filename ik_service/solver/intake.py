@@ -215,6 +215,11 @@ class Intake:
         self.fault.push()
         self.given.push()
 
+    def wide(self, field: str) -> wp.array[Any] | None:
+        """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""
+        staged = {"target_positions": self.positions, "target_orientations_xyzw": self.orientations_xyzw}
+        return staged[field].device if field in staged else None
+
     def launches(self, problems: Any, part: int, parts: int) -> list[wp.Launch]:
         """Record the launches that read one part of the problems; their dimension is its number of problems.
 

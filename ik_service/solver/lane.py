@@ -47,6 +47,7 @@ DAMPING = Damping(
     boost_max=float(trial_steps.BOOST_MAX),
     pivot_min=float(PIVOT_MIN),
 )
+FLOAT64_FLOOR2 = 1.0e-22  # |r|^2 at which float64 kinematics has nothing more to give
 NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
 
 
@@ -101,6 +102,7 @@ class Lane:
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         LOWER, UPPER, DATA = place.lower, place.upper, place.inputs
         NORM2, BOOST, STEPS, FLOOR2, LEAST = place.norm2, place.boost, place.steps, place.floor2, place.damping_least
+        FLOOR = float(RESIDUAL_FLOOR2) if self.source.lanes.precision == "float32" else FLOAT64_FLOOR2
 
         @wp.func
         def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
@@ -170,7 +172,7 @@ class Lane:
             state[NORM2 * W + lane] = Real(NOT_EVALUATED)
             state[BOOST * W + lane] = Real(1.0)
             state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
-            state[FLOOR2 * W + lane] = Real(RESIDUAL_FLOOR2 * task.lightest2[w, island])
+            state[FLOOR2 * W + lane] = Real(FLOOR) * Real(task.lightest2[w, island])
             state[LEAST * W + lane] = Real(DAMPING_MIN * task.heaviest2[w, island])
 
         self.start_attempt = start_attempt
@@ -250,6 +252,7 @@ class Lane:
         W = self.source.lanes.width
         COORDINATES = len(coordinate_names(program))
         OTHER_ROWS = 1 if program.has_other_rows else 0
+        Real = self.Real
         WIDE = 1 if self.source.lanes.precision == "float64" else 0
         Q, NORM2, STEPS = place.q, place.norm2, place.steps
 
@@ -261,10 +264,12 @@ class Lane:
                 if wp.static(WIDE == 1):
                     task.winner_joint_q_wide[line, task.coordinate[c]] = q
             for f in range(task.follower.shape[0]):
-                leader = float(at(state, (Q + task.follower_place[f]) * W + lane))
-                value = task.follower_number[f, 0] * leader + task.follower_number[f, 1]
-                value = wp.clamp(value, task.follower_number[f, 2], task.follower_number[f, 3])
-                task.winner_joint_q[line, task.follower[f]] = value
+                leader = at(state, (Q + task.follower_place[f]) * W + lane)
+                value = Real(task.follower_number[f, 0]) * leader + Real(task.follower_number[f, 1])
+                value = wp.clamp(value, Real(task.follower_number[f, 2]), Real(task.follower_number[f, 3]))
+                task.winner_joint_q[line, task.follower[f]] = float(value)
+                if wp.static(WIDE == 1):
+                    task.winner_joint_q_wide[line, task.follower[f]] = value
 
         @wp.func
         def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
@@ -284,7 +289,7 @@ class Lane:
             line = p
             if task.settings[KEEP_ALL] == 1:
                 line = p * task.settings[SEEDS] + s
-            if rank < task.winner_rank[line, island]:
+            if task.settings[KEEP_ALL] == 1 or rank < task.winner_rank[line, island]:
                 task.winner_rank[line, island] = rank
                 task.winner_cost[line, island] = cost
                 task.winner_seed[line, island] = s

@@ -13,6 +13,7 @@ JacobianMode = Literal["analytic", "autodiff", "mixed"]
 SEEDS_MAX = 4096
 ITERATIONS_MAX = 10_000
 CANDIDATES_MAX = 8
+SOLUTIONS_MAX = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,11 @@ class SolverOptions:
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
+        best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
+            success whose largest joint change from the start is least.
+        solutions: Distinct solutions per problem; more than 1 runs all seeds.
+        solution_difference: Two solutions are distinct where some joint differs by more than this [m or rad].
+        precision: "float64" finishes in double precision, to about 1e-9 m, and returns float64.
         joint_limits: "hard" keeps every configuration inside the limits; "soft" adds penalty rows for leaving them;
             "off" ignores them.
         jacobian_mode: "analytic" (autodiff only for objectives without an analytic Jacobian), "autodiff" or "mixed".
@@ -41,6 +47,10 @@ class SolverOptions:
     position_tolerance: float = 1e-3
     orientation_tolerance: float = 1e-2
     random_seed: int = 0
+    best_of: Literal["cost", "nearest"] | None = None
+    solutions: int = 1
+    solution_difference: float = 0.1
+    precision: Literal["float32", "float64"] = "float32"
     joint_limits: JointLimits = "hard"
     jacobian_mode: JacobianMode | IKJacobianType = "analytic"
     candidates: int = 1
@@ -60,6 +70,16 @@ class SolverOptions:
         _check_integer("candidates", self.candidates, 1, CANDIDATES_MAX)
         _check_tolerance("position_tolerance", self.position_tolerance)
         _check_tolerance("orientation_tolerance", self.orientation_tolerance)
+        _check_integer("solutions", self.solutions, 1, SOLUTIONS_MAX)
+        _check_tolerance("solution_difference", self.solution_difference)
+        if self.best_of not in (None, "cost", "nearest"):
+            raise InputError(f"Option best_of is {self.best_of!r}. Allowed: None, 'cost', 'nearest'.")
+        if self.precision not in ("float32", "float64"):
+            raise InputError(f"Option precision is {self.precision!r}. Allowed: 'float32', 'float64'.")
+        if self.precision == "float64" and self.solutions > 1:
+            raise InputError(
+                "Option precision='float64' gives one solution. Use solutions=1, or solve again from each."
+            )
         if self.joint_limits not in ("hard", "soft", "off"):
             raise InputError(f"Option joint_limits is {self.joint_limits!r}. Allowed: 'hard', 'soft', 'off'.")
         self.jacobian_type()

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.kinematics.forward_kinematics import CONTINUOUS, FLOATING, PLANAR, PRISMATIC, REVOLUTE
 from ik_service.robots import DeviceModel
+from ik_service.solver.float64_kinematics import Kinematics, float64_kinematics, link_pose, paths_to_links
 from ik_service.solver.intake import SOLVE_IO, Intake, first_problem
 from ik_service.solver.mirror import Mirror
+from ik_service.solver.partition import Partition
 from ik_service.solver.slots import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.targets import Target
 
@@ -25,69 +26,6 @@ TURN = wp.constant(wp.float64(2.0 * math.pi))
 HALF_TURN = wp.constant(wp.float64(math.pi))
 TINY = wp.constant(wp.float64(1e-300))
 NAN = wp.constant(wp.float64(math.nan))
-
-
-@wp.struct
-class Kinematics:
-    """The robot in float64."""
-
-    joint_type: wp.array[wp.int32]
-    joint_q_start: wp.array[wp.int32]
-    joint_qd_start: wp.array[wp.int32]
-    joint_X_p: wp.array[wp.transformd]
-    joint_axis: wp.array[wp.vec3d]
-
-
-@wp.func
-@typing.no_type_check
-def turned_about(axis: wp.vec3d, angle: wp.float64):
-    """Return the rotation by an angle about a unit axis."""
-    s = wp.sin(wp.float64(0.5) * angle)
-    return wp.quatd(axis[0] * s, axis[1] * s, axis[2] * s, wp.cos(wp.float64(0.5) * angle))
-
-
-@wp.func
-@typing.no_type_check
-def joint_transform(robot: Kinematics, j: int, q: wp.array2d[float], p: int):
-    """Return what a joint does at the configuration of a problem."""
-    kind = robot.joint_type[j]
-    c = robot.joint_q_start[j]
-    d = robot.joint_qd_start[j]
-    position = wp.vec3d()
-    turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
-    if kind == REVOLUTE or kind == CONTINUOUS:
-        turn = turned_about(robot.joint_axis[d], wp.float64(q[p, c]))
-    elif kind == PRISMATIC:
-        position = robot.joint_axis[d] * wp.float64(q[p, c])
-    elif kind == PLANAR:
-        position = robot.joint_axis[d] * wp.float64(q[p, c]) + robot.joint_axis[d + 1] * wp.float64(q[p, c + 1])
-        turn = turned_about(robot.joint_axis[d + 2], wp.float64(q[p, c + 2]))
-    else:
-        if kind == FLOATING:
-            position = wp.vec3d(wp.float64(q[p, c]), wp.float64(q[p, c + 1]), wp.float64(q[p, c + 2]))
-            c += 3
-        x = wp.quatd(wp.float64(q[p, c]), wp.float64(q[p, c + 1]), wp.float64(q[p, c + 2]), wp.float64(q[p, c + 3]))
-        turn = wp.normalize(x)  # float32 rounds it off unit length
-    return wp.transformd(position, turn)
-
-
-@wp.func
-@typing.no_type_check
-def link_pose(
-    robot: Kinematics,
-    link: int,
-    path_start: wp.array[wp.int32],
-    path_joint: wp.array[wp.int32],
-    offset: wp.array[wp.transformd],
-    q: wp.array2d[float],
-    p: int,
-):
-    """Return the pose of a link in the world, by the joints from the base to it."""
-    pose = wp.transform_identity(dtype=wp.float64)
-    for m in range(path_start[link], path_start[link + 1]):
-        j = path_joint[m]
-        pose = pose * robot.joint_X_p[j] * joint_transform(robot, j, q, p)
-    return pose * offset[link]
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -99,16 +37,28 @@ def _place(
     endless: wp.array[wp.int32],  # coordinates without limits that nothing follows
     start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     winner_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    wide: int,  # 1: the next array holds the answers in float64
+    winner_joint_q_wide: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    # out
     joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     for c in range(joint_q_out.shape[1]):
-        joint_q_out[p, c] = winner_joint_q[p, c]
+        q = wp.float64(winner_joint_q[p, c])
+        if wide == 1:
+            q = winner_joint_q_wide[p, c]
+        judged_q_out[p, c] = q
+        joint_q_out[p, c] = float(q)
     for k in range(endless.shape[0]):  # on the turn nearest the start
         c = endless[k]
         start = wp.float64(start_joint_q[p, c])
-        ahead = wp.float64(winner_joint_q[p, c]) - start + HALF_TURN
-        joint_q_out[p, c] = float(start + ahead - TURN * wp.floor(ahead / TURN) - HALF_TURN)
+        ahead = judged_q_out[p, c] - start + HALF_TURN
+        q = start + ahead - TURN * wp.floor(ahead / TURN) - HALF_TURN
+        joint_q_out[p, c] = float(q)
+        if wide == 0:
+            q = wp.float64(joint_q_out[p, c])  # judged is exactly what is returned
+        judged_q_out[p, c] = q
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -122,7 +72,7 @@ def _judge_target(
     path_start: wp.array[wp.int32],  # [2 x targets + 1]: joints to each link, then to each reference link
     path_joint: wp.array[wp.int32],
     link_offset: wp.array[wp.transformd],  # [2 x targets]: T_body_link
-    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    joint_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     # target
     target: int,
     targets: int,
@@ -303,6 +253,7 @@ class Outcome:
             return Mirror((capacity, *shape), dtype, device)
 
         self.joint_q = mirror(wp.float32, model.joint_coord_count)
+        self.judged_q = mirror(wp.float64, model.joint_coord_count)
         self.position_error, self.orientation_error = (mirror(wp.float64, count) for _ in range(2))
         self.success, self.status = mirror(wp.bool), mirror(wp.int8)
         self.cost, self.iterations, self.seed_index = mirror(wp.float32), mirror(wp.int32), mirror(wp.int32)
@@ -313,8 +264,9 @@ class Outcome:
         self._tolerances = Mirror((2,), wp.float64, device)
         self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
         self._endless: wp.array[Any] = wp.array(_endless(model), dtype=wp.int32, device=device)
-        self._robot = _kinematics(model)
-        self._paths = _paths(model, targets)
+        self._robot = float64_kinematics(model)
+        links = [target.link for target in targets]
+        self._paths = paths_to_links(model, [*links, *(target.reference_link for target in targets)])
         self._tools = [_tool(target, device) for target in targets]
 
     def use_tolerances(self, position: float, orientation: float) -> None:
@@ -323,28 +275,31 @@ class Outcome:
         self._tolerances.push()
 
     def launches(
-        self, problems: Any, intake: Intake, partition: tuple[wp.array[Any], wp.array[Any]], part: int, parts: int
+        self, problems: Any, intake: Intake, partition: Partition, part: int, parts: int, wide: wp.array[Any] | None
     ) -> list[wp.Launch]:
         """Record the launches that judge one part of the problems; their dimension is its number of problems.
 
         Args:
             problems: The solved `Problems`.
             intake: What the caller gave.
-            partition: Number of islands [1 or problems], and the island of every row [1 or problems, rows].
+            partition: Their islands.
             part: Which part.
             parts: Number of parts.
+            wide: Answers in float64, where the winners have been polished.
         """
         model, winners, targets = self._model, problems.winners, self._targets
         which = [problems.settings, part, parts]
         errors = [self.position_error.device, self.orientation_error.device]
-        place = [*which, self._endless, problems.start_joint_q, winners.joint_q, self.joint_q.device]
+        place = [*which, self._endless, problems.start_joint_q, winners.joint_q, int(wide is not None)]
+        place += [self.judged_q.device if wide is None else wide, self.joint_q.device, self.judged_q.device]
         steps: list[tuple[Any, list[Any]]] = [(_place, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
-            inputs = [*which, self._robot, *self._paths, self.joint_q.device, k, len(targets), tool]
+            inputs = [*which, self._robot, *self._paths, self.judged_q.device, k, len(targets), tool]
             inputs += [int(target.reference_link is not None), intake.positions.device]
             inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_judge_target, inputs))
-        compose = [*which, self._tolerances.device, self._target_row, *errors, *partition, winners.status, winners.met]
+        compose = [*which, self._tolerances.device, self._target_row, *errors]
+        compose += [partition.device_nisland, partition.device_row_island, winners.status, winners.met]
         compose += [winners.cost, winners.iterations, winners.seed]
         islands = (self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost)
         columns = (self.success, self.status, self.cost, self.iterations, self.seed_index)
@@ -366,35 +321,6 @@ def _endless(model: DeviceModel) -> list[int]:
         if turns and robot.dof_active[d] >= 0 and alone and endless:
             found.append(int(robot.dof_coordinate[d]))
     return found
-
-
-def _kinematics(model: DeviceModel) -> Any:
-    robot: Any = Kinematics()
-    robot.joint_type, robot.joint_q_start = model.joint_type, model.joint_q_start
-    robot.joint_qd_start = model.joint_qd_start
-    robot.joint_X_p = wp.array(model.robot.joint_X_p, dtype=wp.transformd, device=model.device)
-    robot.joint_axis = wp.array(model.robot.joint_axis, dtype=wp.vec3d, device=model.device)
-    return robot
-
-
-def _paths(model: DeviceModel, targets: Sequence[Target]) -> tuple[wp.array[Any], wp.array[Any], wp.array[Any]]:
-    """Joints from the base to every target's link, then to every reference link; and T_body_link of those."""
-    robot, starts, joints, offsets = model.robot, [0], list[int](), list[Any]()
-    for link in [t.link for t in targets] + [t.reference_link for t in targets]:
-        body, offset = (-1, np.array([0.0, 0, 0, 0, 0, 0, 1])) if link is None else robot.link_frame(link)
-        path: list[int] = []
-        while body >= 0:
-            path.insert(0, body)
-            body = int(robot.joint_parent[body])
-        joints += path
-        starts.append(len(joints))
-        offsets.append(offset)
-    device = model.device
-    return (
-        wp.array(starts, dtype=wp.int32, device=device),
-        wp.array(joints, dtype=wp.int32, device=device),
-        wp.array(np.array(offsets, np.float64).reshape(-1, 7), dtype=wp.transformd, device=device),
-    )
 
 
 def _tool(target: Target, device: wp.Device) -> wp.array[Any]:

@@ -27,6 +27,7 @@ class Partition:
         tree_island: Island of every tree, -1 for none, int32 [1 or n, trees].
         row_island: Island of every row, -1 for none, int32 [1 or n, rows].
         device_nisland: The first of these on the device.
+        device_tree_island: The second on the device.
         device_row_island: The last on the device.
         lightest2: Square of the least weight of any row of an island, device array [1 or problems, trees].
         heaviest2: Square of the largest.
@@ -36,6 +37,7 @@ class Partition:
     tree_island: NDArray[np.int32]
     row_island: NDArray[np.int32]
     device_nisland: wp.array[Any]
+    device_tree_island: wp.array[Any]
     device_row_island: wp.array[Any]
     lightest2: wp.array[Any]
     heaviest2: wp.array[Any]
@@ -92,11 +94,13 @@ def common_partition(
         return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)
 
     counts, of_rows = np.array([nisland], np.int32), row_island.astype(np.int32)[None]
+    of_trees = tree_island.astype(np.int32)[None]
     return Partition(
         counts,
-        tree_island.astype(np.int32)[None],
+        of_trees,
         of_rows,
         on_device(counts),
+        on_device(of_trees),
         on_device(of_rows),
         on_device(lightest2),
         on_device(heaviest2),
@@ -115,7 +119,14 @@ def discovered_partition(problems: Any, problem_count: int) -> Partition:
         array.numpy()[:problem_count].copy() for array in (islands.nisland, islands.tree_island, islands.row_island)
     )
     return Partition(
-        nisland, tree_island, row_island, islands.nisland, islands.row_island, problems.lightest2, problems.heaviest2
+        nisland,
+        tree_island,
+        row_island,
+        islands.nisland,
+        islands.tree_island,
+        islands.row_island,
+        problems.lightest2,
+        problems.heaviest2,
     )
 
 

@@ -37,6 +37,8 @@ class Problems:
         tolerances: Position and orientation tolerance.
         every: The numbers of all problems, int32.
         winners: Answers.
+        polish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
+        polished_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
         heaviest2: Square of the largest: the least damping scales with it.
     """
@@ -55,6 +57,8 @@ class Problems:
         self._settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device)
         self._tolerances = Mirror((2,), wp.float32, model.device)
         self.settings, self.tolerances = self._settings.device, self._tolerances.device
+        self._polish_settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device)
+        self.polish_settings = self._polish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None
         self._model = model
@@ -73,6 +77,7 @@ class Problems:
         shape = (capacity, structure.tree_count)
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
+        self.polished_joint_q = wp.zeros_like(self.start_joint_q)
         self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
     def refresh_winners(self, problem_count: int) -> None:
@@ -133,7 +138,9 @@ class Problems:
         scales = wp.launch(_weigh_islands, self.capacity, inputs, outputs, device=device, record_cmd=True)
         return [*launches, scales]
 
-    def set_options(self, problem_count: int, has_start: bool, options: SolverOptions, seeds: int) -> None:
+    def set_options(
+        self, problem_count: int, has_start: bool, options: SolverOptions, seeds: int, *, keep_all: bool
+    ) -> None:
         """Bring the numbers of a solve to the device.
 
         Args:
@@ -141,11 +148,14 @@ class Problems:
             has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
             options: Options of the solve.
             seeds: Seeds per problem.
+            keep_all: Whether every attempt is to have an answer of its own.
         """
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
-        self._settings.host[:] = problem_count, seeds, options.max_iterations, has_start, random_seed, 0
+        self._settings.host[:] = problem_count, seeds, options.max_iterations, has_start, random_seed, keep_all
+        self._polish_settings.host[:] = problem_count, 1, options.max_iterations, True, 0, True
         self._tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
         self._settings.push()
+        self._polish_settings.push()
         self._tolerances.push()
 
 

@@ -16,7 +16,8 @@ class IKResult:
     """Answers of a batch of problems, arrays on the host.
 
     Attributes:
-        joint_q: Configurations [m or rad, quaternions xyzw], float32 [n, joint_coord_count].
+        joint_q: Configurations [m or rad, quaternions xyzw], [n, joint_coord_count]; float32, or float64 where that
+            precision was asked for.
         success: Whether every target is met within its tolerance, judged in float64 on `joint_q`, bool [n]. With
             objectives alone: whether the gradient test says stationary.
         status: IKStatus codes, int8 [n].
@@ -32,9 +33,12 @@ class IKResult:
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
+        solutions: Where several were asked for: distinct configurations that succeed, the winner first, [n, solutions,
+            joint_coord_count]; NaN past the last one found.
+        solution_count: How many were found, int32 [n].
     """
 
-    joint_q: NDArray[np.float32]
+    joint_q: NDArray[np.floating]
     success: NDArray[np.bool_]
     status: NDArray[np.int8]
     position_error: NDArray[np.float64]
@@ -49,6 +53,8 @@ class IKResult:
     device: str
     seeds: int
     islands: IslandResults
+    solutions: NDArray[np.floating] | None = None
+    solution_count: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         """Return the number of problems."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +20,12 @@ from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition
+from ik_service.solver.reading import check_lines, has_lines, raise_fault, read_start, read_targets
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows import Rows, require_contract
 from ik_service.solver.support import Support, row_labels
-from ik_service.solver.targets import Target, TargetArrays, as_target, check_targets, host_array, plain_targets
-from ik_service.solver.workspace import Workspace
+from ik_service.solver.targets import Target, as_target
+from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
 
 DEFAULT_SEEDS = 64  # one is started only where those before have failed
@@ -31,7 +33,17 @@ SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cac
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
 ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits
-PER_SOLVE_OPTIONS = ("seeds", "max_iterations", "position_tolerance", "orientation_tolerance", "random_seed")
+PER_SOLVE_OPTIONS = (
+    "seeds",
+    "max_iterations",
+    "position_tolerance",
+    "orientation_tolerance",
+    "random_seed",
+    "best_of",
+    "solutions",
+    "solution_difference",
+    "precision",
+)
 
 
 class IKSolver:
@@ -75,7 +87,7 @@ class IKSolver:
         self._objectives = tuple(objectives)
         self._touches = _touched_trees(robot, self.targets)
         self._device_name = str(self.device)
-        self._per_problem_targets = [t for t in self.targets if _has_lines(t.offset) or _has_lines(t.row_weights)]
+        self._per_problem_targets = [target for target in self.targets if has_lines(target)]
         self._threads = 1 if threads is None or self.device.is_cuda else threads
         self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
         with DEVICE_LOCK:
@@ -145,30 +157,31 @@ class IKSolver:
             EngineError: The compiled engine cannot hold an island of this problem.
         """
         chosen = self.options if options is None else self._options_for(options)
-        given = self._read_targets(positions, orientations_xyzw, problem_count)
-        start = None if initial_joint_q is None else self._read_start(initial_joint_q, given.problem_count)
+        given = read_targets(self.targets, positions, orientations_xyzw, problem_count)
+        start = None if initial_joint_q is None else read_start(self.robot, initial_joint_q, given.problem_count)
         count = given.problem_count
-        self._check_counts(count)
+        check_lines(self._objectives, self._per_problem_targets, count)
         seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
         if count * seeds > ATTEMPTS_MAX:
             attempts = f"{count} problems x {seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
+        wishes = self._wishes(count, seeds, chosen)
         with DEVICE_LOCK:
             self._fit_workspace(count)
             work = self._work
             work.intake.stage(given.positions, given.orientations_xyzw, start)
-            work.problems.set_options(count, start is not None, chosen, seeds)
+            work.problems.set_options(count, start is not None, chosen, seeds, keep_all=wishes.choosing)
             work.outcome.use_tolerances(chosen.position_tolerance, chosen.orientation_tolerance)
             join = not self.islands_enabled
             if self._compiled is None:
                 partition = self._solve_staged(count, seeds)
             else:
-                partition, run = work.compiled(self._compiled, self._rows, self._incidence, count, join=join)
+                partition, run = work.compiled(self._compiled, self._rows, self._incidence, wishes, join=join)
         if self._compiled is not None:
             run(self._executor)  # kernels of several solvers may run side by side
         if work.intake.fault.pull(1).any():
-            self._raise_fault(positions, orientations_xyzw, initial_joint_q, problem_count)
-        return self._result(partition, count, seeds)
+            raise_fault(self.robot, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count))
+        return self._result(partition, wishes)
 
     def _solve_staged(self, problem_count: int, seeds: int) -> Partition:
         """Work through all attempts; again where a row reached a tree that its probes had not shown."""
@@ -273,51 +286,26 @@ class IKSolver:
             raise InputError(f"Option {fixed[0]!r} is fixed when the solver is made. Per solve: {PER_SOLVE_OPTIONS}.")
         return merged
 
-    def _read_targets(self, positions: Any, orientations_xyzw: Any, problem_count: Any) -> TargetArrays:
-        """The targets by shape; the kernels look at their numbers."""
-        count = len(self.targets)
-        by_position = plain_targets(positions, count, 3)
-        by_orientation = plain_targets(orientations_xyzw, count, 4)
-        if by_position is not None and by_orientation is not None and problem_count is None:
-            counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
-            if len(counts) == 1 and 0 not in counts:
-                return TargetArrays(by_position, by_orientation, counts.pop())
-        return check_targets(self.targets, positions, orientations_xyzw, problem_count)
+    def _wishes(self, problem_count: int, seeds: int, options: SolverOptions) -> Wishes:
+        """What a solve is to do."""
+        wishes = Wishes(
+            problem_count,
+            seeds,
+            options.best_of,
+            options.solutions,
+            options.solution_difference,
+            polished=options.precision == "float64",
+        )
+        if self._compiled is None and (wishes.choosing or wishes.polished):
+            raise InputError(
+                "Options best_of, solutions and precision need the compiled engine; this solver is staged."
+            )
+        return wishes
 
-    def _read_start(self, initial_joint_q: Any, problem_count: int) -> NDArray[Any]:
-        """Start configurations by shape."""
-        q = initial_joint_q
-        if type(q) is not np.ndarray or q.dtype.kind != "f":
-            q = host_array("initial_joint_q", q)
-        coordinates = self.robot.joint_coord_count
-        if q.shape not in ((coordinates,), (problem_count, coordinates)):
-            allowed = f"[{coordinates}] or [{problem_count}, {coordinates}]"
-            raise InputError(f"initial_joint_q has shape {list(q.shape)}. Allowed: {allowed}.")
-        return np.asarray(q)
-
-    def _check_counts(self, problem_count: int) -> None:
-        """Data per problem must have a line for every problem."""
-        for objective in self._objectives:
-            if isinstance(objective, IKObjective):
-                objective.require_problem_count(problem_count)
-        for target in self._per_problem_targets:
-            _check_rows(target, problem_count)
-
-    def _raise_fault(self, positions: Any, orientations_xyzw: Any, initial_joint_q: Any, problem_count: Any) -> None:
-        """Say what the kernels have found wrong with a number.
-
-        Raises:
-            InputError: Always.
-        """
-        check_targets(self.targets, positions, orientations_xyzw, problem_count)
-        if initial_joint_q is not None:
-            self.robot.complete_joint_q(host_array("initial_joint_q", initial_joint_q))
-        raise InputError("A target or start configuration was changed by another thread while it was solved for.")
-
-    def _result(self, partition: Partition, count: int, seeds: int) -> IKResult:
-        outcome = self._work.outcome
-        return IKResult(
-            joint_q=outcome.joint_q.pull(count),
+    def _result(self, partition: Partition, wishes: Wishes) -> IKResult:
+        outcome, count = self._work.outcome, wishes.problem_count
+        result = IKResult(
+            joint_q=(outcome.judged_q if wishes.polished else outcome.joint_q).pull(count),
             success=outcome.success.pull(count),
             status=outcome.status.pull(count),
             position_error=outcome.position_error.pull(count),
@@ -330,9 +318,25 @@ class IKSolver:
             coordinate_names=self.robot.coordinate_names,
             engine=self.engine,
             device=self._device_name,
-            seeds=seeds,
+            seeds=wishes.seeds,
             islands=IslandResults.collect(outcome, partition, self.robot, self._labels, count),
         )
+        return result if wishes.solutions == 1 else self._with_solutions(result, partition, wishes)
+
+    def _with_solutions(self, result: IKResult, partition: Partition, wishes: Wishes) -> IKResult:
+        """Add the further solutions, each judged like the first."""
+        outcome, count = self._work.outcome, wishes.problem_count
+        solutions = np.full((count, wishes.solutions, self.robot.joint_coord_count), np.nan, result.joint_q.dtype)
+        found = self._work.solution_count.pull(count)
+        number = np.zeros(count, np.int32)
+        for k in range(wishes.solutions):
+            if k > 0:
+                with DEVICE_LOCK:
+                    self._work.solution(k, partition, count)
+            good = np.flatnonzero((found > k) & outcome.success.pull(count))
+            solutions[good, number[good]] = outcome.joint_q.pull(count)[good]
+            number[good] += 1
+        return replace(result, solutions=solutions, solution_count=number)
 
 
 def _resolve_device(device: Any) -> wp.Device:
@@ -344,19 +348,6 @@ def _resolve_device(device: Any) -> wp.Device:
     except (ValueError, RuntimeError) as error:
         known = ", ".join(str(d) for d in wp.get_devices())
         raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error
-
-
-def _check_rows(target: Target, problem_count: int) -> None:
-    """Per-problem offsets and weights must have a line for every problem."""
-    for name in ("offset", "row_weights"):
-        value = getattr(target, name)
-        lines = 1 if value is None or np.ndim(value) == 1 else len(value)
-        if lines not in (1, problem_count):
-            raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
-
-
-def _has_lines(value: Any) -> bool:
-    return value is not None and np.ndim(value) == 2
 
 
 def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:

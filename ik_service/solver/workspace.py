@@ -5,9 +5,11 @@ compiled engine:  intake, kernels, outcome in one go and part by part, where all
 else in three steps, since the islands of each problem come first
 """
 
+import typing
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,10 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
+from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
-from ik_service.solver.intake import Intake
+from ik_service.solver.intake import SOLVE_IO, Intake, first_problem
+from ik_service.solver.mirror import Mirror
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
 from ik_service.solver.problems import Problems
@@ -25,7 +29,33 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
 
 PLANS_MAX = 16  # partitions that are kept with their launches
-Run = Callable[[], None]
+_Tasks = tuple[Sequence[tuple[wp.Kernel, Any]], bool, Sequence[tuple[wp.Kernel, Any]]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Size of a solve, and what is to be done besides the first success.
+
+    Attributes:
+        problem_count: Problems.
+        seeds: Seeds per problem.
+        best_of: None for the first success; "cost" or "nearest" for the best of all seeds.
+        solutions: Distinct solutions per problem.
+        solution_difference: Largest joint difference above which two solutions are distinct [m or rad].
+        polished: Whether to finish in float64.
+    """
+
+    problem_count: int
+    seeds: int
+    best_of: str | None
+    solutions: int
+    solution_difference: float
+    polished: bool
+
+    @property
+    def choosing(self) -> bool:
+        """Whether all seeds are run."""
+        return self.best_of is not None or self.solutions > 1
 
 
 class Workspace:
@@ -61,7 +91,9 @@ class Workspace:
         """Drop what has been recorded: arrays of the problems have been replaced."""
         self._plans: OrderedDict[tuple[object, ...], tuple[Partition, Recording]] = OrderedDict()
         self._reading = Recording(self._model.device, self._reads)
-        self._judging: Recording | None = None
+        self._choice: Choice | None = None
+        self._polished: Mirror | None = None
+        self._wide: wp.array[Any] | None = None  # where this solve is polished
 
     # ------------------------------------------------------------------ steps, one by one
     def read(self, count: int) -> None:
@@ -75,15 +107,12 @@ class Workspace:
         return discovered_partition(self.problems, count)
 
     def judge(self, partition: Partition, count: int) -> None:
-        """Judge the winners of problems whose islands have been discovered."""
-        if self._judging is None:
-            self._judging = Recording(self._model.device, lambda part, parts: self._judges(partition, part, parts))
-        self._judging.prepare(count)
-        self._judging.run(count)
+        """Judge the winners as they stand."""
+        self._judges(partition, 0, 1).run(count)
 
     # ------------------------------------------------------------------ the compiled engine
     def compiled(
-        self, engine: CompiledEngine, rows: Rows, incidence: NDArray[np.bool_], count: int, *, join: bool
+        self, engine: CompiledEngine, rows: Rows, incidence: NDArray[np.bool_], wishes: Wishes, *, join: bool
     ) -> tuple[Partition, Callable[[ThreadPoolExecutor | None], None]]:
         """Prepare a solve by the compiled engine, with the device to oneself.
 
@@ -91,25 +120,27 @@ class Workspace:
             engine: The engine.
             rows: Layout of the objectives.
             incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
-            count: Problems of the solve.
+            wishes: Size of the solve, and what is to be done besides the first success.
             join: Whether all touched trees are one island.
 
         Returns:
             The partition of the problems, and what runs the solve.
         """
-        given = self.intake.given.host[1:]
+        given, count = self.intake.given.host[1:], wishes.problem_count
         others = other_weights(rows.objectives[len(self._targets) :])
+        self._make_room(wishes)
         if self._target_weights is None or others is None:
-            return self._solve_in_steps(engine, rows, count, join=join)
-        key = (join, given.tobytes(), engine.data_key(), *(values.tobytes() for values in others))
+            return self._solve_in_steps(engine, rows, wishes, join=join)
+        variant = (join, wishes.choosing, wishes.polished)
+        key = (variant, given.tobytes(), engine.data_key(), *(values.tobytes() for values in others))
         if key not in self._plans:
             weights = [w * np.repeat(given[2 * k : 2 * k + 2], 3) for k, w in enumerate(self._target_weights)]
             partition = common_partition([*weights, *others], incidence, self._model.device, join=join)
-            tasks = engine.tasks(self.problems, self.intake, partition, count)
+            tasks = self._tasks(engine, partition, wishes)
 
             def record(part: int, parts: int) -> PartLaunches:
-                solve = _solves(tasks, part, parts)
-                return PartLaunches.joined([self._reads(part, parts), solve, self._judges(partition, part, parts)])
+                steps = [self._reads(part, parts), *self._solves(tasks, partition, part, parts)]
+                return PartLaunches.joined([*steps, self._judges(partition, part, parts)])
 
             self._plans[key] = partition, Recording(self._model.device, record, self._threads)
             if len(self._plans) > PLANS_MAX:
@@ -120,30 +151,103 @@ class Workspace:
         return partition, lambda executor: recording.run(count, executor)
 
     def _solve_in_steps(
-        self, engine: CompiledEngine, rows: Rows, count: int, *, join: bool
+        self, engine: CompiledEngine, rows: Rows, wishes: Wishes, *, join: bool
     ) -> tuple[Partition, Callable[[ThreadPoolExecutor | None], None]]:
+        count = wishes.problem_count
         self.read(count)
         partition = self.discovered(rows, count, join=join)
-        tasks = engine.tasks(self.problems, self.intake, partition, count)
-        solving = Recording(self._model.device, lambda part, parts: _solves(tasks, part, parts), self._threads)
-        solving.prepare(count)
+        solve, choose, polish = self._tasks(engine, partition, wishes)
+        steps: list[_Tasks] = [(solve, False, []), ([], choose, polish)]  # all islands before what takes them together
+
+        def recorded(step: _Tasks) -> Recording:
+            return Recording(
+                self._model.device,
+                lambda part, parts: PartLaunches.joined(self._solves(step, partition, part, parts)),
+                self._threads,
+            )
 
         def run(executor: ThreadPoolExecutor | None) -> None:
-            solving.run(count, executor)
+            for recording in map(recorded, steps):
+                recording.prepare(count)
+                recording.run(count, executor)
             self.judge(partition, count)
 
         return partition, run
+
+    def _make_room(self, wishes: Wishes) -> None:
+        """Allocate what a wish needs, and drop recordings that hold what it replaces."""
+        choice, capacity = self._choice, self.problems.capacity
+        if wishes.choosing:
+            if choice is None or (choice.seeds, choice.solutions) != (wishes.seeds, wishes.solutions):
+                self.forget()
+                self._choice = choice = Choice(self._model, capacity, wishes.seeds, wishes.solutions)
+            choice.wish(wishes.best_of, wishes.solution_difference)
+        if wishes.polished and self._polished is None:
+            self._polished = Mirror((capacity, self._model.joint_coord_count), wp.float64, self._model.device)
+        self._wide = self._polished.device if wishes.polished and self._polished is not None else None
+
+    def _tasks(self, engine: CompiledEngine, partition: Partition, wishes: Wishes) -> _Tasks:
+        """Kernels and tasks that solve; whether to choose among attempts; kernels and tasks that polish."""
+        work, count = self, wishes.problem_count
+        answers = work._choice.attempts if wishes.choosing and work._choice is not None else work.problems.winners
+        solve = engine.tasks(work.problems, work.intake, partition, count, answers)
+        polish = (
+            [] if self._wide is None else engine.polish_tasks(work.problems, work.intake, partition, count, self._wide)
+        )
+        return solve, wishes.choosing, polish
+
+    def solution(self, k: int, partition: Partition, count: int) -> None:
+        """Judge solution k of every problem in place of its winner."""
+        assert self._choice is not None  # several solutions have been asked for
+        self._choice.use_solution(self.problems, k, count)
+        self.judge(partition, count)
+
+    @property
+    def solution_count(self) -> Mirror:
+        """How many distinct solutions each problem has."""
+        assert self._choice is not None
+        return self._choice.solution_count
 
     def _reads(self, part: int, parts: int) -> PartLaunches:
         return PartLaunches([(launch, True) for launch in self.intake.launches(self.problems, part, parts)])
 
     def _judges(self, partition: Partition, part: int, parts: int) -> PartLaunches:
-        arrays = partition.device_nisland, partition.device_row_island
-        launches = self.outcome.launches(self.problems, self.intake, arrays, part, parts)
+        launches = self.outcome.launches(self.problems, self.intake, partition, part, parts, self._wide)
         return PartLaunches([(launch, True) for launch in launches], [partition])
 
+    def _solves(self, tasks: _Tasks, partition: Partition, part: int, parts: int) -> list[PartLaunches]:
+        solve, choose, polish = tasks
+        steps = [_launches(solve, part, parts)]
+        if choose and self._choice is not None:
+            launches = self._choice.launches(self.problems, partition, part, parts)
+            steps.append(PartLaunches([(launch, True) for launch in launches]))
+        if polish and self._wide is not None:
+            widen = wp.launch(
+                _widen,
+                1,
+                [self.problems.settings, part, parts, self.problems.winners.joint_q, self._wide],
+                device=self._model.device,
+                record_cmd=True,
+            )
+            steps += [PartLaunches([(widen, True)]), _launches(polish, part, parts)]
+        return steps
 
-def _solves(tasks: Sequence[tuple[wp.Kernel, Any]], part: int, parts: int) -> PartLaunches:
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _widen(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    joint_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for c in range(joint_q.shape[1]):
+        joint_q_out[p, c] = wp.float64(joint_q[p, c])
+
+
+def _launches(tasks: Sequence[tuple[wp.Kernel, Any]], part: int, parts: int) -> PartLaunches:
     launches = []
     for kernel, task in tasks:
         device = task.settings.device

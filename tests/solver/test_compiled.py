@@ -114,7 +114,7 @@ def test_statuses_of_what_cannot_be_reached(planar_2r):
 
 def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda):
     with pytest.raises(ik_service.EngineError, match=r"island has \d+ DOFs.*engine='staged'"):
-        make(ik_service.load_robot("humanoid"), ["left_sole"], islands=False)
+        make(ik_service.load_robot("humanoid"), ["left_sole", "right_sole"], islands=False)
     quick = QuickObjective(panda.link_frame("panda_hand")[0], [(0.3, 0.2, 0.5)])
     with pytest.raises(ik_service.EngineError, match="QuickObjective is not stated as expressions"):
         make(panda, (), objectives=[quick])

@@ -1,0 +1,246 @@
+"""The choice among all attempts of a problem, where every seed is run: the best of them, and several distinct ones.
+
+attempts [problem x seed], each with an answer of its own -> per island the best by cost or nearness to the start,
+then the best of those that differ from all taken so far -> winners, and solutions composed over islands
+"""
+
+import math
+import typing
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel, JointType
+from ik_service.solver.intake import SOLVE_IO, first_problem
+from ik_service.solver.mirror import Mirror
+from ik_service.solver.partition import Partition
+from ik_service.solver.slots import FAILED, SEEDS, Winners
+
+# What a coordinate is, for distances.
+LENGTH, ANGLE, ENDLESS_ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(5))
+BY_SEED, BY_COST, BY_DISTANCE = (wp.constant(k) for k in range(3))
+ORDERS = {None: 0, "cost": 1, "nearest": 2}
+FULL_TURN = wp.constant(2.0 * math.pi)
+FAR = wp.constant(1.0e30)
+NO_SEED = wp.constant(-1)
+
+
+@wp.func
+@typing.no_type_check
+def wrapped(angle: float):
+    """Return an angle on the turn around zero."""
+    return angle - FULL_TURN * wp.round(angle / FULL_TURN)
+
+
+@wp.struct
+class Attempts:
+    """All attempts, attempt s of problem p in line p * seeds + s, and what it takes to compare them."""
+
+    kind: wp.array[wp.int32]  # [joint_coord_count]
+    coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
+    tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
+    joint_q: wp.array2d[float]  # [problems x seeds, joint_coord_count]
+    rank: wp.array2d[wp.int64]  # [problems x seeds, trees]; this and what follows
+    cost: wp.array2d[float]
+    iterations: wp.array2d[wp.int32]
+    status: wp.array2d[wp.int32]
+    met: wp.array2d[wp.int32]
+    start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
+    taken: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been taken
+
+
+@wp.func
+@typing.no_type_check
+def island_distance(
+    tries: Attempts, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap_all: bool
+):
+    """Return the largest change of any joint of an island between two configurations [m or rad]."""
+    largest = float(0.0)
+    for c in range(tries.kind.shape[0]):
+        tree = tries.coordinate_tree[c]
+        if tree >= 0 and tries.kind[c] != QUATERNION_REST:
+            if tries.tree_island[line, tree] == island:
+                gap = a[i, c] - b[j, c]
+                if tries.kind[c] == ENDLESS_ANGLE or (wrap_all and tries.kind[c] == ANGLE):
+                    gap = wrapped(gap)
+                if tries.kind[c] == QUATERNION:
+                    dot = float(0.0)
+                    for m in range(4):
+                        dot += a[i, c + m] * b[j, c + m]
+                    gap = 2.0 * wp.acos(wp.min(wp.abs(dot), 1.0))
+                largest = wp.max(largest, wp.abs(gap))
+    return largest
+
+
+@wp.func
+@typing.no_type_check
+def next_best(tries: Attempts, p: int, line: int, island: int, seeds: int, order: int, count: int, difference: float):
+    """Return the best seed that succeeds and differs from the `count` taken so far, or NO_SEED."""
+    best = int(NO_SEED)
+    best_value = float(FAR)
+    for s in range(seeds):
+        row = p * seeds + s
+        if tries.rank[row, island] < FAILED:
+            value = float(tries.rank[row, island])
+            if order == BY_COST:
+                value = tries.cost[row, island]
+            elif order == BY_DISTANCE:
+                value = island_distance(tries, tries.joint_q, row, tries.start_joint_q, p, line, island, False)
+            if value < best_value:
+                differs = bool(True)
+                for k in range(count):
+                    other = p * seeds + tries.taken[p, island, k]
+                    gap = island_distance(tries, tries.joint_q, row, tries.joint_q, other, line, island, True)
+                    differs = differs and gap > difference
+                if differs:
+                    best = s
+                    best_value = value
+    return best
+
+
+@wp.func
+@typing.no_type_check
+def least_rank(tries: Attempts, p: int, island: int, seeds: int):
+    """Return the seed of the least rank: of problems that none solves, the one of least cost."""
+    best = int(0)
+    for s in range(1, seeds):
+        if tries.rank[p * seeds + s, island] < tries.rank[p * seeds + best, island]:
+            best = s
+    return best
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _choose(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # wishes
+    wishes: wp.array[wp.int32],  # [2]: order, number of solutions
+    difference: wp.array[float],  # [1]
+    tries: Attempts,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    # out
+    found: wp.array2d[wp.int32],  # scratch, [problems, trees]
+    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
+    cost_out: wp.array2d[float],  # [problems, trees]; this and what follows
+    seed_out: wp.array2d[wp.int32],
+    iterations_out: wp.array2d[wp.int32],
+    status_out: wp.array2d[wp.int32],
+    met_out: wp.array2d[wp.int32],
+    solution_out: wp.array3d[float],  # [problems, solutions, joint_coord_count]
+    solution_count_out: wp.array[wp.int32],  # [problems]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    seeds = settings[SEEDS]
+    line = wp.min(p, nisland.shape[0] - 1)
+    most = int(0)
+    for island in range(nisland[line]):
+        count = int(0)
+        best = next_best(tries, p, line, island, seeds, wishes[0], count, difference[0])
+        while best != NO_SEED:
+            tries.taken[p, island, count] = best
+            count += 1
+            best = int(NO_SEED)
+            if count < wishes[1]:
+                best = next_best(tries, p, line, island, seeds, wishes[0], count, difference[0])
+        if count == 0:
+            tries.taken[p, island, 0] = least_rank(tries, p, island, seeds)
+        found[p, island] = count
+        most = wp.max(most, count)
+        winner = tries.taken[p, island, 0]
+        row = p * seeds + winner
+        cost_out[p, island] = tries.cost[row, island]
+        seed_out[p, island] = winner
+        iterations_out[p, island] = tries.iterations[row, island]
+        status_out[p, island] = tries.status[row, island]
+        met_out[p, island] = tries.met[row, island]
+    for c in range(tries.kind.shape[0]):
+        island = int(-1)
+        if tries.coordinate_tree[c] >= 0:
+            island = tries.tree_island[line, tries.coordinate_tree[c]]
+        for k in range(wishes[1]):
+            q = tries.start_joint_q[p, c]
+            if island >= 0:
+                seed = tries.taken[p, island, wp.max(wp.min(k, found[p, island] - 1), 0)]
+                q = tries.joint_q[p * seeds + seed, c]
+            solution_out[p, k, c] = q
+        joint_q_out[p, c] = solution_out[p, 0, c]
+    solution_count_out[p] = most
+
+
+class Choice:
+    """Room for all attempts of so many problems, and the launches that choose among them.
+
+    Args:
+        model: The robot on the device.
+        capacity: Problems there is room for.
+        seeds: Attempts of each.
+        solutions: Distinct solutions wanted of each.
+
+    Attributes:
+        attempts: The attempts; attempt s of problem p is in line `p * seeds + s`.
+        solution_count: How many distinct solutions each problem has, [capacity].
+    """
+
+    def __init__(self, model: DeviceModel, capacity: int, seeds: int, solutions: int) -> None:
+        device, trees, coordinates = model.device, model.robot.trees.ntree, model.joint_coord_count
+        self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
+        self._model = model
+        self.attempts = Winners.allocate(capacity * seeds, coordinates, trees, device)
+        self._solutions = Mirror((capacity, solutions, coordinates), wp.float32, device)
+        self.solution_count = Mirror((capacity,), wp.int32, device)
+        self._wishes, self._difference = Mirror((2,), wp.int32, device), Mirror((1,), wp.float32, device)
+        self._taken = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
+        self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
+        self._kind: wp.array[Any] = wp.array(_kinds(model), dtype=wp.int32, device=device)
+        tree = model.robot.trees.coordinate_treeid.astype(np.int32)
+        self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
+
+    def wish(self, best_of: str | None, difference: float) -> None:
+        """Set the order of choice and the least difference of two solutions [m or rad]."""
+        self._wishes.host[:] = ORDERS[best_of], self.solutions
+        self._difference.host[:] = difference
+        self._wishes.push()
+        self._difference.push()
+
+    def launches(self, problems: Any, partition: Partition, part: int, parts: int) -> list[wp.Launch]:
+        """Record the launch that chooses; its dimension is the number of problems of the part."""
+        attempts, winners = self.attempts, problems.winners
+        task: Any = Attempts()
+        task.kind, task.coordinate_tree = self._kind, self._coordinate_tree
+        task.tree_island, task.start_joint_q, task.taken = (
+            partition.device_tree_island,
+            problems.start_joint_q,
+            self._taken,
+        )
+        task.joint_q, task.rank, task.cost = attempts.joint_q, attempts.rank, attempts.cost
+        task.iterations, task.status, task.met = attempts.iterations, attempts.status, attempts.met
+        inputs = [problems.settings, part, parts, self._wishes.device, self._difference.device, task]
+        inputs += [partition.device_nisland, self._found, winners.joint_q, winners.cost, winners.seed]
+        inputs += [winners.iterations, winners.status, winners.met, self._solutions.device, self.solution_count.device]
+        return [wp.launch(_choose, 1, inputs, device=self._model.device, record_cmd=True)]
+
+    def use_solution(self, problems: Any, k: int, count: int) -> None:
+        """Put solution k of every problem where answers are judged."""
+        solution: wp.array[Any] = wp.array(
+            self._solutions.pull(count)[:, k].copy(), dtype=wp.float32, device=self._model.device
+        )
+        wp.copy(problems.winners.joint_q, solution, count=solution.size)
+
+
+def _kinds(model: DeviceModel) -> NDArray[np.int32]:
+    """What every coordinate is."""
+    robot, kinds = model.robot, np.zeros(model.joint_coord_count, np.int32)
+    for joint, kind in enumerate(map(JointType, robot.joint_type)):
+        first, end = int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])
+        dof = int(robot.joint_qd_start[joint + 1]) - 1
+        endless = np.isinf(robot.joint_limit_lower[dof]) and np.isinf(robot.joint_limit_upper[dof])
+        if kind.quaternion_offset is not None:
+            kinds[end - 4], kinds[end - 3 : end] = int(QUATERNION), int(QUATERNION_REST)
+        elif robot.joint_dof_dim[joint, 1] == 1 and end > first:
+            kinds[end - 1] = int(ENDLESS_ANGLE) if endless else int(ANGLE)
+    return kinds

@@ -1,0 +1,110 @@
+"""Forward kinematics in float64 on the device, for the judgement: from base to link, joint by joint.
+
+It reads the robot as numbers and shares nothing with the engines, whose arithmetic it judges.
+"""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.kinematics.forward_kinematics import CONTINUOUS, FLOATING, PLANAR, PRISMATIC, REVOLUTE
+from ik_service.robots import DeviceModel
+
+
+@wp.struct
+class Kinematics:
+    """The robot in float64."""
+
+    joint_type: wp.array[wp.int32]
+    joint_q_start: wp.array[wp.int32]
+    joint_qd_start: wp.array[wp.int32]
+    joint_X_p: wp.array[wp.transformd]
+    joint_axis: wp.array[wp.vec3d]
+
+
+@wp.func
+@typing.no_type_check
+def turned_about(axis: wp.vec3d, angle: wp.float64):
+    """Return the rotation by an angle about a unit axis."""
+    s = wp.sin(wp.float64(0.5) * angle)
+    return wp.quatd(axis[0] * s, axis[1] * s, axis[2] * s, wp.cos(wp.float64(0.5) * angle))
+
+
+@wp.func
+@typing.no_type_check
+def joint_transform(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
+    """Return what a joint does at the configuration of a problem."""
+    kind = robot.joint_type[j]
+    c = robot.joint_q_start[j]
+    d = robot.joint_qd_start[j]
+    position = wp.vec3d()
+    turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
+    if kind == REVOLUTE or kind == CONTINUOUS:
+        turn = turned_about(robot.joint_axis[d], q[p, c])
+    elif kind == PRISMATIC:
+        position = robot.joint_axis[d] * q[p, c]
+    elif kind == PLANAR:
+        position = robot.joint_axis[d] * q[p, c] + robot.joint_axis[d + 1] * q[p, c + 1]
+        turn = turned_about(robot.joint_axis[d + 2], q[p, c + 2])
+    else:
+        if kind == FLOATING:
+            position = wp.vec3d(q[p, c], q[p, c + 1], q[p, c + 2])
+            c += 3
+        turn = wp.normalize(
+            wp.quatd(q[p, c], q[p, c + 1], q[p, c + 2], q[p, c + 3])
+        )  # rounding takes it off unit length
+    return wp.transformd(position, turn)
+
+
+@wp.func
+@typing.no_type_check
+def link_pose(
+    robot: Kinematics,
+    link: int,
+    path_start: wp.array[wp.int32],
+    path_joint: wp.array[wp.int32],
+    offset: wp.array[wp.transformd],
+    q: wp.array2d[wp.float64],
+    p: int,
+):
+    """Return the pose of a link in the world, by the joints from the base to it."""
+    pose = wp.transform_identity(dtype=wp.float64)
+    for m in range(path_start[link], path_start[link + 1]):
+        j = path_joint[m]
+        pose = pose * robot.joint_X_p[j] * joint_transform(robot, j, q, p)
+    return pose * offset[link]
+
+
+def float64_kinematics(model: DeviceModel) -> Any:
+    """Return the robot as `Kinematics`."""
+    robot: Any = Kinematics()
+    robot.joint_type, robot.joint_q_start = model.joint_type, model.joint_q_start
+    robot.joint_qd_start = model.joint_qd_start
+    robot.joint_X_p = wp.array(model.robot.joint_X_p, dtype=wp.transformd, device=model.device)
+    robot.joint_axis = wp.array(model.robot.joint_axis, dtype=wp.vec3d, device=model.device)
+    return robot
+
+
+def paths_to_links(
+    model: DeviceModel, links: Sequence[str | None]
+) -> tuple[wp.array[Any], wp.array[Any], wp.array[Any]]:
+    """Return offsets and lists of the joints from the base to each link, and T_body_link; None is the world."""
+    robot, starts, joints, offsets = model.robot, [0], list[int](), list[Any]()
+    for link in links:
+        body, offset = (-1, np.array([0.0, 0, 0, 0, 0, 0, 1])) if link is None else robot.link_frame(link)
+        path: list[int] = []
+        while body >= 0:
+            path.insert(0, body)
+            body = int(robot.joint_parent[body])
+        joints += path
+        starts.append(len(joints))
+        offsets.append(offset)
+    device = model.device
+    return (
+        wp.array(starts, dtype=wp.int32, device=device),
+        wp.array(joints, dtype=wp.int32, device=device),
+        wp.array(np.array(offsets, np.float64).reshape(-1, 7), dtype=wp.transformd, device=device),
+    )
