@@ -215,6 +215,10 @@ class Intake:
         self.fault.push()
         self.given.push()
 
+    def is_faulty(self) -> bool:
+        """Return whether a number was not allowed, once the launches have run."""
+        return bool(self.fault.pull(len(self.fault.host)).any())
+
     def wide(self, field: str) -> wp.array[Any] | None:
         """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""
         staged = {"target_positions": self.positions, "target_orientations_xyzw": self.orientations_xyzw}

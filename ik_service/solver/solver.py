@@ -179,7 +179,7 @@ class IKSolver:
                 partition, run = work.compiled(self._compiled, self._rows, self._incidence, wishes, join=join)
         if self._compiled is not None:
             run(self._executor)  # kernels of several solvers may run side by side
-        if work.intake.fault.pull(1).any():
+        if work.intake.is_faulty():
             raise_fault(self.robot, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count))
         return self._result(partition, wishes)
 
@@ -190,7 +190,7 @@ class IKSolver:
             batch = self._fit_batch(problem_count, seeds)  # binds the objectives, whose weights tell the islands
             self._work.read(problem_count)
             partition = self._work.discovered(self._rows, problem_count, join=join)
-            if not self._work.intake.fault.pull(1).any():
+            if not self._work.intake.is_faulty():
                 batch.run(self.options.use_graph, self.options.check_jacobians)
             if not self._support.widen():
                 self._work.judge(partition, problem_count)

@@ -1,0 +1,166 @@
+"""What may be asked for beyond the first success: the best of all seeds, several solutions, float64, threads."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from objectives import IKObjectivePosture, IKObjectiveRelativePose, InputError
+from tests.solver.conftest import Reachable, inside_limits
+
+LINKS = ["left_panda_hand", "right_panda_hand"]
+POLISHED = 1e-9  # [m], what float64 promises
+ROUNDING = 1e-6  # [rad] of a float32 angle of a few radians
+
+
+def solver_of(problems, **arguments):
+    return ik_service.IKSolver(problems.robot, problems.links, device="cpu", **arguments)
+
+
+def change(result, start):
+    return np.abs(result.joint_q - start).max(axis=1)
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], 60, random_seed=4)
+
+
+@pytest.fixture(scope="module")
+def start(problems):
+    return problems.robot.clamp_joint_q(problems.joint_q + 0.4).astype(np.float32)
+
+
+def test_the_nearest_of_all_seeds_changes_no_joint_more_than_the_first_success(problems, start):
+    solver = solver_of(problems)
+    given = (problems.positions, problems.orientations_xyzw)
+    first = solver.solve(*given, initial_joint_q=start)
+    nearest = solver.solve(*given, initial_joint_q=start, options={"best_of": "nearest", "seeds": 32})
+    assert nearest.success.all()
+    assert (change(nearest, start) <= change(first, start) + ROUNDING).all()
+    assert (change(nearest, start) < change(first, start) - 0.01).any()
+    every = solver.solve(*given, initial_joint_q=start, options={"solutions": 32, "seeds": 32})
+    distance = np.nanmin(np.abs(every.solutions - start[:, None]).max(axis=2), axis=1)
+    # solutions within 0.1 of one another count as one, so the nearest may be nearer by that much
+    assert (change(nearest, start) <= distance + ROUNDING).all()
+
+
+def test_the_least_cost_of_all_seeds_is_below_that_of_the_first_success():
+    robot = ik_service.load_robot("panda")
+    drawn = Reachable.draw(robot, ["panda_hand"], 40, random_seed=5)
+    posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
+    solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=[posture], device="cpu")
+    first = solver.solve(drawn.positions, drawn.orientations_xyzw)
+    best = solver.solve(drawn.positions, drawn.orientations_xyzw, options={"best_of": "cost"})
+    assert best.success.all()
+    assert (best.cost <= first.cost * (1.0 + 1e-5)).all()
+    assert (best.cost < 0.9 * first.cost).any()
+
+
+def test_solutions_are_distinct_judged_and_inside_the_limits(problems):
+    result = solver_of(problems).solve(
+        problems.positions, problems.orientations_xyzw, options={"solutions": 6, "solution_difference": 0.3}
+    )
+    assert result.solutions.shape == (60, 6, 7)
+    assert (result.solution_count > 1).mean() > 0.9
+    np.testing.assert_array_equal(result.solutions[:, 0], result.joint_q)
+    for p in range(60):
+        found = result.solutions[p, : result.solution_count[p]]
+        assert np.isnan(result.solutions[p, result.solution_count[p] :]).all()
+        poses = problems.robot.forward_kinematics(found, ["panda_hand"])
+        assert np.linalg.norm(poses.positions[:, 0] - problems.positions[p], axis=1).max() <= 1e-3
+        assert inside_limits(problems.robot, found).all()
+        gaps = np.abs(found[:, None] - found[None]).max(axis=2)
+        assert (gaps[~np.eye(len(found), dtype=bool)] > 0.3).all()
+
+
+def test_solutions_of_two_arms_are_put_together_island_by_island():
+    problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 20, random_seed=6)
+    result = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options={"solutions": 4})
+    assert (result.solution_count == 4).all()
+    for k in range(4):
+        distance, angle = problems.errors(result.solutions[:, k])
+        assert (distance <= 1e-3).all()
+        assert (angle <= 1e-2).all()
+
+
+def test_an_unreachable_target_has_no_solution(problems):
+    far = problems.positions[:3] + np.array([3.0, 0.0, 0.0])
+    result = solver_of(problems).solve(far, problems.orientations_xyzw[:3], options={"solutions": 3, "seeds": 8})
+    assert result.solution_count.tolist() == [0, 0, 0]
+    assert np.isnan(result.solutions).all()
+    assert np.isfinite(result.joint_q).all()
+    assert not result.success.any()
+
+
+@pytest.mark.parametrize(("name", "links"), [("panda", ["panda_hand"]), ("panda_gripper", ["panda_rightfinger"])])
+def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
+    problems = Reachable.draw(ik_service.load_robot(name), links, 100, random_seed=7)
+    rough = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)
+    options = ik_service.SolverOptions(precision="float64", position_tolerance=1e-8, orientation_tolerance=1e-8)
+    fine = solver_of(problems, options=options).solve(problems.positions, problems.orientations_xyzw)
+    assert fine.joint_q.dtype == np.float64
+    distance, _ = problems.errors(fine.joint_q)
+    assert (distance <= POLISHED).mean() >= 0.99
+    assert (problems.errors(rough.joint_q)[0] > POLISHED).mean() > 0.9
+    np.testing.assert_array_equal(
+        fine.success, (fine.position_error[:, 0] <= 1e-8) & (fine.orientation_error[:, 0] <= 1e-8)
+    )
+    assert inside_limits(problems.robot, fine.joint_q).all()
+
+
+def test_float64_and_all_seeds_go_with_partitions_that_differ():
+    robot = ik_service.load_robot("dual_panda")
+    weights = np.ones((6, 6))
+    weights[::2] = 0.0
+    relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
+    solver = ik_service.IKSolver(robot, ["left_panda_hand"], objectives=[relative], device="cpu")
+    target = np.tile([0.45, 0.1, 0.5], (6, 1))
+    plain = solver.solve(target)
+    fine = solver.solve(target, options={"precision": "float64"})
+    best = solver.solve(target, options={"best_of": "nearest", "seeds": 8})
+    for result in (plain, fine, best):
+        assert result.success.all()
+        assert (result.islands.nisland == 1).all()
+    assert fine.position_error.max() <= POLISHED < plain.position_error.max()
+    start = np.tile(robot.mid_joint_q.astype(np.float32)[7:], (3, 1))
+    np.testing.assert_array_equal(best.joint_q[::2, 7:], start)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_no_byte(threads):
+    problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 900, random_seed=8)
+    one = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)
+    several = solver_of(problems, threads=threads)
+    for _ in range(3):
+        result = several.solve(problems.positions, problems.orientations_xyzw)
+        for name in ("joint_q", "success", "status", "seed_index", "iterations", "cost", "position_error"):
+            assert getattr(result, name).tobytes() == getattr(one, name).tobytes(), name
+    assert (one.seed_index != 0).any()
+    wrong = problems.orientations_xyzw.copy()
+    wrong[800] *= 2.0
+    with pytest.raises(InputError, match=r"orientations_xyzw.*800"):
+        several.solve(problems.positions, wrong)
+    again = several.solve(problems.positions, problems.orientations_xyzw)
+    assert again.joint_q.tobytes() == one.joint_q.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"best_of": "worst"}, "best_of is 'worst'"),
+        ({"solutions": 0}, "solutions is 0"),
+        ({"solution_difference": -1.0}, "solution_difference"),
+        ({"precision": "half"}, "precision is 'half'"),
+        ({"precision": "float64", "solutions": 2}, "gives one solution"),
+    ],
+)
+def test_wishes_that_cannot_be_met_say_why(problems, options, message):
+    solver = solver_of(problems)
+    with pytest.raises(InputError, match=message):
+        solver.solve(problems.positions, problems.orientations_xyzw, options=options)
+
+
+def test_the_staged_engine_refuses_what_it_does_not_do(problems):
+    solver = solver_of(problems, engine="staged")
+    with pytest.raises(InputError, match="need the compiled engine"):
+        solver.solve(problems.positions, problems.orientations_xyzw, options={"solutions": 2})
