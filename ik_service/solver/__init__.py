@@ -1,7 +1,8 @@
-"""The staged engine: Levenberg-Marquardt over batches of problems, seeds and candidates, for any objective.
+"""The solver: two engines over one set of arrays, Levenberg-Marquardt per island, from many seeds.
 
-host targets --check--> Problems (one line per problem) --------------------------------+
-Slots (attempts in flight) <--seeds-- collect_and_refill <--rank-- winners --judge--> IKResult
+caller's arrays --intake--> Problems (one line per problem) --engine--> Winners --outcome--> IKResult
+compiled engine: one generated kernel per island; the lanes of a packet take attempts (problem, seed) one by one
+staged engine, for any objective: Slots (attempts in flight) <--seeds-- collect_and_refill <--rank-- winners
   |  accepted configurations: forward kinematics -> residual blocks -> Jacobian -> normal equations -> assess
   |  trials: damped steps -> forward kinematics -> residual blocks -> accept
   +--- the whole iteration recorded as a graph and replayed until no slot is running
