@@ -35,28 +35,37 @@ def turned_about(axis: wp.vec3d, angle: wp.float64):
 
 @wp.func
 @typing.no_type_check
-def joint_transform(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
-    """Return what a joint does at the configuration of a problem."""
+def joint_slide(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
+    """Return how far a joint moves its child at the configuration of a problem, in its parent frame [m]."""
     kind = robot.joint_type[j]
     c = robot.joint_q_start[j]
     d = robot.joint_qd_start[j]
-    position = wp.vec3d()
-    turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
-    if kind == REVOLUTE or kind == CONTINUOUS:
-        turn = turned_about(robot.joint_axis[d], q[p, c])
-    elif kind == PRISMATIC:
-        position = robot.joint_axis[d] * q[p, c]
+    slide = wp.vec3d()
+    if kind == PRISMATIC:
+        slide = robot.joint_axis[d] * q[p, c]
     elif kind == PLANAR:
-        position = robot.joint_axis[d] * q[p, c] + robot.joint_axis[d + 1] * q[p, c + 1]
-        turn = turned_about(robot.joint_axis[d + 2], q[p, c + 2])
-    else:
-        if kind == FLOATING:
-            position = wp.vec3d(q[p, c], q[p, c + 1], q[p, c + 2])
-            c += 3
-        turn = wp.normalize(
-            wp.quatd(q[p, c], q[p, c + 1], q[p, c + 2], q[p, c + 3])
-        )  # rounding takes it off unit length
-    return wp.transformd(position, turn)
+        slide = robot.joint_axis[d] * q[p, c] + robot.joint_axis[d + 1] * q[p, c + 1]
+    elif kind == FLOATING:
+        slide = wp.vec3d(q[p, c], q[p, c + 1], q[p, c + 2])
+    return slide
+
+
+@wp.func
+@typing.no_type_check
+def joint_turn(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
+    """Return how a joint turns its child, in its parent frame."""
+    kind = robot.joint_type[j]
+    c = robot.joint_q_start[j]
+    d = robot.joint_qd_start[j]
+    if kind == REVOLUTE or kind == CONTINUOUS:
+        return turned_about(robot.joint_axis[d], q[p, c])
+    if kind == PRISMATIC:
+        return wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
+    if kind == PLANAR:
+        return turned_about(robot.joint_axis[d + 2], q[p, c + 2])
+    if kind == FLOATING:
+        c += 3
+    return wp.normalize(wp.quatd(q[p, c], q[p, c + 1], q[p, c + 2], q[p, c + 3]))  # rounding lengthens it
 
 
 @wp.func
@@ -71,11 +80,17 @@ def link_pose(
     p: int,
 ):
     """Return the pose of a link in the world, by the joints from the base to it."""
-    pose = wp.transform_identity(dtype=wp.float64)
+    position = wp.vec3d()
+    turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
     for m in range(path_start[link], path_start[link + 1]):
         j = path_joint[m]
-        pose = pose * robot.joint_X_p[j] * joint_transform(robot, j, q, p)
-    return pose * offset[link]
+        position += wp.quat_rotate(turn, wp.transform_get_translation(robot.joint_X_p[j]))
+        turn = turn * wp.transform_get_rotation(robot.joint_X_p[j])
+        kind = robot.joint_type[j]
+        if kind == PRISMATIC or kind == PLANAR or kind == FLOATING:
+            position += wp.quat_rotate(turn, joint_slide(robot, j, q, p))
+        turn = turn * joint_turn(robot, j, q, p)
+    return wp.transformd(position, turn) * offset[link]
 
 
 def float64_kinematics(model: DeviceModel) -> Any:
