@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 import ik_service
+from ik_service.robots.catalog import load_urdf
 from ik_service.robots.transforms import quaternion_exp
 from objectives import (
     IKObjectiveJointLimit,
@@ -22,6 +23,20 @@ from tests.objectives.conftest import scene
 POINT = np.array([0.4, 0.1, 0.5])
 TURN = np.array([0.5, -0.1, 0.3, 0.8]) / np.linalg.norm([0.5, -0.1, 0.3, 0.8])
 TOOL = np.array([0.1, -0.05, 0.2, 0.0, np.sin(0.3), 0.0, np.cos(0.3)])
+FOLLOWERS = """<robot name="followers">
+  <link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="e"/>
+  <joint name="lead" type="revolute"><parent link="base"/><child link="a"/><origin xyz="0 0 0.3"/><axis xyz="0 0 1"/>
+    <limit lower="-2" upper="1.5" effort="1" velocity="1"/></joint>
+  <joint name="shifted" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0.3 0 0" rpy="1 0 0"/>
+    <axis xyz="0 1 0"/><mimic joint="lead" offset="0.4"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="slide" type="prismatic"><parent link="b"/><child link="c"/><origin xyz="0.2 0.1 0"/><axis xyz="1 0 1"/>
+    <limit lower="0" upper="0.4" effort="1" velocity="1"/></joint>
+  <joint name="back" type="prismatic"><parent link="c"/><child link="d"/><axis xyz="0 1 0"/>
+    <mimic joint="slide" multiplier="-0.5" offset="0.1"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="spin" type="continuous"><parent link="d"/><child link="e"/><origin xyz="0.1 0.1 0.1"/><axis xyz="1 1 0"/>
+  </joint>
+</robot>"""
 ROW_WEIGHTS = [1.0, 0.5, 2.0, 0.3, 1.5, 0.25]
 
 
@@ -39,6 +54,7 @@ def robots():
         "locked base": floating.lock({"base": base}),
         "locked middle": floating.lock({"slide": [0.1, -0.2, 0.7], "round": quaternion_exp(np.array([0.3, 0.1, 2.0]))}),
         "two trees": two_trees,  # a mimic follower in one, a ball joint in the other
+        "followers": load_urdf(FOLLOWERS),  # with a multiplier of 1 and an offset, and prismatic
         "locked leader": two_trees.lock({"left_2": 0.9}),
     }
 
@@ -121,6 +137,7 @@ def _table():
         "two trees posture": ("two trees", [_posture(r["two trees"])]),
         "two trees limits": ("two trees", [_limits(r["two trees"]), _pose("l_tool")]),
         "two trees seen from the ground": ("two trees", [_pose("r_tool", reference_link="ground")]),
+        "followers pose and posture": ("followers", [_pose("e"), _posture(r["followers"])]),
         "locked leader": ("locked leader", [_relative("l_tool", "r_tool")]),
     }
 

@@ -74,6 +74,13 @@ def test_a_trial_that_is_worse_changes_nothing_but_boost_steps_and_trial(line):
     assert (after.trial != before.trial).any(axis=1).all()
 
 
+def test_a_trial_that_is_no_better_is_no_progress(line):
+    before, _ = line.iterate(line.lanes_at())
+    after, _ = line.iterate(replace(before, trial=before.q))  # the same place, so the same cost
+    same(after, before, names=KEPT)
+    np.testing.assert_array_equal(after.boost, 4.0 * before.boost)
+
+
 def test_rejections_shorten_the_step_until_boost_is_hopeless(line):
     states, worse = line.about_to_fail(), line.lanes_at(seed=1).trial
     lengths, returned = [], np.array([False])

@@ -23,6 +23,7 @@ CASES = [
     "locked panda pose and posture",
     "gripper pose behind the follower",
     "dual relative",
+    "followers pose and posture",
     "two trees follower",
     "two trees ball",
     "two trees relative",

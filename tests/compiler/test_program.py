@@ -179,6 +179,39 @@ def test_followers_half_angles_are_those_of_their_leaders():
     assert all(name.startswith("half") for name in program.halves)
 
 
+def _middle_rows(inputs):
+    first, second = (inputs.frames[name].position for name in ("first", "second"))
+    return [0.5 * (a + b) for a, b in zip(first, second, strict=True)]
+
+
+class Middle(ExpressionObjective):
+    """Rows of two frames that a common motion does change: the middle between two links."""
+
+    def __init__(self, links):
+        super().__init__([], row_count=3)
+        self.links = links
+
+    def stated_elements(self, model):
+        return [(RowGroup("middle", 3, _middle_rows, frames=("first", "second")), [Element(self.links)])]
+
+
+def test_rows_of_two_frames_that_a_common_motion_changes():
+    def oracle(robot, objective):
+        motions = [lambda q, link=link: oracles.frame_motion(robot, q, link) for link in objective.links]
+        return oracles.Oracle(
+            lambda q: 0.5 * sum(motion(q)[0] for motion in motions),
+            lambda q: 0.5 * sum(motion(q)[2].transpose(0, 2, 1) for motion in motions),
+        )
+
+    case = Island("middle", robots()["floating"], [Middle(("d", "f"))], [oracle])
+    program, q = case.program(), configurations(case.robot)
+    values, jacobian = case.values(program, q), case.active(case.oracle.jacobian(q))
+    np.testing.assert_allclose(evaluated(program.rows, values, COUNT), case.oracle.rows(q), rtol=0.0, atol=EXACT)
+    got = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
+    np.testing.assert_allclose(got, jacobian, rtol=0.0, atol=10 * EXACT)
+    assert np.abs(jacobian[..., :6]).max(axis=(0, 1)).min() > 0.1  # the base moves it
+
+
 def _cosine_rows(inputs):
     return [cos(inputs.coordinates["q"])]
 
