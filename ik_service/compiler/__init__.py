@@ -1,5 +1,6 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
+from ik_service.compiler.elimination import Elimination
 from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.lanes import Lanes, Precision, packet, statements
@@ -10,6 +11,7 @@ __all__ = [
     "FLOAT64_ERROR",
     "Damping",
     "DataInput",
+    "Elimination",
     "IslandProgram",
     "IterationSource",
     "LaneState",

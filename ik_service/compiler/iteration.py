@@ -10,6 +10,7 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 from dataclasses import dataclass, fields
 
 from ik_service.compiler.chain import trial_name
+from ik_service.compiler.elimination import Elimination
 from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from ik_service.compiler.lanes import Lanes, packet, statements
 from ik_service.compiler.program import IslandProgram
@@ -49,7 +50,7 @@ class LaneState:
         q: Accepted configuration: a number per active DOF, four for a rotation that has a quaternion.
         trial: Trial configuration, alike.
         gradient: J'r, per DOF.
-        diagonal: Diagonal of J'J, per DOF; the rest of the lower triangle follows, row by row.
+        diagonal: Diagonal of J'J, per DOF; its entries for the coupled pairs of the program follow.
         lower: Lower limits, per DOF.
         upper: Upper limits, per DOF.
         inputs: Data of the problem, as the program lists it.
@@ -81,7 +82,7 @@ class LaneState:
     def of(cls, program: IslandProgram) -> "LaneState":
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
-        counts = [coordinates, coordinates, dofs, dofs * (dofs + 1) // 2, dofs, dofs]
+        counts = [coordinates, coordinates, dofs, dofs + len(program.coupled), dofs, dofs]
         counts += [len(program.inputs), len(error_outputs(program)), 1, 1, 1, 1, 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 
@@ -120,6 +121,7 @@ class IterationSource:
         self.program, self.lanes, self.damping = program, lanes, damping
         self.state = LaneState.of(program)
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
+        self._elimination = Elimination.of(program.dofs, program.coupled)
         self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
 
     def text(self) -> str:
@@ -153,10 +155,10 @@ class IterationSource:
         return names | {"steps": state.steps, "floor2": state.floor2, "damping_least": state.damping_least}
 
     def _hessian_places(self) -> dict[str, int]:
-        dofs, first = self.program.dofs, self.state.diagonal
-        below = [(a, b) for k, a in enumerate(dofs) for b in dofs[:k]]
-        pairs = [(a, a) for a in dofs] + below
-        return {f"hessian{a}_{b}": first + k for k, (a, b) in enumerate(pairs)}
+        return {f"hessian{a}_{b}": self.state.diagonal + k for k, (a, b) in enumerate(self._hessian_entries())}
+
+    def _hessian_entries(self) -> list[tuple[int, int]]:
+        return [*((a, a) for a in self.program.dofs), *self.program.coupled]
 
     def _evaluate(self) -> list[str]:
         program, lanes, names = self.program, self.lanes, dict[Expression, str]()
@@ -169,8 +171,8 @@ class IterationSource:
             lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(TURN)} * {turns});")
         outputs = {"new_norm2": program.norm2}
         outputs |= {f"new_gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
-        for k, a in enumerate(program.dofs):
-            outputs |= {f"new_hessian{a}_{b}": program.hessian[k][m] for m, b in enumerate(program.dofs[: k + 1])}
+        place = {a: k for k, a in enumerate(program.dofs)}
+        outputs |= {f"new_hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in self._hessian_entries()}
         outputs |= {f"new_error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
         lines += statements(lanes, list(outputs.values()), names)
         return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
@@ -190,7 +192,7 @@ class IterationSource:
         return [*lines, f"const F boost = {lanes.choose('better', 'relaxed', raised)};"]
 
     def _factor(self) -> list[str]:
-        """Cholesky factor of J'J + damping I, column by column.
+        """Cholesky factor of J'J + damping I, column by column, but for what is always zero.
 
         The column of a DOF held at a limit is zero, and so is its step, exactly: moved off a limit of 0 by as little
         as rounding, it would not count as being on it.
@@ -204,15 +206,18 @@ class IterationSource:
         share = lanes.choose("shared < most", "shared", "most")
         lines.append(f"const F damping = boost * ({share} + damping_least);")
         least = number(self.damping.pivot_min)
-        for j, a in enumerate(dofs):
-            products = "".join(f" - factor{a}_{b} * factor{a}_{b}" for b in dofs[:j])
+        elimination, places, zero = self._elimination, self._hessian_places(), lanes.everywhere(number(0.0))
+        for a in elimination.order:
+            products = "".join(f" - factor{a}_{b} * factor{a}_{b}" for b in elimination.earlier[a])
             lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{products};")
             positive = lanes.choose(f"pivot{a} > {least}", f"pivot{a}", lanes.everywhere(least))
             lines.append(f"const F free{a} = {number(1.0)} / {lanes.sqrt(positive)};")
             lines.append(f"const F inverse{a} = {self._unless_held(a)};")
-            for c in dofs[j + 1 :]:
-                products = "".join(f" - factor{c}_{b} * factor{a}_{b}" for b in dofs[:j])
-                lines.append(f"const F factor{c}_{a} = (hessian{c}_{a}{products}) * inverse{a};")
+            for c in elimination.later[a]:
+                shared = [b for b in elimination.earlier[a] if c in elimination.later[b]]
+                products = "".join(f" - factor{c}_{b} * factor{a}_{b}" for b in shared)
+                entry = f"hessian{max(a, c)}_{min(a, c)}"
+                lines.append(f"const F factor{c}_{a} = ({entry if entry in places else zero}{products}) * inverse{a};")
         return lines
 
     def _unless_held(self, a: int) -> str:
@@ -225,12 +230,12 @@ class IterationSource:
         return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), f"free{a}")
 
     def _solve(self) -> list[str]:
-        dofs, lines = self.program.dofs, []
-        for j, a in enumerate(dofs):
-            products = "".join(f" - factor{a}_{b} * half_step{b}" for b in dofs[:j])
+        elimination, lines = self._elimination, list[str]()
+        for a in elimination.order:
+            products = "".join(f" - factor{a}_{b} * half_step{b}" for b in elimination.earlier[a])
             lines.append(f"const F half_step{a} = (gradient{a}{products}) * inverse{a};")
-        for j, a in reversed(list(enumerate(dofs))):
-            products = "".join(f" - factor{c}_{a} * step{c}" for c in dofs[j + 1 :])
+        for a in reversed(elimination.order):
+            products = "".join(f" - factor{c}_{a} * step{c}" for c in elimination.later[a])
             lines.append(f"const F step{a} = (half_step{a}{products}) * inverse{a};")
         return lines
 

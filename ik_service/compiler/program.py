@@ -81,6 +81,12 @@ class IslandProgram:
     rows: tuple[Expression, ...]
     jacobian: tuple[tuple[Expression, ...], ...]
 
+    @property
+    def coupled(self) -> list[tuple[int, int]]:
+        """Pairs of DOFs, (later, earlier), whose entry of J'J is not zero for all data."""
+        pairs = ((k, m) for k in range(len(self.dofs)) for m in range(k))
+        return [(self.dofs[k], self.dofs[m]) for k, m in pairs if not self.hessian[k][m].is_zero]
+
 
 @dataclass(frozen=True)
 class _Applied:

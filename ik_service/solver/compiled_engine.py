@@ -21,6 +21,7 @@ from ik_service.compiler import (
     FLOAT32_ERROR,
     FLOAT64_ERROR,
     DataInput,
+    Elimination,
     IslandProgram,
     IterationSource,
     Lanes,
@@ -44,7 +45,7 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.slots import Winners
 from ik_service.solver.support import Support
 
-DOFS_MAX = 16  # longer islands run out of straight line and registers
+FACTOR_MAX = 600  # entries of an island's factor: a chain of 34 DOFs; Clang takes some 6 s for that line
 CODES_MAX = 64  # kernels of islands that a solver keeps
 
 
@@ -82,20 +83,28 @@ def why_uncovered(
     reason = uncovered(rows.objectives, model)
     if reason is not None:
         return reason
-    treeid = model.robot.trees.active_treeid[touched_dofs(model, support.dofs)]
-    sizes = np.bincount(treeid, minlength=model.robot.trees.ntree)
-    largest = max(_island_sizes(support.trees, sizes, join=join), default=0)
-    if largest > DOFS_MAX:
-        return f"an island has {largest} DOFs, and it holds {DOFS_MAX}"
+    for elimination in _eliminations(model, support, join=join):
+        if elimination.size > FACTOR_MAX:
+            dofs = len(elimination.order)
+            return f"an island has {dofs} DOFs and a factor of {elimination.size} entries; it holds {FACTOR_MAX}"
     return None
 
 
-def _island_sizes(incidence: NDArray[np.bool_], sizes: NDArray[Any], *, join: bool) -> list[int]:
-    """Numbers of DOFs of the islands with all rows on: no weights make larger ones."""
+def _eliminations(model: DeviceModel, support: Support, *, join: bool) -> list[Elimination]:
+    """Structure of the islands with all rows on: no weights make larger ones."""
+    incidence, touched = support.trees, active_columns(model, support.dofs)
     bridge = incidence.any(axis=0) & join
     row_on = np.append(np.ones(len(incidence), bool), join)
     count, tree_island, _, _ = find_islands(np.vstack([incidence, bridge]), row_on)
-    return [int(sizes[tree_island == island].sum()) for island in range(count)]
+    island = tree_island[model.robot.trees.active_treeid]
+    coupled = np.argwhere(np.tril(touched.T @ touched, -1))
+    return [
+        Elimination.of(
+            [int(a) for a in np.flatnonzero((island == k) & touched.any(axis=0))],
+            [(int(a), int(b)) for a, b in coupled if island[a] == k],
+        )
+        for k in range(count)
+    ]
 
 
 class CompiledEngine:
@@ -251,11 +260,22 @@ def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.b
         model: The robot on the device.
         support: Support of the rows, bool [rows, joint_dof_count].
     """
+    return np.asarray(active_columns(model, support).any(axis=0))
+
+
+def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which active DOFs each row can depend on, bool [rows, active_dof_count].
+
+    Args:
+        model: The robot on the device.
+        support: Support of the rows, bool [rows, joint_dof_count].
+    """
     active = model.robot.dof_active
-    touched = np.zeros(model.active_dof_count, dtype=bool)
-    touched[active[support.any(axis=0) & (active >= 0)]] = True
+    touched = np.zeros((len(support), model.active_dof_count), dtype=bool)
+    for dof in np.flatnonzero(active >= 0):
+        touched[:, active[dof]] |= support[:, dof]
     for dofs in rotation_dofs(model):  # the three DOFs of a rotation go together
-        touched[dofs] = touched[dofs].any()
+        touched[:, dofs] = touched[:, dofs].any(axis=1, keepdims=True)
     return touched
 
 

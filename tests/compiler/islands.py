@@ -121,6 +121,10 @@ def _table():
         "gripper pose behind the follower": ("gripper", [_pose("panda_rightfinger")]),
         "dual relative": ("dual", [_relative("left_panda_hand", "right_panda_hand", offset=TOOL, **weighted)]),
         "humanoid pose": ("humanoid", [_pose("left_grasp", **weighted)]),
+        "humanoid hands, feet and head": (
+            "humanoid",
+            [_pose(link) for link in ("left_grasp", "right_grasp", "left_sole", "right_sole")] + [_look_at("head")],
+        ),
         "floating pose": ("floating", [_pose("d", offset=TOOL)]),
         "floating two poses": ("floating", [_pose("d"), _pose("f", **weighted)]),
         "floating relative": ("floating", [_relative("d", "f")]),

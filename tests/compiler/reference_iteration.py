@@ -44,9 +44,9 @@ class States:
         blank = [np.zeros((n, dofs)), np.zeros((n, dofs, dofs))]
         return cls(trial.copy(), trial, *blank, *limits, inputs, errors, *lanes)
 
-    def packed(self):
+    def packed(self, program):
         """As the native line holds them, [n, places]."""
-        below = np.tril_indices(self.hessian.shape[1], -1)
+        below = coupled_places(program)
         diagonal = np.diagonal(self.hessian, axis1=1, axis2=2)
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         parts["hessian"] = np.hstack([diagonal, self.hessian[:, below[0], below[1]]])
@@ -56,7 +56,7 @@ class States:
     def unpacked(cls, places, program):
         """From what the native line left, by the places that `LaneState` names."""
         at, n, d = LaneState.of(program), len(places), len(program.dofs)
-        hessian, below = np.zeros((n, d, d)), np.tril_indices(d, -1)
+        hessian, below = np.zeros((n, d, d)), coupled_places(program)
         hessian[:, range(d), range(d)] = places[:, at.diagonal : at.diagonal + d]
         hessian[:, below[0], below[1]] = places[:, at.diagonal + d : at.lower]
         hessian[:, below[1], below[0]] = hessian[:, below[0], below[1]]
@@ -64,6 +64,12 @@ class States:
         groups += [hessian, places[:, at.lower : at.upper], places[:, at.upper : at.inputs]]
         groups += [places[:, at.inputs : at.errors], places[:, at.errors : at.norm2]]
         return cls(*groups, *places[:, at.norm2 :].T)
+
+
+def coupled_places(program):
+    """Rows and columns of the entries of J'J below the diagonal that the state holds."""
+    rows, columns = [[program.dofs.index(pair[side]) for pair in program.coupled] for side in (0, 1)]
+    return rows, columns
 
 
 def limits_of(robot):

@@ -33,7 +33,7 @@ class Line:
         return single(States.start(self.case, self.program, joint_q, **numbers))
 
     def iterate(self, states, iterations=MANY):
-        places, returned = through_native(self.text, self.lanes, states.packed(), iterations)
+        places, returned = through_native(self.text, self.lanes, states.packed(self.program), iterations)
         return States.unpacked(places, self.program), returned
 
     def about_to_fail(self):
@@ -229,7 +229,7 @@ def test_the_state_holds_every_number_once(name):
     coordinates = len(coordinate_names(program))
     assert starts[0] == 0
     sizes = np.diff(starts).tolist()
-    assert sizes[:6] == [coordinates, coordinates, dofs, dofs * (dofs + 1) // 2, dofs, dofs]
+    assert sizes[:6] == [coordinates, coordinates, dofs, dofs + len(program.coupled), dofs, dofs]
     assert sizes[6:] == [len(program.inputs), len(error_outputs(program)), 1, 1, 1, 1, 1]
     assert coordinates == dofs + len(program.quaternions)
 

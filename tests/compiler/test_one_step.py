@@ -56,7 +56,7 @@ def starts(case, program):
 
 def iterate(source, states):
     """States after one iteration of the native line, and what it returned for every group of lanes."""
-    places, returned = through_native(source.text(), source.lanes, states.packed(), float(ITERATIONS))
+    places, returned = through_native(source.text(), source.lanes, states.packed(source.program), float(ITERATIONS))
     return States.unpacked(places, source.program), returned
 
 
@@ -74,7 +74,7 @@ def test_iterations_in_float64_equal_numpy(name):
     source = IterationSource(program, WIDE, DAMPING)
     boost, least = np.resize([1.0, 4.0, 64.0, 1e3, 1.0], COUNT), np.resize([1e-7, 1e-4], COUNT)
     states = States.start(case, program, starts(case, program), boost, damping_least=least)
-    assert states.packed().shape[1] == LaneState.of(program).size
+    assert states.packed(program).shape[1] == LaneState.of(program).size
     accepted, frozen = 0, 0
     for _ in range(ITERATIONS):
         expected, steps = reference_iteration(case, program, states, DAMPING)

@@ -89,7 +89,7 @@ def line_step(program, states):
     """States before and after the first step has been tried."""
     source, seen = IterationSource(program, LANES, DAMPING), []
     for _ in range(2):
-        states = States.unpacked(through_native(source.text(), LANES, states.packed(), 100.0)[0], program)
+        states = States.unpacked(through_native(source.text(), LANES, states.packed(program), 100.0)[0], program)
         seen.append(states)
     return seen
 
