@@ -46,18 +46,20 @@ class Damping:
 class LaneState:
     """Where the numbers of a lane stand in its state: first places of the groups.
 
+    What the iteration only reads, from the limits on, takes no places where it stands apart.
+
     Attributes:
         q: Accepted configuration: a number per active DOF, four for a rotation that has a quaternion.
         trial: Trial configuration, alike.
         gradient: J'r, per DOF.
         diagonal: Diagonal of J'J, per DOF; its entries for the coupled pairs of the program follow.
-        lower: Lower limits, per DOF.
-        upper: Upper limits, per DOF.
-        inputs: Data of the problem, as the program lists it.
         errors: Squared errors of the targets.
         norm2: |r|^2.
         boost: Factor on the damping.
         steps: Steps tried.
+        lower: Lower limits, per DOF.
+        upper: Upper limits, per DOF.
+        inputs: Data of the problem, as the program lists it.
         floor2: |r|^2 that ends the attempt.
         damping_least: Least damping.
         size: Number of places.
@@ -67,23 +69,23 @@ class LaneState:
     trial: int
     gradient: int
     diagonal: int
-    lower: int
-    upper: int
-    inputs: int
     errors: int
     norm2: int
     boost: int
     steps: int
+    lower: int
+    upper: int
+    inputs: int
     floor2: int
     damping_least: int
     size: int
 
     @classmethod
-    def of(cls, program: IslandProgram) -> "LaneState":
+    def of(cls, program: IslandProgram, *, data_apart: bool = False) -> "LaneState":
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
-        counts = [coordinates, coordinates, dofs, dofs + len(program.coupled), dofs, dofs]
-        counts += [len(program.inputs), len(error_outputs(program)), 1, 1, 1, 1, 1]
+        counts = [coordinates, coordinates, dofs, dofs + len(program.coupled), len(error_outputs(program)), 1, 1, 1]
+        counts += [0, 0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1, 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 
 
@@ -115,11 +117,13 @@ class IterationSource:
         program: Arithmetic of the island.
         lanes: Width and precision.
         damping: Damping of the steps.
+        data_columns: 0 where the state holds the data; else, at width 1, they stand in an array of their own,
+            [lanes / data_columns, data, data_columns], so that neighbours read side by side and need no registers.
     """
 
-    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping) -> None:
-        self.program, self.lanes, self.damping = program, lanes, damping
-        self.state = LaneState.of(program)
+    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, data_columns: int = 0) -> None:
+        self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
+        self.state = LaneState.of(program, data_apart=data_columns > 0)
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
         self._elimination = Elimination.of(program.dofs, program.coupled)
         self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
@@ -127,10 +131,13 @@ class IterationSource:
     def text(self) -> str:
         """Body of `bool iterate(State& state, Real iterations)`: one iteration of all lanes.
 
+        Where data stand apart, of `bool iterate(State& state, Real iterations, array3d data, int lane)`.
+
         Returns whether any lane has finished: at its floor, with a hopeless boost, or out of iterations.
         """
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
+        lines += self._read_data()
         lines += [*self._evaluate(), *self._accept(), *self._factor(), *self._solve(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])
 
@@ -143,16 +150,22 @@ class IterationSource:
         names = {f"old_q{c}": state.q + k for k, c in enumerate(self.coordinates)}
         names |= {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         for k, a in enumerate(program.dofs):
-            names |= {
-                f"old_gradient{a}": state.gradient + k,
-                f"lower{a}": state.lower + k,
-                f"upper{a}": state.upper + k,
-            }
+            names[f"old_gradient{a}"] = state.gradient + k
         names |= {f"old_{name}": place for name, place in self._hessian_places().items()}
-        names |= {one.name: state.inputs + k for k, one in enumerate(program.inputs)}
         names |= {f"old_error{k}": state.errors + k for k in range(len(error_outputs(program)))}
-        names |= {"old_norm2": state.norm2, "old_boost": state.boost}
-        return names | {"steps": state.steps, "floor2": state.floor2, "damping_least": state.damping_least}
+        return names | {"old_norm2": state.norm2, "old_boost": state.boost, "steps": state.steps}
+
+    def data_names(self) -> list[str]:
+        """Names of what the iteration only reads, in order: limits, inputs, floor and least damping."""
+        limits = [f"{side}{a}" for side in ("lower", "upper") for a in self.program.dofs]
+        return [*limits, *(one.name for one in self.program.inputs), "floor2", "damping_least"]
+
+    def _read_data(self) -> list[str]:
+        names, columns = self.data_names(), self.data_columns
+        if columns == 0:
+            return [f"const F {name} = s[{self.state.lower + k}];" for k, name in enumerate(names)]
+        first = f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});"
+        return [first, *(f"const F {name} = d[{k * columns}];" for k, name in enumerate(names))]
 
     def _hessian_places(self) -> dict[str, int]:
         return {f"hessian{a}_{b}": self.state.diagonal + k for k, (a, b) in enumerate(self._hessian_entries())}

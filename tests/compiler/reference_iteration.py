@@ -22,13 +22,13 @@ class States:
     trial: np.ndarray
     gradient: np.ndarray  # [n, dofs]
     hessian: np.ndarray  # [n, dofs, dofs]
-    lower: np.ndarray  # [n, dofs]
-    upper: np.ndarray
-    inputs: np.ndarray  # [n, inputs]
     errors: np.ndarray  # [n, errors]
     norm2: np.ndarray  # [n]
     boost: np.ndarray
     steps: np.ndarray
+    lower: np.ndarray  # [n, dofs]
+    upper: np.ndarray
+    inputs: np.ndarray  # [n, inputs]
     floor2: np.ndarray
     damping_least: np.ndarray
 
@@ -42,7 +42,7 @@ class States:
         errors = np.zeros((n, len(error_outputs(program))))
         lanes = [np.zeros(n) + number for number in (NOT_EVALUATED, boost, 0.0, floor2, damping_least)]
         blank = [np.zeros((n, dofs)), np.zeros((n, dofs, dofs))]
-        return cls(trial.copy(), trial, *blank, *limits, inputs, errors, *lanes)
+        return cls(trial.copy(), trial, *blank, errors, *lanes[:3], *limits, inputs, *lanes[3:])
 
     def packed(self, program):
         """As the native line holds them, [n, places]."""
@@ -58,12 +58,12 @@ class States:
         at, n, d = LaneState.of(program), len(places), len(program.dofs)
         hessian, below = np.zeros((n, d, d)), coupled_places(program)
         hessian[:, range(d), range(d)] = places[:, at.diagonal : at.diagonal + d]
-        hessian[:, below[0], below[1]] = places[:, at.diagonal + d : at.lower]
+        hessian[:, below[0], below[1]] = places[:, at.diagonal + d : at.errors]
         hessian[:, below[1], below[0]] = hessian[:, below[0], below[1]]
         groups = [places[:, at.q : at.trial], places[:, at.trial : at.gradient], places[:, at.gradient : at.diagonal]]
-        groups += [hessian, places[:, at.lower : at.upper], places[:, at.upper : at.inputs]]
-        groups += [places[:, at.inputs : at.errors], places[:, at.errors : at.norm2]]
-        return cls(*groups, *places[:, at.norm2 :].T)
+        groups += [hessian, places[:, at.errors : at.norm2], *places[:, at.norm2 : at.lower].T]
+        groups += [places[:, at.lower : at.upper], places[:, at.upper : at.inputs], places[:, at.inputs : at.floor2]]
+        return cls(*groups, *places[:, at.floor2 :].T)
 
 
 def coupled_places(program):

@@ -229,8 +229,10 @@ def test_the_state_holds_every_number_once(name):
     coordinates = len(coordinate_names(program))
     assert starts[0] == 0
     sizes = np.diff(starts).tolist()
-    assert sizes[:6] == [coordinates, coordinates, dofs, dofs + len(program.coupled), dofs, dofs]
-    assert sizes[6:] == [len(program.inputs), len(error_outputs(program)), 1, 1, 1, 1, 1]
+    assert sizes[:4] == [coordinates, coordinates, dofs, dofs + len(program.coupled)]
+    assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, dofs, dofs, len(program.inputs), 1, 1]
+    apart = LaneState.of(program, data_apart=True)
+    assert replace(at, **dict.fromkeys(("upper", "inputs", "floor2", "damping_least", "size"), at.lower)) == apart
     assert coordinates == dofs + len(program.quaternions)
 
 
