@@ -23,8 +23,6 @@ from ik_service.compiler import (
     DataInput,
     Elimination,
     IslandProgram,
-    IterationSource,
-    Lanes,
     Precision,
     build_program,
     coordinate_names,
@@ -32,13 +30,12 @@ from ik_service.compiler import (
 )
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
-from ik_service.solver import seeds
+from ik_service.solver import island_launches, seeds
 from ik_service.solver.coordinates import Coordinates
 from ik_service.solver.intake import Intake
+from ik_service.solver.island_launches import IslandKernel, IslandWork, PacketLaunches, ThreadLaunches
 from ik_service.solver.island_task import IslandTask
-from ik_service.solver.lane import DAMPING
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.packet_kernel import packet_kernel
 from ik_service.solver.partition import Partition, groups
 from ik_service.solver.problems import Problems
 from ik_service.solver.rows import Rows
@@ -59,7 +56,7 @@ class IslandCode:
         constants: Device arrays of the island by their names in `IslandTask`.
     """
 
-    kernel: wp.Kernel
+    kernel: IslandKernel
     inputs: tuple[DataInput, ...]
     constants: dict[str, wp.array[Any]]
 
@@ -111,11 +108,14 @@ class CompiledEngine:
     """Makes and keeps the generated kernels of one solver.
 
     Args:
-        model: The robot on the device, a CPU.
+        model: The robot on the device.
         rows: Layout of the objectives, all stated as expressions.
         support: Support of the rows.
         target_count: How many objectives are pose targets; they come first.
         hard_limits: Whether joint limits are enforced.
+
+    Attributes:
+        launches: How it launches its kernels.
     """
 
     def __init__(
@@ -126,6 +126,8 @@ class CompiledEngine:
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
+        threads = island_launches.in_threads(model.device)
+        self.launches: PacketLaunches | ThreadLaunches = ThreadLaunches() if threads else PacketLaunches()
         rows.bind_data()
 
     def data_key(self) -> tuple[object, ...]:
@@ -135,7 +137,7 @@ class CompiledEngine:
 
     def tasks(
         self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, answers: Winners
-    ) -> list[tuple[wp.Kernel, Any]]:
+    ) -> list[IslandWork]:
         """Return kernels and tasks that solve all islands of the problems.
 
         Args:
@@ -155,7 +157,7 @@ class CompiledEngine:
 
     def polish_tasks(
         self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, wide: wp.array[Any]
-    ) -> list[tuple[wp.Kernel, Any]]:
+    ) -> list[IslandWork]:
         """Return kernels and tasks that take the winners on in float64: one attempt each, from where they stand.
 
         Args:
@@ -178,7 +180,7 @@ class CompiledEngine:
 
     def _all_tasks(
         self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, precision: Precision
-    ) -> list[tuple[wp.Kernel, Any]]:
+    ) -> list[IslandWork]:
         """Kernels and tasks of all islands, but for where answers go."""
         common, device = len(partition.nisland) == 1, self._model.device
         found = []
@@ -210,7 +212,7 @@ class CompiledEngine:
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
             starts, targets = self._rows.start, self._target_count
             program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
-            kernel = packet_kernel(IterationSource(program, Lanes.on_cpu(precision), DAMPING))
+            kernel = self.launches.kernel(program, precision)
             self._codes[key] = IslandCode(kernel, program.inputs, island_constants(program, self._model))
             if len(self._codes) > CODES_MAX:
                 self._codes.popitem(last=False)
@@ -310,8 +312,6 @@ def island_constants(program: IslandProgram, model: DeviceModel) -> dict[str, wp
 
     return {
         "dof": integers(list(program.dofs)),
-        "dof_place": integers([place.get(a, -1) for a in program.dofs]),
-        "rotation": integers([int(a in program.quaternions) for a in program.dofs]),
         "coordinate": integers(columns),
         "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
         "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),

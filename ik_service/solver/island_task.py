@@ -23,10 +23,6 @@ class IslandTask:
     heaviest2: wp.array2d[wp.float32]
     # island
     dof: wp.array[wp.int32]  # active DOF of each of its DOFs
-    dof_place: wp.array[
-        wp.int32
-    ]  # place of each of its DOFs among the coordinates; of a rotation's second and third: -1
-    rotation: wp.array[wp.int32]  # 1 where a DOF starts a rotation that has a quaternion
     coordinate: wp.array[wp.int32]  # column in joint_q of each of its coordinates
     follower: wp.array[wp.int32]  # columns that follow one of them
     follower_place: wp.array[wp.int32]  # which
@@ -66,6 +62,31 @@ TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # generic at run time o
 # Addresses of data and not arrays: how many inputs there are depends on the program.
 @wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")  # type: ignore[untyped-decorator]
 def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  # type: ignore[empty-body]  # noqa: D103
+
+
+@wp.func
+@typing.no_type_check
+def read_input(task: TaskRef, p: int, k: int):
+    """Return an input of the program."""
+    line = wp.min(p, task.source_lines[k] - 1)
+    return load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
+
+
+@wp.func
+@typing.no_type_check
+def follow(number: wp.array2d[wp.float32], f: int, leader: Any):
+    """Return the value of a follower, in the precision of its leader's."""
+    value = type(leader)(number[f, 0]) * leader + type(leader)(number[f, 1])
+    return wp.clamp(value, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
+
+
+@wp.func
+@typing.no_type_check
+def attempt_line(task: TaskRef, p: int, s: int):
+    """Return the line of the answers at which seed s of problem p competes."""
+    if task.settings[KEEP_ALL] == 1:
+        return p * task.settings[SEEDS] + s
+    return p
 
 
 @wp.func

@@ -9,7 +9,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import Damping, IterationSource, coordinate_names, error_outputs
+from ik_service.compiler import Damping, IslandProgram, IterationSource, coordinate_names, error_outputs
 from ik_service.kinematics import quat_exp
 from ik_service.linear_solve.small_block import PIVOT_MIN
 from ik_service.solver import trial_steps
@@ -22,7 +22,7 @@ from ik_service.solver.assessment import (
     phase_after,
 )
 from ik_service.solver.attempts import attempt_rank
-from ik_service.solver.island_task import TaskRef, load_number
+from ik_service.solver.island_task import TaskRef, attempt_line, follow, read_input
 from ik_service.solver.seeds import seed_value
 from ik_service.solver.slots import (
     BLOCKED_BY_LIMITS,
@@ -33,7 +33,6 @@ from ik_service.solver.slots import (
     KEEP_ALL,
     NO_TARGET,
     RUNNING,
-    SEEDS,
     STALLED,
     STATIONARY,
 )
@@ -61,8 +60,14 @@ class Lane:
         Real: Type of a number.
         State: Type of a state.
         StateRef: Type of a reference to one.
-        iterate: Whether any lane has finished after one more iteration: (state, iterations).
-        start_attempt: Puts a seed of a problem into a lane: (state, lane, task, problem, island, seed).
+        iterate: Whether any lane has finished after one more iteration: (state, iterations), and where data stand
+            apart: (state, iterations, data, lane).
+        at: A number of a state: (state, place).
+        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
+            of state where they stand apart.
+        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
+        judge_attempt: Rank, cost, status and whether the targets are met, of an attempt that has ended: the same
+            arguments as start_attempt.
         keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
             the same arguments.
     """
@@ -73,8 +78,10 @@ class Lane:
         self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
         self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # generic at run time only
         self._define_state()
+        self._define_data()
         self._define_start()
         self._define_judgement()
+        self._define_ranking()
         self._define_keep()
 
     @typing.no_type_check
@@ -83,31 +90,72 @@ class Lane:
         Real: Any = self.Real
         text = self.source.text()
 
-        @wp.func_native(text)
-        def iterate(state: StateRef, iterations: Real) -> bool: ...
+        if self.source.data_columns > 0:
+
+            @wp.func_native(text)
+            def iterate(state: StateRef, iterations: Real, data: wp.array3d[Real], lane: int) -> bool: ...
+        else:
+
+            @wp.func_native(text)
+            def iterate(state: StateRef, iterations: Real) -> bool: ...
 
         @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
         def at(state: StateRef, place: int) -> Real: ...
 
-        self.iterate, self._at = iterate, at
+        self.iterate, self.at = iterate, at
+
+    @typing.no_type_check
+    def _define_data(self) -> None:
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        source, COLUMNS = self.source, self.source.data_columns
+        W, DATA = source.lanes.width, source.state.lower
+        DOFS, INPUTS = len(source.program.dofs), len(source.program.inputs)
+        FLOOR2 = float(RESIDUAL_FLOOR2) if source.lanes.precision == "float32" else FLOAT64_FLOOR2
+        Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
+
+        if COLUMNS > 0:
+
+            @wp.func
+            def put(data: Data, lane: int, k: int, number: Real):
+                data[lane / COLUMNS, k, lane % COLUMNS] = number
+        else:
+
+            @wp.func
+            def put(data: Data, lane: int, k: int, number: Real):
+                data[(DATA + k) * W + lane] = number
+
+        @wp.func
+        def read_data(data: Data, lane: int, task: TaskRef, p: int, island: int):
+            """Give a lane what the iteration only reads, in the order of its `data_names`."""
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                put(data, lane, k, Real(task.limit_lower[line, task.dof[k]]))
+                put(data, lane, DOFS + k, Real(task.limit_upper[line, task.dof[k]]))
+            for k in range(INPUTS):
+                put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
+            w = wp.min(p, task.lightest2.shape[0] - 1)
+            put(data, lane, 2 * DOFS + INPUTS, Real(FLOOR2) * Real(task.lightest2[w, island]))
+            put(data, lane, 2 * DOFS + INPUTS + 1, Real(DAMPING_MIN * task.heaviest2[w, island]))
+
+        self.read_data = read_data
 
     @typing.no_type_check
     def _define_start(self) -> None:
         StateRef: Any = self.StateRef
-        Real, at, place = self.Real, self._at, self.source.state
+        Real, at, place = self.Real, self.at, self.source.state
         W = self.source.lanes.width
         program = self.source.program
-        DOFS, COORDINATES, INPUTS = len(program.dofs), len(coordinate_names(program)), len(program.inputs)
+        DOFS, COORDINATES = len(program.dofs), len(coordinate_names(program))
         QUATERNIONS = 1 if program.quaternions else 0
+        PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
-        LOWER, UPPER, DATA = place.lower, place.upper, place.inputs
-        NORM2, BOOST, STEPS, FLOOR2, LEAST = place.norm2, place.boost, place.steps, place.floor2, place.damping_least
-        FLOOR = float(RESIDUAL_FLOOR2) if self.source.lanes.precision == "float32" else FLOAT64_FLOOR2
+        NORM2, BOOST, STEPS = place.norm2, place.boost, place.steps
 
         @wp.func
         def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
             """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
-            c = task.dof_place[k]
+            c = PLACE[k]
             i = task.coordinate[c]
             q = wp.quat()
             for m in range(4):
@@ -124,20 +172,14 @@ class Lane:
 
         @wp.func
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
-            """Put seed s of problem p into a lane."""
-            for k in range(INPUTS):
-                line = wp.min(p, task.source_lines[k] - 1)
-                number = load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
-                state[(DATA + k) * W + lane] = Real(number)
+            """Put seed s of problem p into a lane that has its data."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             for k in range(DOFS):
                 a = task.dof[k]
                 lower = task.limit_lower[line, a]
                 upper = task.limit_upper[line, a]
-                state[(LOWER + k) * W + lane] = Real(lower)
-                state[(UPPER + k) * W + lane] = Real(upper)
-                c = task.dof_place[k]
-                scalar = c >= 0 and task.rotation[k] == 0
+                c = PLACE[k]
+                scalar = c >= 0 and (ROTATIONS >> k) & 1 == 0
                 start = float(0.0)
                 middle = float(0.0)
                 if scalar:
@@ -164,29 +206,27 @@ class Lane:
                     state[(SCRATCH + k) * W + lane] = Real(value)
             if wp.static(QUATERNIONS == 1):
                 for k in range(DOFS):
-                    if task.rotation[k] == 1:
+                    if (ROTATIONS >> k) & 1 == 1:
                         start_rotation(state, lane, task, p, k, s)
             for c in range(COORDINATES):
                 state[(Q + c) * W + lane] = at(state, (TRIAL + c) * W + lane)
-            w = wp.min(p, task.lightest2.shape[0] - 1)
             state[NORM2 * W + lane] = Real(NOT_EVALUATED)
             state[BOOST * W + lane] = Real(1.0)
             state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
-            state[FLOOR2 * W + lane] = Real(FLOOR) * Real(task.lightest2[w, island])
-            state[LEAST * W + lane] = Real(DAMPING_MIN * task.heaviest2[w, island])
 
         self.start_attempt = start_attempt
 
     @typing.no_type_check
     def _define_judgement(self) -> None:
         StateRef: Any = self.StateRef
-        at, place, program = self._at, self.source.state, self.source.program
+        at, place, program = self.at, self.source.state, self.source.program
         W = self.source.lanes.width
         DOFS = len(program.dofs)
         kinds = [kind for kind, _ in error_outputs(program)]
         ERRORS = len(kinds)
         CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
-        Q, GRADIENT, DIAGONAL, LOWER, UPPER = place.q, place.gradient, place.diagonal, place.lower, place.upper
+        PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
+        Q, GRADIENT, DIAGONAL, Real = place.q, place.gradient, place.diagonal, self.Real
         NORM2, BOOST, STEPS, ERROR = place.norm2, place.boost, place.steps, place.errors
         BOOST_MAX = self.source.damping.boost_max
 
@@ -195,16 +235,17 @@ class Lane:
             """Return how an attempt has ended."""
             norm2 = float(at(state, NORM2 * W + lane))
             blocked = int(0)
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
             slope = float(0.0)
             for k in range(DOFS):
                 g = float(at(state, (GRADIENT + k) * W + lane))
                 cosine2 = g * g / (float(at(state, (DIAGONAL + k) * W + lane)) * norm2 + 1.0e-30)
                 outwards = bool(False)
-                c = task.dof_place[k]
-                if c >= 0 and task.rotation[k] == 0:
+                c = PLACE[k]
+                if c >= 0 and (ROTATIONS >> k) & 1 == 0:
                     q = at(state, (Q + c) * W + lane)
-                    below = q <= at(state, (LOWER + k) * W + lane) and g > 0.0
-                    outwards = below or (q >= at(state, (UPPER + k) * W + lane) and g < 0.0)
+                    below = q <= Real(task.limit_lower[line, task.dof[k]]) and g > 0.0
+                    outwards = below or (q >= Real(task.limit_upper[line, task.dof[k]]) and g < 0.0)
                 if not outwards:
                     slope = wp.max(slope, cosine2)
                 elif cosine2 > COSINE_MAX * COSINE_MAX:
@@ -245,16 +286,41 @@ class Lane:
         self._status_of, self._nearness = status_of, nearness
 
     @typing.no_type_check
+    def _define_ranking(self) -> None:
+        StateRef: Any = self.StateRef
+        at, status_of, nearness = self.at, self._status_of, self._nearness
+        W, NORM2 = self.source.lanes.width, self.source.state.norm2
+        OTHER_ROWS = 1 if self.source.program.has_other_rows else 0
+
+        @wp.func
+        def judge_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
+            """Return rank, cost, status and whether the targets are met, of an attempt that has ended."""
+            cost = 0.5 * float(at(state, NORM2 * W + lane))
+            status = status_of(state, lane, task, p, island)
+            met, precise = nearness(state, lane, task)
+            if status == INVALID and met == 1:
+                met = 0  # never evaluated: the errors are those of the lane's attempt before
+            settled = status == CONVERGED or status == STATIONARY or status == BLOCKED_BY_LIMITS
+            if OTHER_ROWS == 1 and settled:
+                precise = True  # the other rows hold it off the targets
+            if s == 0 and task.settings[HAS_START] == 1:
+                precise = True  # whoever gives a start wants the solution that it leads to
+            success = met == 1
+            if met == NO_TARGET:
+                success = status == CONVERGED
+            return attempt_rank(success, precise, s, cost), cost, status, met
+
+        self.judge_attempt = judge_attempt
+
+    @typing.no_type_check
     def _define_keep(self) -> None:
         StateRef: Any = self.StateRef
-        at, place, program = self._at, self.source.state, self.source.program
-        status_of, nearness = self._status_of, self._nearness
+        at, place, program = self.at, self.source.state, self.source.program
+        judge_attempt = self.judge_attempt
         W = self.source.lanes.width
         COORDINATES = len(coordinate_names(program))
-        OTHER_ROWS = 1 if program.has_other_rows else 0
-        Real = self.Real
         WIDE = 1 if self.source.lanes.precision == "float64" else 0
-        Q, NORM2, STEPS = place.q, place.norm2, place.steps
+        Q, STEPS = place.q, place.steps
 
         @wp.func
         def write_joint_q(state: StateRef, lane: int, task: TaskRef, line: int):
@@ -264,9 +330,7 @@ class Lane:
                 if wp.static(WIDE == 1):
                     task.winner_joint_q_wide[line, task.coordinate[c]] = q
             for f in range(task.follower.shape[0]):
-                leader = at(state, (Q + task.follower_place[f]) * W + lane)
-                value = Real(task.follower_number[f, 0]) * leader + Real(task.follower_number[f, 1])
-                value = wp.clamp(value, Real(task.follower_number[f, 2]), Real(task.follower_number[f, 3]))
+                value = follow(task.follower_number, f, at(state, (Q + task.follower_place[f]) * W + lane))
                 task.winner_joint_q[line, task.follower[f]] = float(value)
                 if wp.static(WIDE == 1):
                     task.winner_joint_q_wide[line, task.follower[f]] = value
@@ -274,21 +338,8 @@ class Lane:
         @wp.func
         def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
-            cost = 0.5 * float(at(state, NORM2 * W + lane))
-            status = status_of(state, lane, task, p, island)
-            met, precise = nearness(state, lane, task)
-            settled = status == CONVERGED or status == STATIONARY or status == BLOCKED_BY_LIMITS
-            if OTHER_ROWS == 1 and settled:
-                precise = True  # the other rows hold it off the targets
-            if s == 0 and task.settings[HAS_START] == 1:
-                precise = True  # whoever gives a start wants the solution that it leads to
-            success = met == 1 and status != INVALID
-            if met == NO_TARGET:
-                success = status == CONVERGED
-            rank = attempt_rank(success, precise, s, cost)
-            line = p
-            if task.settings[KEEP_ALL] == 1:
-                line = p * task.settings[SEEDS] + s
+            rank, cost, status, met = judge_attempt(state, lane, task, p, island, s)
+            line = attempt_line(task, p, s)
             if task.settings[KEEP_ALL] == 1 or rank < task.winner_rank[line, island]:
                 task.winner_rank[line, island] = rank
                 task.winner_cost[line, island] = cost
@@ -300,3 +351,14 @@ class Lane:
             return rank
 
         self.keep_answer = keep_answer
+
+
+def coordinate_places(program: IslandProgram) -> Any:
+    """Return a constant for kernels: the place of each DOF's coordinate; of a rotation's second and third DOF: -1."""
+    active = [a for a, _ in coordinate_names(program)]
+    return wp.types.vector(len(program.dofs), int)(*(active.index(a) if a in active else -1 for a in program.dofs))
+
+
+def rotation_bits(program: IslandProgram) -> int:
+    """Return a constant for kernels: the bits of the DOFs at which a rotation that has a quaternion starts."""
+    return sum(1 << k for k, a in enumerate(program.dofs) if a in program.quaternions)

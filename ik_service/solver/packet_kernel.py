@@ -35,7 +35,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
     lanes = Lane(source)
     State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
     StateRef: Any = lanes.StateRef
-    start_attempt, keep_answer = lanes.start_attempt, lanes.keep_answer
+    read_data, start_attempt, keep_answer = lanes.read_data, lanes.start_attempt, lanes.keep_answer
     Lanes: Any = wp.types.vector(source.lanes.width, int)
     LanesRef: Any = wp.ref[Lanes]
     W, place = source.lanes.width, source.state
@@ -105,6 +105,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
                     if p != NOTHING:
                         seed[lane] = task.next_seed[p, island]
                         task.next_seed[p, island] = seed[lane] + 1
+                        read_data(state, lane, task, p, island)
                         start_attempt(state, lane, task, p, island, seed[lane])
                     else:  # the lane goes on for nothing, and quietly
                         state[FLOOR2 * W + lane] = -Real(1.0)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
+from ik_service.solver import island_launches
 from ik_service.solver.batch import DEVICE_LOCK, Batch
 from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction
@@ -89,7 +90,7 @@ class IKSolver:
         self._touches = _touched_trees(robot, self.targets)
         self._device_name = str(self.device)
         self._per_problem_targets = [target for target in self.targets if has_lines(target)]
-        self._threads = 1 if threads is None or self.device.is_cuda else threads
+        self._threads = 1 if threads is None or island_launches.in_threads(self.device) else threads
         self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
         with DEVICE_LOCK:
             self._set_up(engine)

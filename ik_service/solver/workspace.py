@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
 
 PLANS_MAX = 16  # partitions that are kept with their launches
-_Tasks = tuple[Sequence[tuple[wp.Kernel, Any]], bool, Sequence[tuple[wp.Kernel, Any]]]
+_Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
 
 
 @dataclass(frozen=True)
@@ -131,17 +132,14 @@ class Workspace:
         self._make_room(wishes)
         if self._target_weights is None or others is None:
             return self._solve_in_steps(engine, rows, wishes, join=join)
-        variant = (join, wishes.choosing, wishes.polished)
+        size = engine.launches.size(count, wishes.seeds)
+        variant = (join, wishes.choosing, wishes.polished, size)
         key = (variant, given.tobytes(), engine.data_key(), *(values.tobytes() for values in others))
         if key not in self._plans:
             weights = [w * np.repeat(given[2 * k : 2 * k + 2], 3) for k, w in enumerate(self._target_weights)]
             partition = common_partition([*weights, *others], incidence, self._model.device, join=join)
-            tasks = self._tasks(engine, partition, wishes)
-
-            def record(part: int, parts: int) -> PartLaunches:
-                steps = [self._reads(part, parts), *self._solves(tasks, partition, part, parts)]
-                return PartLaunches.joined([*steps, self._judges(partition, part, parts)])
-
+            solve, after = self._solves(engine, partition, wishes)
+            record = _joined([self._reads, solve, *after, partial(self._judges, partition)])
             self._plans[key] = partition, Recording(self._model.device, record, self._threads)
             if len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
@@ -156,18 +154,11 @@ class Workspace:
         count = wishes.problem_count
         self.read(count)
         partition = self.discovered(rows, count, join=join)
-        solve, choose, polish = self._tasks(engine, partition, wishes)
-        steps: list[_Tasks] = [(solve, False, []), ([], choose, polish)]  # all islands before what takes them together
-
-        def recorded(step: _Tasks) -> Recording:
-            return Recording(
-                self._model.device,
-                lambda part, parts: PartLaunches.joined(self._solves(step, partition, part, parts)),
-                self._threads,
-            )
+        solve, after = self._solves(engine, partition, wishes)
 
         def run(executor: ThreadPoolExecutor | None) -> None:
-            for recording in map(recorded, steps):
+            for record in (solve, _joined(after)):  # all groups of problems before what takes them together
+                recording = Recording(self._model.device, record, self._threads)
                 recording.prepare(count)
                 recording.run(count, executor)
             self.judge(partition, count)
@@ -186,15 +177,18 @@ class Workspace:
             self._polished = Mirror((capacity, self._model.joint_coord_count), wp.float64, self._model.device)
         self._wide = self._polished.device if wishes.polished and self._polished is not None else None
 
-    def _tasks(self, engine: CompiledEngine, partition: Partition, wishes: Wishes) -> _Tasks:
-        """Kernels and tasks that solve; whether to choose among attempts; kernels and tasks that polish."""
-        work, count = self, wishes.problem_count
-        answers = work._choice.attempts if wishes.choosing and work._choice is not None else work.problems.winners
-        solve = engine.tasks(work.problems, work.intake, partition, count, answers)
-        polish = (
-            [] if self._wide is None else engine.polish_tasks(work.problems, work.intake, partition, count, self._wide)
-        )
-        return solve, wishes.choosing, polish
+    def _solves(self, engine: CompiledEngine, partition: Partition, wishes: Wishes) -> tuple[_Record, list[_Record]]:
+        """What solves, and what then chooses among attempts and polishes."""
+        count = wishes.problem_count
+        of_problems = (self.problems, self.intake, partition, count)
+        record = partial(engine.launches.record, engine.launches.size(count, wishes.seeds))
+        answers = self._choice.attempts if wishes.choosing and self._choice is not None else self.problems.winners
+        after: list[_Record] = []
+        if wishes.choosing:
+            after.append(partial(self._chooses, partition))
+        if self._wide is not None:
+            after += [partial(self._widens, self._wide), partial(record, engine.polish_tasks(*of_problems, self._wide))]
+        return partial(record, engine.tasks(*of_problems, answers)), after
 
     def solution(self, k: int, partition: Partition, count: int) -> None:
         """Judge solution k of every problem in place of its winner."""
@@ -215,22 +209,14 @@ class Workspace:
         launches = self.outcome.launches(self.problems, self.intake, partition, part, parts, self._wide)
         return PartLaunches([(launch, True) for launch in launches], [partition])
 
-    def _solves(self, tasks: _Tasks, partition: Partition, part: int, parts: int) -> list[PartLaunches]:
-        solve, choose, polish = tasks
-        steps = [_launches(solve, part, parts)]
-        if choose and self._choice is not None:
-            launches = self._choice.launches(self.problems, partition, part, parts)
-            steps.append(PartLaunches([(launch, True) for launch in launches]))
-        if polish and self._wide is not None:
-            widen = wp.launch(
-                _widen,
-                1,
-                [self.problems.settings, part, parts, self.problems.winners.joint_q, self._wide],
-                device=self._model.device,
-                record_cmd=True,
-            )
-            steps += [PartLaunches([(widen, True)]), _launches(polish, part, parts)]
-        return steps
+    def _chooses(self, partition: Partition, part: int, parts: int) -> PartLaunches:
+        assert self._choice is not None  # several solutions, or the best one, have been asked for
+        launches = self._choice.launches(self.problems, partition, part, parts)
+        return PartLaunches([(launch, True) for launch in launches])
+
+    def _widens(self, wide: wp.array[Any], part: int, parts: int) -> PartLaunches:
+        inputs = [self.problems.settings, part, parts, self.problems.winners.joint_q, wide]
+        return PartLaunches([(wp.launch(_widen, 1, inputs, device=self._model.device, record_cmd=True), True)])
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -247,9 +233,6 @@ def _widen(
         joint_q_out[p, c] = wp.float64(joint_q[p, c])
 
 
-def _launches(tasks: Sequence[tuple[wp.Kernel, Any]], part: int, parts: int) -> PartLaunches:
-    launches = []
-    for kernel, task in tasks:
-        device = task.settings.device
-        launches.append((wp.launch(kernel, 1, [task, part, parts], device=device, record_cmd=True), False))
-    return PartLaunches(launches, tasks)
+def _joined(records: Sequence[_Record]) -> _Record:
+    """One after the other."""
+    return lambda part, parts: PartLaunches.joined([record(part, parts) for record in records])

@@ -5,7 +5,7 @@ import pytest
 
 import ik_service
 from ik_service.robots import load_urdf
-from ik_service.solver import compiled_engine
+from ik_service.solver import island_launches
 from objectives import IKObjectiveRelativePose
 from tests.solver.conftest import Reachable, inside_limits
 from tests.solver.test_contract import QuickObjective
@@ -104,7 +104,7 @@ def test_a_batch_with_several_partitions_is_grouped(dual):
 def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     solver = make(panda, ["panda_hand"])
     solver.solve(panda_targets.positions, panda_targets.orientations_xyzw)
-    monkeypatch.setattr(compiled_engine, "packet_kernel", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(island_launches, "packet_kernel", lambda *_: pytest.fail("compiled again"))
     near = panda_targets.joint_q + 0.01
     changed = {"seeds": 3, "max_iterations": 11, "position_tolerance": 1e-4, "random_seed": 5}
     few = solver.solve(

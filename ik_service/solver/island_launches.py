@@ -1,0 +1,116 @@
+"""How the islands of a solve are launched: packets of lanes on a CPU, threads on a GPU."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
+from ik_service.solver.lane import DAMPING
+from ik_service.solver.packet_kernel import packet_kernel
+from ik_service.solver.recording import PartLaunches
+from ik_service.solver.thread_kernel import polish_kernel, thread_kernel
+from ik_service.solver.waves import BLOCK, allocate_storage, record_waves
+
+
+def in_threads(device: wp.Device) -> bool:
+    """Return whether islands are solved by threads, one attempt each, and not by packets."""
+    return bool(device.is_cuda)
+
+
+@dataclass(frozen=True)
+class IslandKernel:
+    """The kernel of an island.
+
+    Attributes:
+        kernel: The kernel.
+        source: Its iteration.
+        waves: Whether it works through waves of attempts.
+    """
+
+    kernel: wp.Kernel
+    source: IterationSource
+    waves: bool = False
+
+
+IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
+
+
+class PacketLaunches:
+    """Each island in one launch, of any number of problems, for every part of the problems."""
+
+    def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
+        """Return the kernel of an island."""
+        source = IterationSource(program, Lanes.on_cpu(precision), DAMPING)
+        return IslandKernel(packet_kernel(source), source)
+
+    def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
+        """Return what launches for so much work serve: solves of the same size can share them."""
+        return ()
+
+    def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
+        """Return the launches of one part.
+
+        Args:
+            size: Size of the solve.
+            work: The islands.
+            part: Which part.
+            parts: Number of parts.
+        """
+        launches = []
+        for one, task in work:
+            inputs, device = [task, part, parts], task.settings.device
+            launches.append((wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True), False))
+        return PartLaunches(launches, work)
+
+
+class ThreadLaunches:
+    """Each island in waves of attempts, for up to so many problems and seeds; in float64 an attempt per problem.
+
+    Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
+    """
+
+    def __init__(self) -> None:
+        self._storage: Any = None
+        self._room: tuple[int, ...] = (0, 0, 0, 0)  # what `_storage` was allocated for
+
+    def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
+        """Return the kernel of an island."""
+        if precision == "float64":
+            source = IterationSource(program, Lanes(1, precision), DAMPING)
+            return IslandKernel(polish_kernel(source), source)
+        source = IterationSource(program, Lanes(1), DAMPING, data_columns=BLOCK)
+        return IslandKernel(thread_kernel(source), source, waves=True)
+
+    def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
+        """Return what launches for so much work serve: numbers of problems and seeds at most."""
+        return 2 ** math.ceil(math.log2(problem_count)), seeds
+
+    def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
+        """Return the launches of all problems, which are one part.
+
+        Args:
+            size: Size of the solve.
+            work: The islands.
+            part: 0.
+            parts: 1.
+        """
+        problem_count, seeds = size
+        launches: list[tuple[wp.Launch, bool]] = []
+        for one, task in work:
+            device = task.settings.device
+            if one.waves:
+                self._make_room(one.source, problem_count, problem_count * seeds, device)
+                waves = record_waves(one.kernel, task, problem_count, seeds, self._storage)
+                launches += [(launch, False) for launch in waves]
+            else:
+                launches.append((wp.launch(one.kernel, 1, [task], device=device, record_cmd=True), True))
+        return PartLaunches(launches, [*work, self._storage])
+
+    def _make_room(self, source: IterationSource, problems: int, attempts: int, device: wp.Device) -> None:
+        needed = (len(source.coordinates), len(source.data_names()), problems, attempts)
+        if any(want > have for want, have in zip(needed, self._room, strict=True)):
+            self._room = tuple(map(max, needed, self._room))
+            self._storage = allocate_storage(device, *self._room)

@@ -1,0 +1,170 @@
+"""The kernels that solve one island on a GPU: a thread works through attempts, one seed of one problem at a time.
+
+    attempts of a wave, seed by seed over its problems -> ranks by atomic_min, answers into rows of `AttemptStorage`
+    -> the answer of each problem's best attempt is copied to the winners (`waves`)
+
+The threads of a warp go through the generated iteration together, and the warp pays for a refill as if all its threads
+took part; so a thread whose attempt has ended waits for the next round. It gives up an attempt when a lower seed has
+solved its problem.
+
+Threads of one problem race, and it does not matter: its winner is the attempt of least rank, ranks differ by seed, and
+only the attempt that holds the least rank in the end is copied. So answers depend neither on waves nor on the order
+of threads: they are those of `packet_kernel` at width 1.
+
+They also run on a CPU, thread by thread, so that they can be tested there.
+"""
+
+import typing
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IterationSource
+from ik_service.solver.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.lane import Lane
+from ik_service.solver.slots import ITERATIONS, KEEP_ALL
+from ik_service.solver.waves import BLOCK, AttemptStorage, StorageRef, Wave, WaveRef, attempt_of, may_win, rows_of
+
+ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration
+POLISH_BLOCK = 128  # threads of a block
+NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
+SMALL_ISLAND = 7  # DOFs; a larger island wants all registers that a thread can have
+WARPS_PER_SM = 12  # what 168 registers leave room for
+WARPS_PER_SM_OF_LARGE = 8  # what 255 do
+
+
+# Refills take the threads of a warp apart; from here on they go together again.
+@wp.func_native("""
+#if defined(__CUDA_ARCH__)
+__syncwarp();
+#endif
+""")  # type: ignore[untyped-decorator]
+def meet() -> None: ...  # noqa: D103
+
+
+@wp.func
+@typing.no_type_check
+def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
+    """Return the next row whose attempt could still win; `rows` if there is none."""
+    row = wp.atomic_add(storage.next_row, 0, 1)
+    while row < rows:
+        p, s = attempt_of(task, wave, storage, row)
+        if may_win(task, p, s):
+            return row
+        row = wp.atomic_add(storage.next_row, 0, 1)
+    return rows
+
+
+@wp.func
+@typing.no_type_check
+def keep_rank(task: TaskRef, p: int, s: int, rank: wp.int64):
+    """Bring in the rank of an attempt; return whether none is better yet."""
+    if task.settings[KEEP_ALL] == 1:
+        task.winner_rank[attempt_line(task, p, s), task.island] = rank
+        return True
+    return rank < wp.atomic_min(task.winner_rank, p, task.island, rank)
+
+
+@typing.no_type_check
+def thread_kernel(source: IterationSource) -> wp.Kernel:
+    """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts.
+
+    Args:
+        source: The iteration, at width 1, its data apart in `BLOCK` columns.
+    """
+    lane = Lane(source)
+    State, iterate, at = lane.State, lane.iterate, lane.at
+    StateRef: Any = lane.StateRef
+    read_data, start_attempt, judge_attempt = lane.read_data, lane.start_attempt, lane.judge_attempt
+    COORDINATES = len(source.coordinates)
+    Q, STEPS = source.state.q, source.state.steps
+
+    @wp.func
+    def keep_row(state: StateRef, task: TaskRef, storage: StorageRef, p: int, s: int, row: int):
+        """Rank an attempt that has ended, and keep its answer if none is better yet."""
+        rank, cost, status, met = judge_attempt(state, 0, task, p, task.island, s)
+        if keep_rank(task, p, s, rank):
+            storage.cost[row] = cost
+            storage.iterations[row] = int(at(state, STEPS))
+            storage.status[row] = status
+            storage.met[row] = met
+            for c in range(COORDINATES):
+                storage.joint_q[c, row] = at(state, Q + c)
+
+    @wp.kernel(**_options(source))
+    def solve_attempts(task: IslandTask, wave: Wave, storage: AttemptStorage):
+        rows = rows_of(task, wave, storage)
+        iterations = float(task.settings[ITERATIONS])
+        state = State()
+        row = int(NOTHING)
+        ended = bool(True)
+        left = int(0)  # iterations until the next refill
+        while row < rows:
+            if left == 0:
+                left = ROUND
+                if row != NOTHING:
+                    p, s = attempt_of(task, wave, storage, row)
+                    if ended:
+                        keep_row(state, task, storage, p, s, row)
+                    else:
+                        ended = not may_win(task, p, s)
+                if ended:
+                    row = take_row(task, wave, storage, rows)
+                    if row < rows:
+                        p, s = attempt_of(task, wave, storage, row)
+                        read_data(storage.data, wp.tid(), task, p, task.island)
+                        start_attempt(state, 0, task, p, task.island, s)
+                        ended = False
+            left -= 1
+            if not ended:
+                ended = iterate(state, iterations, storage.data, wp.tid())
+            meet()
+
+    return solve_attempts
+
+
+def _options(source: IterationSource) -> dict[str, Any]:
+    """Options of the kernel.
+
+    The state lives in registers: its places are constant, since all loops over them are unrolled. What still finds no
+    register goes to shared memory, as much as leaves room for the warps. Divisions and square roots need not be exact
+    to the last bit, and are long otherwise.
+    """
+    warps = WARPS_PER_SM if len(source.program.dofs) <= SMALL_ISLAND else WARPS_PER_SM_OF_LARGE
+    return {
+        "module": "unique",
+        "module_options": {"block_dim": BLOCK, "max_unroll": source.state.size, "fast_math": True},
+        "enable_backward": False,
+        "grid_stride": False,
+        "launch_bounds": (BLOCK, warps * 32 // BLOCK),
+        "enable_cuda_smem_spilling": True,
+    }
+
+
+@typing.no_type_check
+def polish_kernel(source: IterationSource) -> wp.Kernel:
+    """Return the kernel that makes one attempt at every problem and keeps it; its argument is the task.
+
+    Args:
+        source: The iteration, at width 1.
+    """
+    lane = Lane(source)
+    State, Real, iterate = lane.State, lane.Real, lane.iterate
+    read_data, start_attempt, keep_answer = lane.read_data, lane.start_attempt, lane.keep_answer
+
+    @wp.kernel(module="unique", enable_backward=False, grid_stride=False, module_options={"block_dim": POLISH_BLOCK})
+    def make_one_attempt(task: IslandTask):
+        place = wp.tid()
+        if place >= task.count[0] or task.fault[0] != 0:
+            return
+        p = task.problem[place]
+        state = State()
+        read_data(state, 0, task, p, task.island)
+        start_attempt(state, 0, task, p, task.island, 0)
+        iterations = Real(task.settings[ITERATIONS])
+        ended = bool(False)
+        while not ended:
+            ended = iterate(state, iterations)
+        keep_answer(state, 0, task, p, task.island, 0)
+
+    return make_one_attempt

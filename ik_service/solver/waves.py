@@ -1,0 +1,227 @@
+"""Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and who wins.
+
+    first wave    as many seeds of every problem as the device runs side by side, at least one
+    later waves   as many seeds as all waves before, for the problems that these have not solved
+
+So few attempts are made in vain, the device is never empty for long, and hard problems end soon. A wave of more
+attempts than there are rows for answers takes several launches.
+"""
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import warp as wp
+
+from ik_service.solver.island_task import IslandTask, TaskRef, attempt_line, follow
+from ik_service.solver.slots import KEEP_ALL, SEED_BITS, SEEDS, UNRANKED
+
+BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
+ROWS_MAX = 1 << 20  # attempts of a launch: some 50 MB of answers
+WAVES_MAX = 32  # each has as many seeds as all before
+THREADS_PER_SM = 384  # that run side by side
+CPU_THREADS = 64  # on a CPU they run one after another
+WAVES = wp.get_module("ik_service_waves")  # of both kernels here
+SEED_MASK = wp.constant(wp.int64((1 << int(SEED_BITS)) - 1))
+
+
+@wp.struct
+class AttemptStorage:
+    """Answers of the attempts of one launch, and data of those in flight; neighbours read and write side by side."""
+
+    # answers
+    joint_q: wp.array2d[wp.float32]  # [coordinates of the island, rows]
+    cost: wp.array[wp.float32]  # [rows]
+    iterations: wp.array[wp.int32]  # [rows]
+    status: wp.array[wp.int32]  # [rows]
+    met: wp.array[wp.int32]  # [rows]
+    # work
+    data: wp.array3d[wp.float32]  # [threads / BLOCK, data, BLOCK]: what each thread's iterations only read
+    next_row: wp.array[wp.int32]  # [1]: the first that no thread has taken
+    listed: wp.array[wp.int32]  # [problems]: problems of the wave, as places in task.problem
+    listed_count: wp.array[wp.int32]  # [WAVES_MAX]: how many
+
+
+@wp.struct
+class Wave:
+    """Attempts of one launch. Attempt k of a wave is seed `first_seed + k / problems` of its problem k % problems."""
+
+    number: int
+    first_seed: int
+    seeds: int
+    first_attempt: int  # whose answer is in row 0
+    rows: int  # attempts at most
+
+
+StorageRef: Any = wp.ref[AttemptStorage]  # type: ignore[misc]  # generic at run time only
+WaveRef: Any = wp.ref[Wave]  # type: ignore[misc]
+
+
+# Volatile: other threads write the rank while the one that looks is in its loop.
+@wp.func_native("return *(volatile const wp::int64*)wp::address(ranks, line, island);")  # type: ignore[untyped-decorator]
+def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int64: ...  # type: ignore[empty-body]  # noqa: D103
+
+
+@wp.func
+@typing.no_type_check
+def may_win(task: TaskRef, p: int, s: int):
+    """Return whether no lower seed has solved a problem."""
+    return task.settings[KEEP_ALL] == 1 or current_rank(task.winner_rank, p, task.island) > wp.int64(s)
+
+
+@wp.func
+@typing.no_type_check
+def problems_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
+    """Return how many problems a wave has: the first has all, others those that are listed."""
+    if wave.number == 0:
+        return task.count[0]
+    return storage.listed_count[wave.number]
+
+
+@wp.func
+@typing.no_type_check
+def rows_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
+    """Return the number of attempts of a launch."""
+    seeds = wp.min(wave.seeds, task.settings[SEEDS] - wave.first_seed)
+    rows = wp.clamp(problems_of(task, wave, storage) * seeds - wave.first_attempt, 0, wave.rows)
+    if task.fault[0] != 0:
+        rows = 0
+    return rows
+
+
+@wp.func
+@typing.no_type_check
+def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
+    """Return problem and seed of the attempt whose answer belongs into a row."""
+    problems = problems_of(task, wave, storage)
+    attempt = wave.first_attempt + row
+    place = attempt % problems
+    if wave.number > 0:
+        place = storage.listed[place]
+    return task.problem[place], wave.first_seed + attempt / problems
+
+
+@wp.func
+@typing.no_type_check
+def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int):
+    """Make the answer in a row that of a line's winner."""
+    island = task.island
+    task.winner_cost[line, island] = storage.cost[row]
+    task.winner_seed[line, island] = s
+    task.winner_iterations[line, island] = storage.iterations[row]
+    task.winner_status[line, island] = storage.status[row]
+    task.winner_met[line, island] = storage.met[row]
+    for c in range(task.coordinate.shape[0]):
+        task.winner_joint_q[line, task.coordinate[c]] = storage.joint_q[c, row]
+    for f in range(task.follower.shape[0]):
+        leader = storage.joint_q[task.follower_place[f], row]
+        task.winner_joint_q[line, task.follower[f]] = follow(task.follower_number, f, leader)
+
+
+@wp.kernel(module=WAVES, enable_backward=False)
+@typing.no_type_check
+def _keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: int):
+    """Copy the answers of attempts that are the best of their problems so far; make the rows free."""
+    row = wp.tid()
+    if row == 0:
+        storage.next_row[0] = 0
+        if wave.number == 0:
+            for number in range(WAVES_MAX):
+                storage.listed_count[number] = 0
+    rows = rows_of(task, wave, storage)
+    while row < rows:
+        p, s = attempt_of(task, wave, storage, row)
+        line = attempt_line(task, p, s)
+        rank = task.winner_rank[line, task.island]
+        if rank != UNRANKED and (rank & SEED_MASK) == wp.int64(s):
+            copy_answer(task, storage, row, line, s)
+        row += threads
+
+
+@wp.kernel(module=WAVES, enable_backward=False)
+@typing.no_type_check
+def _list_unsolved(task: IslandTask, wave: Wave, storage: AttemptStorage):
+    """List the problems that the seeds before those of a wave have not solved."""
+    place = wp.tid()
+    if place < task.count[0]:
+        if may_win(task, task.problem[place], wave.first_seed):
+            storage.listed[wp.atomic_add(storage.listed_count, wave.number, 1)] = place
+
+
+def threads_at_once(device: wp.Device) -> int:
+    """Return how many threads a device runs side by side, about."""
+    return int(device.sm_count) * THREADS_PER_SM if device.is_cuda else CPU_THREADS
+
+
+def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: int, attempts: int) -> Any:
+    """Return storage for the attempts of islands that are solved one after the other.
+
+    Args:
+        device: Where it is needed.
+        coordinates: Of the island that has most.
+        data: Numbers that the iteration only reads, of the island that has most.
+        problems: Of the largest solve.
+        attempts: Of the largest solve.
+    """
+    rows = min(ROWS_MAX, attempts)
+    blocks = -(-min(threads_at_once(device), rows) // BLOCK)
+
+    def zeros(shape: int | tuple[int, ...], dtype: Any = wp.int32) -> wp.array[Any]:
+        return wp.zeros(shape, dtype=dtype, device=device)
+
+    storage: Any = AttemptStorage()
+    storage.joint_q, storage.cost = zeros((coordinates, rows), wp.float32), zeros(rows, wp.float32)
+    storage.iterations, storage.status, storage.met = zeros(rows), zeros(rows), zeros(rows)
+    storage.data, storage.next_row = zeros((blocks, data, BLOCK), wp.float32), zeros(1)
+    storage.listed, storage.listed_count = zeros(problems), zeros(WAVES_MAX)
+    return storage
+
+
+def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[tuple[int, int]]:
+    """Yield the first seed of each wave and how many it has.
+
+    Args:
+        problem_count: Problems of the solve.
+        seeds: Seeds per problem.
+        threads: Threads that the device runs side by side.
+    """
+    first, count = 0, max(1, threads // problem_count)
+    while first < seeds:
+        count = min(count, seeds - first)
+        yield first, count
+        first += count
+        count = first
+
+
+def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any) -> list[wp.Launch]:
+    """Return the launches that solve an island of all its problems into the task's winners, to be run in order.
+
+    They hold the arrays of task and storage by address only. The numbers of problems and seeds that stand on the
+    device when they run may be smaller.
+
+    Args:
+        kernel: Of `thread_kernel`, for the island.
+        task: What to work on; where not every attempt is kept, the ranks of its winners are UNRANKED before.
+        problem_count: Problems of the task.
+        seeds: Seeds per problem.
+        storage: Of `allocate_storage`.
+    """
+    device, rows = task.settings.device, storage.cost.shape[0]
+    threads = storage.data.shape[0] * BLOCK
+    launches: list[wp.Launch] = []
+
+    def record(kernel: wp.Kernel, dim: int, *further: Any, block: int = 256) -> None:
+        inputs = [task, wave, storage, *further]
+        launches.append(wp.launch(kernel, dim, inputs, device=device, block_dim=block, record_cmd=True))
+
+    for number, (first_seed, count) in enumerate(plan_waves(problem_count, seeds, threads)):
+        for first_attempt in range(0, problem_count * count, rows):
+            wave: Any = Wave()
+            wave.number, wave.first_seed, wave.seeds, wave.first_attempt = number, first_seed, count, first_attempt
+            wave.rows = min(rows, problem_count * count - first_attempt)
+            if number > 0 and first_attempt == 0:
+                record(_list_unsolved, problem_count)
+            busy = min(threads, wave.rows)
+            record(kernel, busy, block=BLOCK)
+            record(_keep_best, busy, busy)
+    return launches

@@ -1,0 +1,179 @@
+"""The kernels for GPUs, run on a CPU one thread after the other: the answers of the packets, whatever the waves.
+
+Their iteration is the same text at width 1, so nearly all bytes are equal too. Only the order in which a compiler fuses
+products and sums may differ; so an attempt may take another turn where a step hardly changes the cost.
+"""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.solver import island_launches, waves
+from objectives import InputError
+from tests.objectives.conftest import scene
+from tests.solver.conftest import Reachable, inside_limits
+
+SAME_PLACE = 5e-3  # [m or rad] between attempts that take the same way: an arm with a joint to spare drifts along it
+SAME_SEEDS = 0.98  # of the problems
+SAME_WAY = 0.95  # of the problems: after the same number of steps too; the last is decided by a few bits
+FINISHED = 1e-9  # [m], of float64
+COLUMNS = ("joint_q", "success", "status", "seed_index", "iterations", "cost", "position_error", "active_limits")
+ROBOTS = {
+    "panda": lambda: (ik_service.load_robot("panda"), ["panda_hand"]),
+    "two islands": lambda: (ik_service.load_robot("dual_panda"), ["left_panda_hand", "right_panda_hand"]),
+    "follower": lambda: (ik_service.load_robot("panda_gripper"), ["panda_rightfinger"]),
+    "floating and ball": lambda: (scene("floating").robot, ["d", "f"]),
+    "follower and ball": lambda: (scene("two_trees").robot, ["l_tool", "r_tool"]),
+}
+COUNT = 150
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Solves by threads from here on."""
+    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
+
+
+@pytest.fixture(scope="module", params=ROBOTS)
+def problems(request):
+    return Reachable.draw(*ROBOTS[request.param](), COUNT, random_seed=3)
+
+
+@pytest.fixture(scope="module")
+def arms():
+    return Reachable.draw(*ROBOTS["two islands"](), 60, random_seed=7)
+
+
+def solver_of(problems, **options):
+    chosen = ik_service.SolverOptions(**{"seeds": 8, **options})
+    return ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="compiled", options=chosen)
+
+
+def solve(problems, **options):
+    return solver_of(problems, **options).solve(problems.positions, problems.orientations_xyzw)
+
+
+def same_bytes(a, b):
+    for name in COLUMNS:
+        assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
+
+
+def small(monkeypatch, rows, at_once):
+    """Room for few answers, and few threads: many launches and waves."""
+    monkeypatch.setattr(waves, "ROWS_MAX", rows)
+    monkeypatch.setattr(waves, "CPU_THREADS", at_once)
+
+
+def test_threads_give_the_answers_of_packets(problems, monkeypatch):
+    packets = solve(problems)
+    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
+    result = solve(problems)
+    distance, angle = problems.errors(result.joint_q)
+    np.testing.assert_array_equal(result.success, ((distance <= 1e-3) & (angle <= 1e-2)).all(axis=1))
+    np.testing.assert_array_equal(result.success, packets.success)
+    assert inside_limits(problems.robot, result.joint_q).all()
+    same = (result.islands.seed_index == packets.islands.seed_index).all(axis=1)
+    assert same.mean() >= SAME_SEEDS
+    same &= (result.islands.iterations == packets.islands.iterations).all(axis=1)
+    assert same.mean() >= SAME_WAY
+    np.testing.assert_array_equal(result.status[same], packets.status[same])
+    own = problems.robot.dof_coordinate[problems.robot.dof_coordinate >= 0]
+    same &= packets.success
+    np.testing.assert_allclose(result.joint_q[same][:, own], packets.joint_q[same][:, own], atol=SAME_PLACE)
+    assert (result.seed_index != 0).any()
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (7, 32), (64, 1000), (5000, 96)])
+def test_waves_and_room_change_no_byte(arms, monkeypatch, rows, at_once):
+    expected = solve(arms)
+    assert expected.islands.seed_index.max() > 2  # later waves have found something
+    small(monkeypatch, rows, at_once)
+    same_bytes(solve(arms), expected)
+
+
+@pytest.mark.usefixtures("threads")
+def test_alone_permuted_and_after_larger_batches_the_bytes_are_the_same(arms):
+    solver = solver_of(arms)
+    together = solver.solve(arms.positions, arms.orientations_xyzw)
+    order = np.random.default_rng(0).permutation(len(together))
+    permuted = solver.solve(arms.positions[order], arms.orientations_xyzw[order])
+    assert permuted.joint_q.tobytes() == together.joint_q[order].tobytes()
+    late = int(np.argmax(together.seed_index != 0))
+    for k in (0, late):
+        alone = solver.solve(arms.positions[k : k + 1], arms.orientations_xyzw[k : k + 1])
+        assert alone.joint_q[0].tobytes() == together.joint_q[k].tobytes()
+    for _ in range(3):  # recorded, and replayed
+        same_bytes(solver.solve(arms.positions, arms.orientations_xyzw), together)
+
+
+def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
+    wish = {"best_of": "nearest", "solutions": 4}
+    packets = solve(arms, **wish)
+    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
+    result = solve(arms, **wish)
+    np.testing.assert_array_equal(result.solution_count, packets.solution_count)
+    assert (result.solution_count > 1).any()
+    assert (result.islands.seed_index == packets.islands.seed_index).mean() >= SAME_SEEDS
+    for k in range(4):
+        found = result.solution_count > k
+        distance, angle = arms.errors(np.where(found[:, None], result.solutions[:, k], arms.joint_q))
+        assert (distance <= 1e-3).all()
+        assert (angle <= 1e-2).all()
+    small(monkeypatch, 50, 32)
+    again = solve(arms, **wish)
+    same_bytes(again, result)
+    assert again.solutions.tobytes() == result.solutions.tobytes()
+
+
+@pytest.mark.usefixtures("threads")
+def test_float64_follows_in_one_attempt_per_problem(problems):
+    fine = solve(problems, seeds=16, precision="float64")
+    distance, angle = problems.errors(fine.joint_q)
+    np.testing.assert_array_equal(fine.success, ((distance <= 1e-3) & (angle <= 1e-2)).all(axis=1))
+    assert fine.success.mean() >= 0.97
+    assert (distance[fine.success] <= FINISHED).mean() >= 0.9  # the rest was near the tolerance when it began
+    assert inside_limits(problems.robot, fine.joint_q).all()
+
+
+@pytest.mark.usefixtures("threads")
+def test_after_a_fault_nothing_is_solved_and_the_next_solve_is_whole(arms):
+    solver = solver_of(arms)
+    expected = solver.solve(arms.positions, arms.orientations_xyzw)
+    wrong = arms.orientations_xyzw.copy()
+    wrong[41] *= 2.0
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"orientations_xyzw.*41"):
+            solver.solve(arms.positions, wrong)
+    same_bytes(solver.solve(arms.positions, arms.orientations_xyzw), expected)
+
+
+@pytest.mark.usefixtures("threads")
+def test_what_cannot_be_reached_has_its_status(planar_2r):
+    options = ik_service.SolverOptions(seeds=8)
+    far = ik_service.IKSolver(planar_2r(), ["tip"], device="cpu", options=options).solve([[3.0, 4.0, 0.0], [1.0, 1, 0]])
+    assert far.success.tolist() == [False, True]
+    assert far.position_error[0, 0] == pytest.approx(3.0, abs=1e-3)
+    bent = ik_service.IKSolver(planar_2r(0.5, 2.0), ["tip"], device="cpu", options=options).solve([[2.0, 0.0, 0.0]])
+    assert bent.status_names == ["blocked_by_limits"]
+    assert bent.active_limits[0].tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("problem_count", "seeds", "threads"), [(1, 64, 50000), (100, 64, 500), (5000, 7, 64)])
+def test_waves_hold_every_seed_once_and_grow(problem_count, seeds, threads):
+    plan = list(waves.plan_waves(problem_count, seeds, threads))
+    held = [first + k for first, count in plan for k in range(count)]
+    assert held == list(range(seeds))
+    assert len(plan) <= waves.WAVES_MAX
+    assert plan[0][1] == min(seeds, max(1, threads // problem_count))
+    assert all(count == first for first, count in plan[1:-1])
+
+
+def test_one_wave_more_than_the_most_seeds_has_room():
+    most = int(np.ceil(np.log2(ik_service.solver.options.SEEDS_MAX))) + 1
+    assert most <= waves.WAVES_MAX
+
+
+def test_a_device_without_gpu_is_worked_by_packets():
+    assert not island_launches.in_threads(wp.get_device("cpu"))
