@@ -21,8 +21,9 @@ from ik_service.api.openapi import install_openapi
 from ik_service.api.problems import install_problem_handlers
 from ik_service.api.robot_schema import leaf_links
 from ik_service.api.state import ServiceState
-from ik_service.batching.request import SolveAnswer, SolveRequest, TargetColumns
-from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.solver_pool import PoolLimits, SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from objectives.errors import IKError
 
@@ -39,7 +40,8 @@ def create_app(
     robots: Mapping[str, RobotModel] | None = None,
     device: str = "auto",
     max_body_bytes: int = MAX_BODY_BYTES,
-    waiting_limit: int = 256,
+    pool_limits: PoolLimits | None = None,
+    compile_apart: bool = True,
 ) -> FastAPI:
     """Return the application, ready to be served by any ASGI server.
 
@@ -47,7 +49,8 @@ def create_app(
         robots: Robots to serve, by name; None serves the built-in ones. The first one is solved once at start-up.
         device: Device to solve on: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
         max_body_bytes: Most bytes of a request body.
-        waiting_limit: Requests under way before more are refused with 503.
+        pool_limits: Bounds of what may wait before more is refused with 503.
+        compile_apart: Whether a process of its own compiles kernels, so that the solver goes on meanwhile.
 
     Raises:
         InputError: A built-in robot or an argument is not as it must be.
@@ -56,7 +59,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        state = ServiceState(served, SolverPool(device, waiting_limit=waiting_limit), max_body_bytes)
+        state = ServiceState(served, SolverPool(device, limits=pool_limits, compile_apart=compile_apart), max_body_bytes)
         state.warm_up = warm_up(state)
         app.state.service = state
         yield
@@ -87,7 +90,7 @@ def warm_up(state: ServiceState) -> "Future[SolveAnswer]":
     pose = robot.forward_kinematics(robot.mid_joint_q, links=[link])
     positions, orientations = np.array(pose.positions).reshape(1, 3), np.array(pose.orientations_xyzw).reshape(1, 4)
     request = SolveRequest((TargetColumns(link, positions, orientations),))
-    future = state.pool.submit(robot, request)
+    future = state.pool.submit(robot, request, compile_here=True)
     future.add_done_callback(_report)
     return future
 

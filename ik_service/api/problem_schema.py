@@ -16,6 +16,7 @@ from ik_service.api.problems import (
     kind_of,
     problem_document,
 )
+from ik_service.batching.errors import ExpiredError
 
 
 class FaultBody(BaseModel):
@@ -45,6 +46,7 @@ _DESCRIPTIONS = {
     422: "The body is JSON, but something in it is not allowed; `errors` points at each fault.",
     500: "The service failed. The cause is in its log.",
     503: "Not ready, or too many requests are waiting; see Retry-After.",
+    504: "The deadline passed before there was an answer; nothing or not all was solved.",
 }
 
 _FAULT = Fault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3.")
@@ -56,6 +58,7 @@ _EXAMPLES: dict[int, Exception] = {
     422: FaultyFieldsError([_FAULT]),
     500: Exception("The service failed to answer. The fault is logged on its side."),
     503: NotReadyError("The service is starting: kernels are being loaded."),
+    504: ExpiredError("The deadline passed after 60 s in the queue. Nothing was solved; try again later."),
 }
 
 

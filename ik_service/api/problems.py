@@ -6,7 +6,7 @@ unexpected error is logged and answered without its text.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ik_service.batching.errors import ClosedError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.errors import EngineError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
@@ -97,6 +97,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     InputError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
     EngineError: Kind(422, "engine_unavailable", "No engine can run this problem"),
     QueueFullError: Kind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
+    ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
     ObjectiveError: Kind(500, "internal_error", "Internal error"),
@@ -171,6 +172,8 @@ async def _answer_ours(request: Request, error: Exception) -> Response:
     if kind.status >= 500 and kind.retry_after_s is None:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return await _answer_unexpected(request, error)
+    if isinstance(error, QueueFullError):
+        kind = replace(kind, retry_after_s=error.retry_after_s)
     return problem_response(kind, str(error), error.faults if isinstance(error, FaultyFieldsError) else ())
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 
 from ik_service.api.solve_schema import Include
-from ik_service.batching.request import SolveAnswer, SolveRequest, worst_over_targets
+from ik_service.batching.answer import SolveAnswer, worst_over_targets
+from ik_service.batching.request import SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver.advice import advice
 from ik_service.solver.island_results import IslandResult

@@ -16,7 +16,7 @@ from ik_service.api.solve_answer import answer_document, encode_json
 from ik_service.api.solve_body import DecodedSolve, decode_solve
 from ik_service.api.solve_schema import SolveAnswerBody
 from ik_service.api.state import State
-from ik_service.batching.request import SolveAnswer
+from ik_service.batching.answer import SolveAnswer
 from ik_service.robots import RobotModel
 
 BLOCKING_BODY_BYTES = 256 * 1024
@@ -41,7 +41,7 @@ router = APIRouter(prefix="/v1", tags=["solve"])
     response_model=None,
     responses={
         200: {"model": SolveAnswerBody, "description": "One result per problem, solved or not; see `status`."},
-        **problem_answers(400, 404, 413, 415, 422, 500, 503),
+        **problem_answers(400, 404, 413, 415, 422, 500, 503, 504),
     },
     openapi_extra=solve_request_body(),
 )

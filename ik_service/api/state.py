@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from ik_service.api.problems import UnknownRobotError
-from ik_service.batching.request import Robots, SolveAnswer
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.request import Robots
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
 

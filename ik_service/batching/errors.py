@@ -1,7 +1,8 @@
 """Errors of the queue in front of a solver.
 
 IKError
-├── QueueFullError   too many requests are waiting
+├── QueueFullError   too much is waiting
+├── ExpiredError     the deadline passed before there was an answer
 └── ClosedError      the pool no longer takes requests
 """
 
@@ -9,7 +10,20 @@ from objectives.errors import IKError
 
 
 class QueueFullError(IKError):
-    """Too many requests are waiting; try again after a moment."""
+    """Too much is waiting.
+
+    Attributes:
+        retry_after_s: When it is worth trying again [s].
+    """
+
+    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+        """Say what is full, and when there may be room."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ExpiredError(IKError):
+    """The deadline of a request passed before there was an answer."""
 
 
 class ClosedError(IKError):

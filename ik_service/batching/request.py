@@ -1,19 +1,18 @@
-"""What goes to a solver and what comes back, free of any wire format.
+"""What goes to a solver, free of any wire format.
 
 Values are taken as checked: shapes, finiteness and unit quaternions are the business of whoever reads the wire, and the
 solver checks them once more before it launches anything.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.solver import IKResult, IKStatus, SolverOptions, Target
-from ik_service.solver.island_results import IslandResults
+from ik_service.solver import SolverOptions, Target
 
 Float64Array = NDArray[np.float64]
 
@@ -55,9 +54,26 @@ class TargetColumns:
         fixed = tuple(None if array is None else array.tobytes() for array in (self.offset, self.row_weights))
         return (self.link, self.reference_link, *fixed)
 
-    def declaration(self, rows: slice) -> Target:
-        """Return the target as the solver wants it declared, for some of the problems."""
-        return Target(self.link, _rows(self.offset, rows), self.reference_link, _rows(self.row_weights, rows))
+    @property
+    def code(self) -> tuple[object, ...]:
+        """What kernels depend on: the frames and the rows that are on, but no values."""
+        rows = () if self.row_weights is None else np.unique(np.atleast_2d(self.row_weights) > 0.0, axis=0).tobytes()
+        free = self.positions is None, self.orientations_xyzw is None
+        return (self.link, self.reference_link, self.offset is None, *free, rows)
+
+    def declaration(self) -> Target:
+        """Return the target as the solver wants it declared."""
+        return Target(self.link, self.offset, self.reference_link, self.row_weights)
+
+    def part(self, rows: slice) -> Self:
+        """Return the target of some of the problems."""
+        return replace(
+            self,
+            positions=_rows(self.positions, rows),
+            orientations_xyzw=_rows(self.orientations_xyzw, rows),
+            offset=_rows(self.offset, rows),
+            row_weights=_rows(self.row_weights, rows),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,106 +102,34 @@ class SolveRequest:
             return None
         return tuple(target.structure for target in self.targets)
 
+    @property
+    def joint_key(self) -> Hashable | None:
+        """Key of the requests that can be solved together with this one; None where there are none.
 
-@dataclass(frozen=True, eq=False)
-class SolveAnswer:
-    """The results of a request, in the order of its problems.
-
-    Attributes:
-        joint_q: Configurations [rad or m], float32 [problem_count, joint_coord_count].
-        success: Whether every target is met, shape [problem_count].
-        status: `IKStatus` codes, shape [problem_count].
-        position_error: Distance to each target [m], shape [problem_count, targets]; NaN where it is free.
-        orientation_error: Angle to each target [rad], shape [problem_count, targets]; NaN where it is free.
-        cost: 1/2 |r|^2, shape [problem_count].
-        iterations: Iterations of the winning seed, shape [problem_count].
-        seed_index: The winning seed, shape [problem_count]; -1 where islands chose different ones.
-        active_limits: DOFs that sit at a limit, shape [problem_count, joint_dof_count].
-        islands: The islands of every problem.
-        engine: Engine that ran.
-        device: Device that it ran on.
-        seeds: Seeds that each problem could use.
-        solve_ms: Time in the solver [ms].
-        queue_ms: Time spent waiting for the solver [ms].
-    """
-
-    joint_q: NDArray[np.float32]
-    success: NDArray[np.bool_]
-    status: NDArray[np.integer[Any]]
-    position_error: Float64Array
-    orientation_error: Float64Array
-    cost: NDArray[np.floating[Any]]
-    iterations: NDArray[np.integer[Any]]
-    seed_index: NDArray[np.integer[Any]]
-    active_limits: NDArray[np.bool_]
-    islands: IslandResults
-    engine: str
-    device: str
-    seeds: int
-    solve_ms: float = 0.0
-    queue_ms: float = 0.0
-
-    @classmethod
-    def joined(cls, results: "list[IKResult]", solve_ms: float) -> Self:
-        """Return the answer that the results of consecutive parts of a request make together."""
-        first = results[0]
-        parts = [result.islands for result in results]
-        return cls(
-            **_concatenated(results, COLUMNS),
-            islands=replace(parts[0], **_concatenated(parts, ISLAND_COLUMNS)),
-            engine=first.engine,
-            device=str(first.device),
-            seeds=first.seeds,
-            solve_ms=solve_ms,
-        )
+        They go to one solver, leave the same things free and ask for the same options.
+        """
+        structure = self.structure
+        if structure is None:
+            return None
+        given = tuple((target.positions is None, target.orientations_xyzw is None) for target in self.targets)
+        return (structure, given, self.initial_joint_q is None, self.options)
 
     @property
-    def status_names(self) -> list[str]:
-        """The status of every problem as a lower-case word."""
-        words = {int(status): status.name.lower() for status in IKStatus}
-        return [words[code] for code in self.status.tolist()]
+    def code_key(self) -> Hashable:
+        """Key of the requests that need the same kernels on one robot."""
+        return (tuple(target.code for target in self.targets), self.options.precision)
 
+    def part(self, rows: slice) -> Self:
+        """Return some of the problems as a request."""
+        targets = tuple(target.part(rows) for target in self.targets)
+        return replace(self, targets=targets, initial_joint_q=_rows(self.initial_joint_q, rows))
 
-COLUMNS = (
-    "joint_q",
-    "success",
-    "status",
-    "position_error",
-    "orientation_error",
-    "cost",
-    "iterations",
-    "seed_index",
-    "active_limits",
-)
-"""Names of the columns of a result, one row per problem."""
-
-ISLAND_COLUMNS = (
-    "nisland",
-    "tree_island",
-    "row_island",
-    "success",
-    "status",
-    "seed_index",
-    "iterations",
-    "cost",
-)
-"""The same of its islands."""
 
 Progress = Callable[[int], None]
 """Called with the number of problems that have just been solved."""
 
 Robots = Mapping[str, RobotModel]
 """Robots by name."""
-
-
-def worst_over_targets(errors: Float64Array) -> Float64Array:
-    """Return the largest error of every problem, shape [problem_count]; NaN where no target constrains it."""
-    worst = np.where(np.isnan(errors), -np.inf, errors).max(axis=1)
-    return np.where(np.isneginf(worst), np.nan, worst)
-
-
-def _concatenated(parts: Sequence[object], names: Sequence[str]) -> dict[str, Any]:
-    return {name: np.concatenate([np.asarray(getattr(part, name)) for part in parts]) for name in names}
 
 
 def _rows(array: Float64Array | None, rows: slice) -> Float64Array | None:

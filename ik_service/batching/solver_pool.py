@@ -1,78 +1,311 @@
 """One thread that owns the solvers of a device, behind a bounded queue.
 
+    submit -> queue -> the thread takes a batch whenever it is free -> solves it -> brings the answers by futures
+
 A solver is not thread-safe and a solve blocks, so all of them run in this thread and the event loop above goes on
-answering. First come, first served; the number of waiting requests is bounded, so that memory is too.
+answering. Kernels for the first request of a key are compiled in another process meanwhile; the request waits for them
+under its deadline, and other keys go on.
 """
 
+import math
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
 
-from ik_service.batching.errors import ClosedError, QueueFullError
-from ik_service.batching.request import SolveAnswer, SolveRequest
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.fair_queue import FairQueue, expired
+from ik_service.batching.kernel_builder import KernelBuilder
+from ik_service.batching.pace import Pace
+from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.work import Share, Work
 from ik_service.robots import RobotModel
+from ik_service.solver import IKResult
+from objectives.errors import InputError
+
+SWEEP_S = 0.05
+"""How often requests that nobody waits for any more are looked for."""
+CODES_MOST = 4096
+
+
+@dataclass(frozen=True)
+class PoolLimits:
+    """Bounds of a pool.
+
+    Attributes:
+        requests: Requests that may wait.
+        problems: Problems that may wait; one request alone may have more.
+        keys: Kinds of requests that may wait at once.
+        solvers: Solvers kept for later requests.
+        timeout_s: Deadline of requests that bring none, from when they come [s].
+    """
+
+    requests: int = 1024
+    problems: int = 1_000_000
+    keys: int = 64
+    solvers: int = 16
+    timeout_s: float = 60.0
+
+
+class PoolObserver(Protocol):
+    """Is told what a pool does, from the pool's threads; for metrics."""
+
+    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+        """A batch has been solved."""
+
+    def compiled(self, robot: RobotModel, seconds: float) -> None:
+        """Kernels have been compiled, or found in the cache."""
+
+    def dropped(self, works: Sequence[Work]) -> None:
+        """Requests were dropped before they were solved: cancelled, or past their deadline."""
 
 
 class SolverPool:
-    """Takes requests from any thread and answers them through futures."""
+    """Takes requests from any thread and answers them through futures.
 
-    def __init__(self, device: str = "auto", *, solver_capacity: int = 8, waiting_limit: int = 256) -> None:
-        """Make the thread; nothing is loaded before the first request.
+    Args:
+        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+        limits: Its bounds.
+        threads: Threads of a solver on a CPU; None is one.
+        compile_apart: Whether a process of its own compiles.
+        observer: Is told what happens.
+    """
+
+    def __init__(
+        self,
+        device: str = "auto",
+        *,
+        limits: PoolLimits | None = None,
+        threads: int | None = None,
+        compile_apart: bool = True,
+        observer: PoolObserver | None = None,
+    ) -> None:
+        self.limits = limits or PoolLimits()
+        self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads)
+        self._builder = KernelBuilder(device) if compile_apart else None
+        self._observer, self._pace = observer, Pace()
+        self._compiled: OrderedDict[Hashable, None] = OrderedDict()  # keys of code
+        self._awaited: dict[Hashable, list[Hashable]] = {}  # lanes that wait for code being compiled
+        self._queue = FairQueue(
+            request_limit=self.limits.requests, problem_limit=self.limits.problems, lane_limit=self.limits.keys
+        )
+        self._changed = threading.Condition()
+        self._closed, self._swept_at = False, 0.0
+        self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests that wait."""
+        return self._queue.requests
+
+    @property
+    def waiting_problems(self) -> int:
+        """Problems that wait."""
+        return self._queue.problems
+
+    def submit(
+        self, robot: RobotModel, request: SolveRequest, *, timeout_s: float | None = None, compile_here: bool = False
+    ) -> Future[SolveAnswer]:
+        """Queue a request; what of it has not begun when its future is cancelled or its time is over is never solved.
 
         Args:
-            device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-            solver_capacity: Solvers kept for later requests.
-            waiting_limit: Requests that may be under way, the one being solved included.
-        """
-        self._shelf = SolverShelf(device, capacity=solver_capacity)
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ik-solver")
-        self._waiting_limit = waiting_limit
-        self._waiting = 0
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def submit(self, robot: RobotModel, request: SolveRequest) -> Future[SolveAnswer]:
-        """Queue a request; a future that is cancelled before its turn is never solved.
+            robot: The robot.
+            request: At least one problem.
+            timeout_s: How long anybody waits for the answer [s]; None takes the pool's.
+            compile_here: Whether the solver's own thread compiles, which is sooner where it has nothing else to do.
 
         Raises:
-            QueueFullError: Too many requests are under way.
+            QueueFullError: Too much is waiting.
             ClosedError: The pool is closing.
         """
-        with self._lock:
-            if self._closed:
-                raise ClosedError("The service is shutting down.")
-            if self._waiting >= self._waiting_limit:
-                raise QueueFullError(
-                    f"{self._waiting} requests are waiting, which is the most allowed. Try again later."
-                )
-            self._waiting += 1
-            future = self._executor.submit(self._solve, robot, request, time.perf_counter())
-        future.add_done_callback(self._leave)
-        return future
+        now = time.monotonic()
+        work = Work(robot, request, now, now + (self.limits.timeout_s if timeout_s is None else timeout_s))
+        with self._changed:
+            self._require_open()
+            try:
+                opened = self._queue.put(work)
+            except QueueFullError as error:
+                error.retry_after_s = self._retry_after()
+                raise
+            must_compile = opened and self._open_or_await(work, compile_here)
+            self._changed.notify()
+        if must_compile:
+            self._compile(work, now)
+        return work.future
+
+    def require_room(self, problem_count: int = 1) -> None:
+        """Refuse early what would be refused by `submit`.
+
+        Raises:
+            QueueFullError: Too much is waiting.
+            ClosedError: The pool is closing.
+        """
+        with self._changed:
+            self._require_open()
+            try:
+                self._queue.require_room(problem_count)
+            except QueueFullError as error:
+                error.retry_after_s = self._retry_after()
+                raise
 
     def solve(self, robot: RobotModel, request: SolveRequest) -> SolveAnswer:
         """Queue a request and wait for its answer.
 
         Raises:
-            QueueFullError: Too many requests are under way.
+            QueueFullError: Too much is waiting.
             ClosedError: The pool is closing.
+            ExpiredError: The pool's deadline has passed.
             InputError: The solver refuses a value.
             EngineError: No engine can run this problem.
         """
         return self.submit(robot, request).result()
 
-    def close(self) -> None:
-        """Finish the request being solved, drop the others and end the thread."""
-        with self._lock:
+    def close(self, *, drain_s: float = 0.0) -> None:
+        """Take no more requests, solve what waits for a while, drop the rest and end the threads.
+
+        Args:
+            drain_s: How long to go on with what waits [s].
+        """
+        end = time.monotonic() + drain_s
+        with self._changed:
             self._closed = True
-        self._executor.shutdown(wait=True, cancel_futures=True)
+            self._changed.notify_all()
+            while self._queue.requests and self._changed.wait(max(0.0, end - time.monotonic())):
+                pass
+            left = list(self._queue)
+            for work in left:
+                self._queue.discard(work)
+            self._changed.notify_all()
+        for work in left:
+            work.future.cancel()
+        self._thread.join()
+        if self._builder is not None:
+            self._builder.close()
 
-    def _solve(self, robot: RobotModel, request: SolveRequest, queued: float) -> SolveAnswer:
-        queue_ms = 1e3 * (time.perf_counter() - queued)
-        return replace(self._shelf.solve(robot, request), queue_ms=queue_ms)
+    # ------------------------------------------------------------------ kernels
+    def _open_or_await(self, work: Work, compile_here: bool) -> bool:
+        """Open a new lane if its kernels are there; return whether somebody has to compile them."""
+        code = work.code_key
+        if self._builder is None or compile_here or code in self._compiled:
+            self._remember(code)
+            self._queue.open(work.key)
+            return False
+        if code in self._awaited:
+            self._awaited[code].append(work.key)
+            return False
+        self._awaited[code] = [work.key]
+        return True
 
-    def _leave(self, _: "Future[SolveAnswer]") -> None:
-        with self._lock:
-            self._waiting -= 1
+    def _compile(self, work: Work, started_at: float) -> None:
+        assert self._builder is not None
+
+        def open_lanes() -> None:
+            with self._changed:
+                self._remember(work.code_key)
+                for key in self._awaited.pop(work.code_key):
+                    self._queue.open(key)
+                self._changed.notify()
+            if self._observer is not None:
+                self._observer.compiled(work.robot, time.monotonic() - started_at)
+
+        self._builder.build(work.robot, work.request, open_lanes)
+
+    def _remember(self, code: Hashable) -> None:
+        self._compiled[code] = None
+        self._compiled.move_to_end(code)
+        if len(self._compiled) > CODES_MOST:
+            self._compiled.popitem(last=False)
+
+    # ------------------------------------------------------------------ the thread
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                stale = self._drop_stale()
+                shares = () if stale else self._queue.take(self._pace.budget)
+                if not shares and not stale:
+                    if self._closed:
+                        self._changed.notify_all()  # to `close`, which waits for an empty queue
+                        if not self._queue.requests:
+                            return
+                    self._changed.wait(SWEEP_S if self._queue.requests else None)
+                    continue
+            self._end_stale(stale)
+            if shares:
+                self._solve(shares)
+
+    def _drop_stale(self) -> list[Work]:
+        now = time.monotonic()
+        if now < self._swept_at + SWEEP_S:
+            return []
+        self._swept_at = now
+        return self._queue.drop_stale(now)
+
+    def _end_stale(self, works: Sequence[Work]) -> None:
+        for work in works:
+            work.fail(expired(work, time.monotonic()))
+        if works and self._observer is not None:
+            self._observer.dropped(works)
+
+    def _solve(self, shares: tuple[Share, ...]) -> None:
+        """Solve a batch, but for requests that nobody waits for any more, and charge its lane."""
+        started_at = time.monotonic()
+        live: list[Share] = []
+        gone: list[Work] = []
+        for share in shares:
+            if share.work.future.cancelled() or share.work.deadline <= started_at:
+                gone.append(share.work)
+            else:
+                live.append(share)
+        if live:
+            self._solve_live(live)
+        seconds = time.monotonic() - started_at
+        self._pace.note(shares[0].work.key, sum(share.count for share in live), seconds)
+        with self._changed:
+            for work in gone:
+                self._queue.discard(work)
+            self._queue.spend(shares[0].work.key, seconds)
+        self._end_stale(gone)
+
+    def _solve_live(self, shares: Sequence[Share]) -> None:
+        """Bring the answers of a batch; a request that the solver refuses fails alone."""
+        robot, started_at = shares[0].work.robot, time.monotonic()
+        try:
+            requests = [share.work.request.part(share.rows) for share in shares]
+            result = self._shelf.solve_together(robot, requests)
+        except Exception as error:  # noqa: BLE001  # whatever it is goes to the callers, and the thread goes on
+            if len(shares) > 1 and isinstance(error, InputError):
+                for share in shares:
+                    self._solve_live([share])
+                return
+            for share in shares:
+                self._fail(share.work, error)
+            return
+        ended_at, row = time.monotonic(), 0
+        for share in shares:
+            rows, row = slice(row, row + share.count), row + share.count
+            if share.work.deadline <= ended_at:
+                self._fail(share.work, ExpiredError("The deadline passed while the request was being solved."))
+            else:
+                share.work.keep(result, rows, started_at, ended_at)
+        if self._observer is not None:
+            self._observer.solved(robot, shares, result, ended_at - started_at)
+
+    def _fail(self, work: Work, error: BaseException) -> None:
+        with self._changed:
+            self._queue.discard(work)
+        work.fail(error)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ClosedError("The service is shutting down.")
+
+    def _retry_after(self) -> int:
+        """When about half of what waits is done [s]."""
+        seconds = sum(work.remaining * self._pace.seconds(work.key) for work in self._queue)
+        return max(1, min(60, math.ceil(0.5 * seconds)))

@@ -6,8 +6,12 @@ requests are solved in parts, which bounds their memory; the parts do not change
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 
-from ik_service.batching.request import Progress, SolveAnswer, SolveRequest
+import numpy as np
+
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.request import Float64Array, Progress, SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver
 
@@ -18,15 +22,16 @@ PART_SIZE = 4096
 class SolverShelf:
     """Solvers by robot and target structure, on one device. Not thread-safe: it belongs to one thread."""
 
-    def __init__(self, device: str = "auto", *, capacity: int = 8) -> None:
+    def __init__(self, device: str = "auto", *, capacity: int = 8, threads: int | None = None) -> None:
         """Start with an empty shelf.
 
         Args:
             device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
             capacity: Solvers kept at most.
+            threads: Threads of each solver on a CPU; None is one.
         """
         self.device = device
-        self._capacity = capacity
+        self._capacity, self._threads = capacity, threads
         self._solvers: OrderedDict[tuple[str, tuple[object, ...]], IKSolver] = OrderedDict()
 
     def __len__(self) -> int:
@@ -46,37 +51,54 @@ class SolverShelf:
             EngineError: No engine can run this problem.
         """
         started = time.perf_counter()
-        results = []
+        parts = []
         for begin in range(0, request.problem_count, PART_SIZE):
             rows = slice(begin, min(begin + PART_SIZE, request.problem_count))
-            results.append(self._solve_part(robot, request, rows))
+            count = rows.stop - rows.start
+            parts.append((self.solve_together(robot, [request.part(rows)]), slice(0, count)))
             if progress is not None:
-                progress(rows.stop - rows.start)
-        return SolveAnswer.joined(results, 1e3 * (time.perf_counter() - started))
+                progress(count)
+        return SolveAnswer.joined(parts, 0.0, 1e3 * (time.perf_counter() - started))
 
-    def _solve_part(self, robot: RobotModel, request: SolveRequest, rows: slice) -> IKResult:
-        solver = self._solver(robot, request, rows)
-        start = request.initial_joint_q
-        return solver.solve(
-            [None if target.positions is None else target.positions[rows] for target in request.targets],
-            [
-                None if target.orientations_xyzw is None else target.orientations_xyzw[rows]
-                for target in request.targets
-            ],
-            initial_joint_q=None if start is None else start[rows],
-            options=request.options,
+    def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest]) -> IKResult:
+        """Solve requests of equal keys in one batch, their problems one after the other.
+
+        Args:
+            robot: The robot.
+            requests: One, or several with the same `joint_key`.
+
+        Raises:
+            InputError: The solver refuses a value.
+            EngineError: No engine can run this problem.
+        """
+        first = requests[0]
+        count = len(first.targets)
+        return self._solver(robot, first).solve(
+            [_column([request.targets[k].positions for request in requests]) for k in range(count)],
+            [_column([request.targets[k].orientations_xyzw for request in requests]) for k in range(count)],
+            initial_joint_q=_column([request.initial_joint_q for request in requests]),
+            options=first.options,
         )
 
-    def _solver(self, robot: RobotModel, request: SolveRequest, rows: slice) -> IKSolver:
+    def _solver(self, robot: RobotModel, request: SolveRequest) -> IKSolver:
         structure = request.structure
         if structure is None:
-            return self._build(robot, request, rows)
+            return self._build(robot, request)
         key = (robot.content_hash, structure)
-        solver = self._solvers.pop(key, None) or self._build(robot, request, rows)
+        solver = self._solvers.pop(key, None) or self._build(robot, request)
         self._solvers[key] = solver
         while len(self._solvers) > self._capacity:
             self._solvers.popitem(last=False)
         return solver
 
-    def _build(self, robot: RobotModel, request: SolveRequest, rows: slice) -> IKSolver:
-        return IKSolver(robot, targets=[target.declaration(rows) for target in request.targets], device=self.device)
+    def _build(self, robot: RobotModel, request: SolveRequest) -> IKSolver:
+        targets = [target.declaration() for target in request.targets]
+        return IKSolver(robot, targets=targets, device=self.device, threads=self._threads)
+
+
+def _column(arrays: Sequence[Float64Array | None]) -> Float64Array | None:
+    """The rows of several arrays one after the other; None where there are none."""
+    if len(arrays) == 1:
+        return arrays[0]
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if present else None

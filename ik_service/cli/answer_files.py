@@ -9,7 +9,7 @@ import numpy as np
 
 from ik_service.api.solve_answer import answer_document, encode_json
 from ik_service.api.solve_body import DecodedSolve
-from ik_service.batching.request import SolveAnswer, worst_over_targets
+from ik_service.batching.answer import SolveAnswer, worst_over_targets
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
 

@@ -11,7 +11,7 @@ READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[TestClient]:
-    app = create_app(device="cpu")
+    app = create_app(device="cpu", compile_apart=False)
     with TestClient(app, raise_server_exceptions=False) as client:
         app.state.service.warm_up.result(READY_TIMEOUT_S)
         yield client

@@ -13,14 +13,14 @@ def test_live_and_ready(client):
 
 def test_health_answers_while_a_solve_runs(client, monkeypatch):
     shelf = client.app.state.service.pool._shelf
-    solve, started, release = shelf.solve, threading.Event(), threading.Event()
+    solve, started, release = shelf.solve_together, threading.Event(), threading.Event()
 
     def slow(*arguments):
         started.set()
         assert release.wait(60)
         return solve(*arguments)
 
-    monkeypatch.setattr(shelf, "solve", slow)
+    monkeypatch.setattr(shelf, "solve_together", slow)
     with ThreadPoolExecutor(1) as caller:
         reply = caller.submit(client.post, "/v1/robots/panda/solve", json=GOOD)
         try:

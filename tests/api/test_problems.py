@@ -40,7 +40,7 @@ def post_with_error(client, monkeypatch):
         def fail(*_):
             raise error
 
-        monkeypatch.setattr(client.app.state.service.pool._shelf, "solve", fail)
+        monkeypatch.setattr(client.app.state.service.pool._shelf, "solve_together", fail)
         return client.post("/v1/robots/panda/solve", json=GOOD)
 
     return post
@@ -66,12 +66,12 @@ def test_errors_of_the_solver_thread_become_problem_documents(post_with_error, e
 
 def test_too_many_waiting_requests_are_503_with_retry_after(client):
     robots = {"panda": client.app.state.service.robots["panda"]}
-    with TestClient(create_app(robots=robots, device="cpu", waiting_limit=1)) as other:
+    with TestClient(create_app(robots=robots, device="cpu", compile_apart=False)) as other:
         other.app.state.service.warm_up.result(300)
-        other.app.state.service.pool._waiting_limit = 0
+        other.app.state.service.pool._queue._request_limit = 0
         reply = other.post("/v1/robots/panda/solve", json=GOOD)
         assert reply.status_code == 503
         assert reply.json()["code"] == "queue_full"
         assert int(reply.headers["retry-after"]) >= 1
-        other.app.state.service.pool._waiting_limit = 1
+        other.app.state.service.pool._queue._request_limit = 1
         assert other.post("/v1/robots/panda/solve", json=GOOD).status_code == 200

@@ -1,21 +1,11 @@
-"""The solver thread and its shelf: reuse, bounds, order, closing."""
-
-import threading
+"""The shelf: solvers that are reused, bounded and left out; parts and batches do not change answers."""
 
 import numpy as np
-import pytest
 
-from ik_service import load_robot
 from ik_service.batching import solver_shelf
-from ik_service.batching.errors import ClosedError, QueueFullError
-from ik_service.batching.request import SolveRequest, TargetColumns, worst_over_targets
-from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.answer import SolveAnswer, worst_over_targets
+from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_shelf import SolverShelf
-
-
-@pytest.fixture(scope="module")
-def panda():
-    return load_robot("panda")
 
 
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
@@ -65,56 +55,17 @@ def test_problems_with_tools_of_their_own_leave_no_solver_behind(panda):
     assert len(shelf) == 0
 
 
-@pytest.fixture
-def held_pool(panda, monkeypatch):
-    pool = SolverPool("cpu", waiting_limit=2)
-    started, release = threading.Event(), threading.Event()
-
-    def wait(*_):
-        started.set()
-        assert release.wait(60)
-        raise InterruptedError
-
-    monkeypatch.setattr(pool._shelf, "solve", wait)
-    yield pool, started, release
-    release.set()
-    pool.close()
-
-
-def test_the_queue_is_bounded_and_frees_its_places(held_pool, panda):
-    pool, _, release = held_pool
-    futures = [pool.submit(panda, request_for(panda, 1)) for _ in range(2)]
-    with pytest.raises(QueueFullError):
-        pool.submit(panda, request_for(panda, 1))
-    release.set()
-    for future in futures:
-        with pytest.raises(InterruptedError):
-            future.result(60)
-    with pytest.raises(InterruptedError):
-        pool.solve(panda, request_for(panda, 1))
-
-
-def test_a_cancelled_request_is_never_solved_and_frees_its_place(held_pool, panda):
-    pool, started, _ = held_pool
-    pool.submit(panda, request_for(panda, 1))
-    assert started.wait(60)
-    assert pool.submit(panda, request_for(panda, 1)).cancel()
-    pool.submit(panda, request_for(panda, 1))
-
-
-def test_closing_drops_what_waits_and_takes_no_more(held_pool, panda):
-    pool, started, release = held_pool
-    running = pool.submit(panda, request_for(panda, 1))
-    waiting = pool.submit(panda, request_for(panda, 1))
-    assert started.wait(60)
-    closing = threading.Thread(target=pool.close)
-    closing.start()
-    release.set()
-    closing.join(60)
-    assert isinstance(running.exception(60), InterruptedError)
-    assert waiting.cancelled()
-    with pytest.raises(ClosedError):
-        pool.submit(panda, request_for(panda, 1))
+def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):
+    shelf = SolverShelf("cpu")
+    requests = [request_for(panda, count, seed=count) for count in (1, 5, 3)]
+    together, row = shelf.solve_together(panda, requests), 0
+    for request in requests:
+        alone, rows = shelf.solve(panda, request), slice(row, row + request.problem_count)
+        row = rows.stop
+        cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
+        for name in ("joint_q", "success", "status", "position_error", "iterations", "seed_index", "active_limits"):
+            assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
+        assert list(cut.islands) == list(alone.islands)
 
 
 def test_the_worst_error_ignores_free_targets():

@@ -1,0 +1,75 @@
+"""Compiling in a process of its own, so that the thread of the solver goes on with what is compiled already.
+
+    first request of a key -> the process solves some of its problems -> kernels in the cache -> the thread loads them
+
+The process lives as long as there is something to compile.
+"""
+
+import logging
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from ik_service.batching.request import SolveRequest
+from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.robots import RobotModel
+
+SAMPLE_SIZE = 64
+"""Problems of a request that are solved to compile for it: weights by problem may need several kernels."""
+
+_log = logging.getLogger(__name__)
+
+
+class KernelBuilder:
+    """Fills the kernel cache for requests, one after the other.
+
+    Args:
+        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._process: ProcessPoolExecutor | None = None
+        self._pending = 0
+
+    def build(self, robot: RobotModel, request: SolveRequest, done: Callable[[], None]) -> None:
+        """Compile what a request needs; call `done` from some thread once it is there, or cannot be made there.
+
+        What cannot be made in the process is left to the thread of the solver, whose error goes to the caller.
+        """
+        sample = request.part(slice(0, SAMPLE_SIZE))
+        with self._lock:
+            if self._process is None:
+                # Spawned: a fork would inherit the state of Warp and of threads that are not there.
+                self._process = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+            self._pending += 1
+            future = self._process.submit(fill_cache, robot, sample, self._device)
+        future.add_done_callback(lambda ended: self._end(ended, done))
+
+    def close(self) -> None:
+        """End the process, after what it is compiling."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.shutdown(wait=True, cancel_futures=True)
+
+    def _end(self, ended: "Future[None]", done: Callable[[], None]) -> None:
+        error = None if ended.cancelled() else ended.exception()
+        if isinstance(error, BrokenProcessPool):
+            _log.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
+        with self._lock:
+            self._pending -= 1
+            idle = self._process if self._pending == 0 or isinstance(error, BrokenProcessPool) else None
+            if idle is not None:
+                self._process = None
+        if idle is not None:
+            idle.shutdown(wait=False)
+        done()
+
+
+def fill_cache(robot: RobotModel, sample: SolveRequest, device: str) -> None:
+    """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
+    SolverShelf(device).solve(robot, sample)

@@ -1,0 +1,96 @@
+"""A request on its way through the queue: which of its problems have been handed out, which are answered."""
+
+from collections.abc import Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.request import SolveRequest
+from ik_service.robots import RobotModel
+from ik_service.solver import IKResult
+
+
+class Work:
+    """One request under way. Its future stays cancellable until the answer is there.
+
+    Args:
+        robot: The robot.
+        request: What to solve.
+        queued_at: When it came, on the monotonic clock [s].
+        deadline: When nobody wants the answer any more, on the same clock [s].
+
+    Attributes:
+        key: Requests of equal keys can be solved together.
+        code_key: Requests of equal ones need the same kernels.
+        future: Brings the answer, or the error.
+        taken: Problems handed out so far, from the first.
+    """
+
+    def __init__(self, robot: RobotModel, request: SolveRequest, queued_at: float, deadline: float) -> None:
+        self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
+        own = request.joint_key
+        self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
+        self.code_key: Hashable = (robot.content_hash, request.code_key)
+        self.future: Future[SolveAnswer] = Future()
+        self.taken = 0
+        self._started_at = queued_at
+        self._parts: list[tuple[IKResult, slice]] = []
+
+    @property
+    def remaining(self) -> int:
+        """Problems that have not been handed out."""
+        return self.request.problem_count - self.taken
+
+    def take(self, count: int) -> "Share":
+        """Hand out the next problems."""
+        share = Share(self, slice(self.taken, self.taken + count))
+        self.taken += count
+        return share
+
+    def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
+        """Keep the answers of the problems handed out last; with the last of all, bring the answer.
+
+        Args:
+            result: Answers of a batch.
+            rows: Which of its rows belong to these problems.
+            started_at: When the batch was started, on the monotonic clock [s].
+            ended_at: When it had ended.
+        """
+        if not self._parts:
+            self._started_at = started_at
+        self._parts.append((result, rows))
+        if self.remaining == 0:
+            queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
+            self._end(SolveAnswer.joined(self._parts, queue_ms, solve_ms))
+            self._parts = []
+
+    def fail(self, error: BaseException) -> None:
+        """Bring an error; nothing of it will be handed out any more."""
+        self.taken = self.request.problem_count
+        self._end(error)
+
+    def _end(self, outcome: SolveAnswer | BaseException) -> None:
+        if self.future.done() or not self.future.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Problems of a request that are solved together with others.
+
+    Attributes:
+        work: The request.
+        rows: Its problems.
+    """
+
+    work: Work
+    rows: slice
+
+    @property
+    def count(self) -> int:
+        """Number of problems."""
+        return int(self.rows.stop - self.rows.start)

@@ -1,0 +1,86 @@
+"""A shelf that is as slow or as wrong as a test wants, and requests whose answers tell which problem they are for."""
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, load_robot
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.solver import SolverOptions
+
+
+@pytest.fixture(scope="session")
+def panda():
+    return load_robot("panda")
+
+
+@pytest.fixture(scope="session")
+def template(panda):
+    """A result of one problem, to be filled with other numbers."""
+    poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_hand"])
+    return IKSolver(panda, ["panda_hand"], device="cpu").solve(poses.positions, poses.orientations_xyzw)
+
+
+def numbered(first, count, *, link="panda_hand", weights=None, seeds=None):
+    """A request whose k-th problem asks for x = first + k."""
+    positions = np.zeros((count, 3))
+    positions[:, 0] = first + np.arange(count)
+    target = TargetColumns(link, positions, np.tile([0.0, 0.0, 0.0, 1.0], (count, 1)), None, None, weights)
+    return SolveRequest((target,), options=SolverOptions(seeds=seeds))
+
+
+@dataclass
+class FakeShelf:
+    """Answers every problem with its own number in the first column of joint_q."""
+
+    template: object
+    seconds: float = 0.0
+    batches: list = field(default_factory=list)  # numbers of the problems, batch by batch
+    gate: threading.Event | None = None
+    entered: threading.Event = field(default_factory=threading.Event)
+    error: Exception | None = None
+    refused: float | None = None  # a number that is not allowed
+
+    def solve_together(self, robot, requests):
+        self.entered.set()
+        if self.gate is not None:
+            assert self.gate.wait(60)
+        if self.error is not None:
+            raise self.error
+        numbers = np.concatenate([request.targets[0].positions[:, 0] for request in requests])
+        if self.refused is not None and self.refused in numbers:
+            raise_input_error()
+        self.batches.append(numbers.tolist())
+        time.sleep(self.seconds)
+        return self.result(numbers)
+
+    @property
+    def solved(self):
+        """Numbers of all problems so far."""
+        return {number for batch in self.batches for number in batch}
+
+    def result(self, numbers):
+        n, one = len(numbers), self.template
+        columns = {
+            name: np.repeat(getattr(one, name), n, axis=0)
+            for name in ("success", "status", "position_error", "orientation_error", "cost", "iterations")
+        }
+        columns |= {name: np.repeat(getattr(one, name), n, axis=0) for name in ("seed_index", "active_limits")}
+        island_names = ("nisland", "tree_island", "row_island", "success", "status", "seed_index", "iterations", "cost")
+        islands = {name: np.repeat(getattr(one.islands, name), n, axis=0) for name in island_names}
+        joint_q = np.zeros((n, 7), np.float32)
+        joint_q[:, 0] = numbers
+        return replace(one, joint_q=joint_q, islands=replace(one.islands, **islands), **columns)
+
+
+def raise_input_error():
+    from objectives.errors import InputError
+
+    raise InputError("A number that is not allowed.")
+
+
+def numbers_of(answer):
+    return answer.joint_q[:, 0].tolist()

@@ -1,0 +1,200 @@
+"""The queue: bounds, order, fairness, and that every problem is handed out once."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ik_service import load_robot
+from ik_service.batching.errors import QueueFullError
+from ik_service.batching.fair_queue import FairQueue
+from ik_service.batching.work import Work
+from tests.batching.conftest import numbered
+
+LINKS = ["panda_hand", "panda_link7", "panda_link6"]
+ROOM = {"request_limit": 12, "problem_limit": 200, "lane_limit": 2}
+
+
+def queue(**limits):
+    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "lane_limit": 100, **limits})
+
+
+def work(robot, count, link="panda_hand", *, first=0, deadline=100.0):
+    return Work(robot, numbered(first, count, link=link), 0.0, deadline)
+
+
+def put(one, *works):
+    for each in works:
+        one.put(each)
+        one.open(each.key)
+
+
+def sizes(shares):
+    return [(share.work, share.rows.start, share.rows.stop) for share in shares]
+
+
+def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
+    one, few, many = queue(), work(panda, 3), work(panda, 500)
+    put(one, few, many)
+    assert sizes(one.take(lambda _: 100)) == [(few, 0, 3), (many, 0, 97)]
+    assert sizes(one.take(lambda _: 100)) == [(many, 97, 197)]
+    assert (one.requests, one.problems) == (1, 303)
+
+
+def test_small_requests_behind_a_large_one_are_in_the_next_batch(panda):
+    one, large = queue(), work(panda, 100_000)
+    put(one, large)
+    one.take(lambda _: 64)
+    small = [work(panda, 1) for _ in range(40)]
+    put(one, *small)
+    batch = one.take(lambda _: 64)
+    assert {share.work for share in batch} == {large, *small}
+    assert sum(share.count for share in batch) == 64
+
+
+def test_large_requests_advance_side_by_side(panda):
+    one, large = queue(), [work(panda, 1000) for _ in range(4)]
+    put(one, *large)
+    for _ in range(5):
+        one.take(lambda _: 100)
+    assert [each.taken for each in large] == [125] * 4
+
+
+def test_more_requests_than_a_batch_holds_are_served_in_order(panda):
+    one, works = queue(), [work(panda, 2) for _ in range(10)]
+    put(one, *works)
+    assert [share.work for share in one.take(lambda _: 4)] == works[:4]
+    assert [share.work for share in one.take(lambda _: 4)] == works[4:8]
+    assert [share.work for share in one.take(lambda _: 4)] == [*works[8:], *works[:2]]
+
+
+def test_lanes_share_the_time_of_the_solver(panda):
+    """A lane of slow problems gets fewer batches, not more time."""
+    one, time_had = queue(), {}
+    for link, seconds in (("panda_hand", 0.003), ("panda_link7", 0.001)):
+        each = work(panda, 10**5, link)
+        put(one, each)
+        time_had[each.key] = [seconds, 0.0]
+    for _ in range(400):
+        key = one.take(lambda _: 10)[0].work.key
+        seconds = time_had[key][0]
+        time_had[key][1] += seconds
+        one.spend(key, seconds)
+    slow, fast = (had for _, had in time_had.values())
+    assert slow == pytest.approx(fast, rel=0.02)
+
+
+def test_a_new_lane_gets_no_credit_for_time_before_it_came(panda):
+    one, old = queue(), work(panda, 10**5)
+    put(one, old)
+    for _ in range(100):
+        one.take(lambda _: 10)
+        one.spend(old.key, 1.0)
+    new = work(panda, 10**5, "panda_link7")
+    put(one, new)
+    served = []
+    for _ in range(20):
+        key = one.take(lambda _: 10)[0].work.key
+        one.spend(key, 1.0)
+        served.append(key)
+    assert 9 <= served.count(old.key) <= 11
+
+
+def test_a_lane_is_closed_until_its_kernels_are_there(panda):
+    one, each = queue(), work(panda, 1)
+    assert one.put(each)
+    assert not one.put(work(panda, 1))
+    assert one.take(lambda _: 10) == ()
+    one.open(each.key)
+    assert len(one.take(lambda _: 10)) == 2
+    one.spend(each.key, 1.0)
+    assert one.put(work(panda, 1))  # the lane was forgotten with its last request
+
+
+def test_bounds(panda):
+    one = queue(**ROOM)
+    put(one, work(panda, 150))
+    with pytest.raises(QueueFullError, match="51 more would exceed 200"):
+        one.put(work(panda, 51))
+    put(one, work(panda, 1, "panda_link7"))
+    with pytest.raises(QueueFullError, match="2 kinds"):
+        one.put(work(panda, 1, "panda_link6"))
+    put(one, *(work(panda, 1) for _ in range(10)))
+    with pytest.raises(QueueFullError, match="12 requests"):
+        one.put(work(panda, 1))
+
+
+def test_one_request_larger_than_the_bound_is_taken_by_an_empty_queue(panda):
+    one = queue(**ROOM)
+    put(one, work(panda, 5000))
+    with pytest.raises(QueueFullError):
+        one.put(work(panda, 1))
+
+
+def test_stale_requests_go(panda):
+    one = queue()
+    late, cancelled, good = work(panda, 5, deadline=1.0), work(panda, 5), work(panda, 5)
+    put(one, late, cancelled, good)
+    cancelled.future.cancel()
+    assert one.drop_stale(1.0) == [late, cancelled]
+    assert (one.requests, one.problems) == (1, 5)
+    assert not one.discard(late)
+    assert [share.work for share in one.take(lambda _: 10)] == [good]
+
+
+class Model(RuleBasedStateMachine):
+    """Random traffic: counts agree, nothing is handed out twice, bounds hold, a small request is never starved."""
+
+    def __init__(self):
+        super().__init__()
+        self.robot, self.queue = load_robot("panda"), FairQueue(**ROOM)
+        self.waiting, self.handed = {}, {}
+
+    @rule(count=st.integers(1, 120), link=st.sampled_from(LINKS))
+    def put(self, count, link):
+        each = work(self.robot, count, link)
+        try:
+            self.queue.put(each)
+        except QueueFullError:
+            return
+        self.queue.open(each.key)
+        self.waiting[each] = count
+        self.handed[each] = 0
+
+    @rule(budget=st.integers(1, 150), seconds=st.floats(1e-4, 1.0))
+    def take(self, budget, seconds):
+        shares = self.queue.take(lambda _: budget)
+        assert bool(shares) == bool(self.waiting)
+        assert sum(share.count for share in shares) <= budget
+        assert len({share.work.key for share in shares}) <= 1
+        if shares:
+            key = shares[0].work.key
+            there = sum(left for each, left in self.waiting.items() if each.key == key)
+            assert sum(share.count for share in shares) == min(budget, there)  # greedy
+            assert len(shares) == min(budget, sum(each.key == key for each in self.waiting))  # everyone has a share
+        for share in shares:
+            assert share.rows.start == self.handed[share.work]  # in order, none twice
+            self.handed[share.work] = share.rows.stop
+            self.waiting[share.work] -= share.count
+            if self.waiting[share.work] == 0:
+                del self.waiting[share.work]
+        if shares:
+            self.queue.spend(shares[0].work.key, seconds)
+
+    @rule(data=st.data())
+    def discard(self, data):
+        if self.waiting:
+            each = data.draw(st.sampled_from(list(self.waiting)))
+            assert self.queue.discard(each)
+            del self.waiting[each]
+
+    @invariant()
+    def counts_agree(self):
+        assert self.queue.requests == len(self.waiting) <= ROOM["request_limit"]
+        assert self.queue.problems == sum(self.waiting.values())
+        assert set(self.queue) == set(self.waiting)
+        assert len({each.key for each in self.waiting}) <= ROOM["lane_limit"]
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

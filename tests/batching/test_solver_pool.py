@@ -1,0 +1,347 @@
+"""The pool: what waits is solved together, nothing is lost, errors stay with their requests, closing is orderly."""
+
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import numpy as np
+import pytest
+
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.solver_pool import PoolLimits, SolverPool
+from objectives.errors import InputError
+from tests.batching.conftest import FakeShelf, numbered, numbers_of
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def make_pool(template):
+    """Pools over fake shelves, closed in the end whatever happens."""
+    pools = []
+
+    def make(limits=None, observer=None, **fake):
+        pool = SolverPool("cpu", limits=limits, compile_apart=False, observer=observer)
+        pool._shelf = FakeShelf(template, **fake)
+        pools.append(pool)
+        return pool, pool._shelf
+
+    yield make
+    for pool in pools:
+        if pool._shelf.gate is not None:
+            pool._shelf.gate.set()
+        pool.close()
+
+
+def held(make_pool, panda, **arguments):
+    """A pool whose thread stands in a first solve until the gate opens."""
+    pool, shelf = make_pool(gate=threading.Event(), **arguments)
+    first = pool.submit(panda, numbered(-1, 1))
+    assert shelf.entered.wait(PATIENCE)
+    return pool, shelf, first
+
+
+def test_what_waits_is_solved_together(make_pool, panda):
+    pool, shelf, first = held(make_pool, panda)
+    futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(5)]
+    shelf.gate.set()
+    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [
+        [10 * k, 10 * k + 1, 10 * k + 2] for k in range(5)
+    ]
+    assert numbers_of(first.result(PATIENCE)) == [-1]
+    assert [len(batch) for batch in shelf.batches] == [1, 15]
+
+
+def test_requests_of_other_options_or_links_are_not_mixed(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda)
+    futures = [pool.submit(panda, numbered(k, 1, seeds=k % 2 + 1)) for k in range(4)]
+    futures += [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(4, 6)]
+    shelf.gate.set()
+    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[k] for k in range(6)]
+    assert sorted(map(sorted, shelf.batches[1:])) == [[0, 2], [1, 3], [4, 5]]
+
+
+def test_problems_with_weights_of_their_own_are_solved_alone(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda)
+    weights = np.ones((2, 6))
+    futures = [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k in range(2)]
+    shelf.gate.set()
+    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[0, 1], [10, 11]]
+    assert [len(batch) for batch in shelf.batches] == [1, 2, 2]
+
+
+def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda)
+    large, small = pool.submit(panda, numbered(0, 20_000)), pool.submit(panda, numbered(50_000, 1))
+    shelf.gate.set()
+    assert numbers_of(small.result(PATIENCE)) == [50_000]
+    assert numbers_of(large.result(PATIENCE)) == list(range(20_000))
+    sizes = [len(batch) for batch in shelf.batches]
+    assert max(sizes) <= 4096
+    assert 50_000 in shelf.batches[1]  # the small one did not wait for the large one
+    assert len(large.result().islands) == 20_000
+
+
+def test_many_threads_get_their_own_answers(make_pool, panda):
+    pool, shelf = make_pool(seconds=0.001)
+    wrong = []
+
+    def client(k):
+        rng = np.random.default_rng(k)
+        for _ in range(40):
+            first, count = int(rng.integers(0, 10**6)), int(rng.integers(1, 50))
+            if numbers_of(pool.solve(panda, numbered(first, count))) != list(range(first, first + count)):
+                wrong.append(first)
+
+    clients = [threading.Thread(target=client, args=(k,)) for k in range(16)]
+    for each in clients:
+        each.start()
+    for each in clients:
+        each.join(PATIENCE)
+    assert not wrong
+    assert len(shelf.batches) < 16 * 40 / 2  # batched
+    assert pool.waiting_requests == pool.waiting_problems == 0
+
+
+def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
+    pool, shelf, first = held(make_pool, panda, limits=PoolLimits(requests=2))
+    futures = [pool.submit(panda, numbered(k, 1)) for k in range(2)]
+    with pytest.raises(QueueFullError) as caught:
+        pool.submit(panda, numbered(9, 1))
+    assert caught.value.retry_after_s >= 1
+    with pytest.raises(QueueFullError):
+        pool.require_room()
+    shelf.gate.set()
+    for future in (first, *futures):
+        future.result(PATIENCE)
+    pool.require_room()
+    assert numbers_of(pool.solve(panda, numbered(9, 1))) == [9]
+
+
+def test_retry_after_grows_with_what_waits(make_pool, panda):
+    pool, _, _ = held(make_pool, panda, limits=PoolLimits(problems=1000))
+    key = pool.submit(panda, numbered(0, 900))
+    for lane in pool._queue._lanes:
+        pool._pace.note(lane, 100, 100 * 0.02)  # 20 ms a problem
+    with pytest.raises(QueueFullError) as caught:
+        pool.submit(panda, numbered(0, 200))
+    assert caught.value.retry_after_s == 9
+    assert not key.done()
+
+
+def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda, limits=PoolLimits(requests=2))
+    cancelled, kept = pool.submit(panda, numbered(7, 1)), pool.submit(panda, numbered(8, 1))
+    assert cancelled.cancel()
+    shelf.gate.set()
+    assert numbers_of(kept.result(PATIENCE)) == [8]
+    assert 7 not in shelf.solved
+    assert pool.waiting_requests == 0
+
+
+def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, panda):
+    pool, shelf = make_pool(seconds=0.01)
+    large = pool.submit(panda, numbered(0, 100_000))
+    assert shelf.entered.wait(PATIENCE)
+    assert large.cancel()
+    assert numbers_of(pool.solve(panda, numbered(-5, 1))) == [-5]
+    assert sum(map(len, shelf.batches)) < 50_000
+    assert pool.waiting_problems == 0
+
+
+def test_a_request_past_its_deadline_is_never_solved(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda)
+    late = pool.submit(panda, numbered(7, 1), timeout_s=0.01)
+    good = pool.submit(panda, numbered(8, 1))
+    time.sleep(0.05)
+    shelf.gate.set()
+    with pytest.raises(ExpiredError):
+        late.result(PATIENCE)
+    assert numbers_of(good.result(PATIENCE)) == [8]
+    assert 7 not in shelf.solved
+
+
+def test_an_answer_that_comes_after_its_deadline_is_an_error(make_pool, panda):
+    pool, _ = make_pool(seconds=0.1)
+    with pytest.raises(ExpiredError, match="while"):
+        pool.submit(panda, numbered(7, 1), timeout_s=0.05).result(PATIENCE)
+
+
+def test_only_the_request_that_the_solver_refuses_fails(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda, refused=13.0)
+    futures = [pool.submit(panda, numbered(k, 2)) for k in (10, 12, 14)]
+    shelf.gate.set()
+    assert numbers_of(futures[0].result(PATIENCE)) == [10, 11]
+    assert numbers_of(futures[2].result(PATIENCE)) == [14, 15]
+    assert isinstance(futures[1].exception(PATIENCE), InputError)
+
+
+def test_the_thread_survives_any_error(make_pool, panda):
+    pool, shelf = make_pool(error=RuntimeError("broken"))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken"):
+            pool.solve(panda, numbered(0, 3))
+    shelf.error = None
+    assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
+    assert pool.waiting_requests == pool.waiting_problems == 0
+
+
+def test_a_failed_part_ends_its_whole_request(make_pool, panda):
+    pool, shelf = make_pool(refused=5000.0)
+    with pytest.raises(InputError):
+        pool.solve(panda, numbered(0, 50_000))
+    assert pool.waiting_problems == 0
+    assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
+    assert 40_000 not in shelf.solved
+
+
+def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
+    pool, shelf, running = held(make_pool, panda)
+    waiting = pool.submit(panda, numbered(1, 1))
+    closing = threading.Thread(target=pool.close)
+    closing.start()
+    with pytest.raises(CancelledError):
+        waiting.result(PATIENCE)
+    shelf.gate.set()
+    closing.join(PATIENCE)
+    assert numbers_of(running.result(PATIENCE)) == [-1]
+    with pytest.raises(ClosedError):
+        pool.submit(panda, numbered(1, 1))
+
+
+def test_draining_solves_what_waits(make_pool, panda):
+    pool, shelf, running = held(make_pool, panda)
+    waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(4)]
+    closing = threading.Thread(target=pool.close, kwargs={"drain_s": PATIENCE})
+    closing.start()
+    while not pool._closed:
+        time.sleep(0.001)
+    with pytest.raises(ClosedError):
+        pool.submit(panda, numbered(9, 1))
+    shelf.gate.set()
+    assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
+    closing.join(PATIENCE)
+    assert running.done()
+
+
+class Record:
+    def __init__(self):
+        self.solved_problems, self.dropped_requests, self.compiled_count = [], 0, 0
+
+    def solved(self, robot, shares, result, seconds):
+        assert seconds >= 0.0
+        assert len(result) == sum(share.count for share in shares)
+        self.solved_problems.append(len(result))
+
+    def dropped(self, works):
+        self.dropped_requests += len(works)
+
+    def compiled(self, robot, seconds):
+        self.compiled_count += 1
+
+
+def test_an_observer_is_told(make_pool, panda):
+    seen = Record()
+    pool, shelf, _ = held(make_pool, panda, observer=seen)
+    late = pool.submit(panda, numbered(7, 1), timeout_s=0.0)
+    good = pool.submit(panda, numbered(8, 4))
+    shelf.gate.set()
+    good.result(PATIENCE)
+    with pytest.raises(ExpiredError):
+        late.result(PATIENCE)
+    pool.close()
+    assert seen.solved_problems == [1, 4]
+    assert seen.dropped_requests == 1
+
+
+# ---------------------------------------------------------------------- kernels, with the real solver
+
+
+class SlowBuilder:
+    """Compiles nothing until it is told to."""
+
+    def __init__(self):
+        self.asked = []
+
+    def build(self, robot, request, done):
+        self.asked.append((robot, request, done))
+
+    def close(self):
+        for _, _, done in self.asked:
+            done()
+
+
+def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
+    pool, _ = make_pool()
+    assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
+    pool._builder = builder = SlowBuilder()
+    waiting = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(3)]
+    waiting.append(pool.submit(panda, numbered(3, 1, link="panda_link6", seeds=5)))  # another lane, the same code
+    assert numbers_of(pool.solve(panda, numbered(2, 1))) == [2]
+    assert len(builder.asked) == 1
+    assert not any(future.done() for future in waiting)
+    builder.asked.pop()[2]()
+    assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
+    assert numbers_of(pool.solve(panda, numbered(5, 1, link="panda_link6"))) == [5]
+    assert not builder.asked  # compiled once
+
+
+def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
+    pool, shelf = make_pool()
+    pool._builder = builder = SlowBuilder()
+    late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
+    with pytest.raises(ExpiredError):
+        late.result(PATIENCE)
+    builder.asked.pop()[2]()
+    assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
+    assert shelf.batches == [[1.0]]
+
+
+def test_codes_differ_by_rows_and_not_by_values(panda):
+    def code(**changes):
+        target = TargetColumns(**{"link": "panda_hand", "positions": np.zeros((2, 3)), **changes})
+        return SolveRequest((target,)).code_key
+
+    one = np.array([0.1, 0, 0, 0, 0, 0, 1.0])
+    assert code() == code(positions=np.ones((5, 3)))
+    assert code(offset=one) == code(offset=2 * one)
+    assert code(row_weights=np.ones(6)) == code(row_weights=np.full((2, 6), 3.0))
+    different = [code(), code(link="panda_link6"), code(reference_link="panda_link1"), code(offset=one)]
+    different += [
+        code(orientations_xyzw=np.tile([0, 0, 0, 1.0], (2, 1))),
+        code(row_weights=np.array([1.0, 0, 1, 1, 1, 1])),
+    ]
+    assert len(set(different)) == len(different)
+
+
+def test_answers_of_a_process_that_compiles_apart_are_the_same(panda, tmp_path):
+    poses = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(1), 3), links=["panda_link5"])
+    request = SolveRequest((TargetColumns("panda_link5", poses.positions[:, 0], poses.orientations_xyzw[:, 0]),))
+    answers = []
+    for apart in (True, False):
+        pool = SolverPool("cpu", compile_apart=apart)
+        try:
+            answers.append(pool.submit(panda, request).result(PATIENCE))
+        finally:
+            pool.close()
+    assert answers[0].success.all()
+    assert answers[0].joint_q.tobytes() == answers[1].joint_q.tobytes()
+
+
+def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, caplog):
+    monkeypatch.setattr("ik_service.batching.kernel_builder.fill_cache", die)
+    poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
+    request = SolveRequest((TargetColumns("panda_link4", poses.positions[0], poses.orientations_xyzw[0]),))
+    pool = SolverPool("cpu")
+    try:
+        assert pool.submit(panda, request).result(PATIENCE).success.all()
+    finally:
+        pool.close()
+    assert "has died" in caplog.text
+
+
+def die(*_):
+    import os
+
+    os._exit(1)
