@@ -59,7 +59,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        state = ServiceState(served, SolverPool(device, limits=pool_limits, compile_apart=compile_apart), max_body_bytes)
+        state = ServiceState(
+            served, SolverPool(device, limits=pool_limits, compile_apart=compile_apart), max_body_bytes
+        )
         state.warm_up = warm_up(state)
         app.state.service = state
         yield
