@@ -1,0 +1,1 @@
+"""Measurements that are part of the product: load on a service."""

@@ -1,0 +1,178 @@
+"""The load tool against a small server of its own: counts, latencies and errors are what the server did."""
+
+import asyncio
+import socket
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import orjson
+import pytest
+
+from ik_service.bench.http_connection import HttpConnection, raw_request
+from ik_service.bench.load import LoadError, LoadPlan, LoadReport, run_load
+from objectives.errors import InputError
+
+SUCCESS = {"success": [True], "status": ["converged"]}
+METRICS = """# TYPE ik_service_batch_problems histogram
+ik_service_batch_problems_bucket{{le="+Inf",robot="panda"}} {count}
+ik_service_batch_problems_sum{{robot="panda"}} {total}
+ik_service_batch_problems_count{{robot="panda"}} {count}
+"""
+
+
+class Server:
+    """Answers every solve after a delay, as it is told to, and counts."""
+
+    def __init__(self, *, delay_s=0.0, status=200, close_every=0, answer=SUCCESS):
+        self.delay_s, self.status, self.close_every, self.answer = delay_s, status, close_every, answer
+        self.bodies, self.keys, self.connections = [], [], 0
+
+    async def handle(self, reader, writer):
+        self.connections += 1
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = int(head.split("Content-Length: ")[1].split("\r\n")[0])
+                body = await reader.readexactly(length)
+                if "/metrics" in head:
+                    count = len(self.bodies)
+                    self._write(writer, 200, METRICS.format(count=count, total=7 * count).encode())
+                    continue
+                self.bodies.append(orjson.loads(body))
+                self.keys.append("X-API-Key: secret\r\n" in head)
+                await asyncio.sleep(self.delay_s)
+                if self.close_every and len(self.bodies) % self.close_every == 0:
+                    break
+                self._write(writer, self.status, orjson.dumps(self.answer))
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    def _write(self, writer, status, body):
+        writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
+
+
+@contextmanager
+def running(server):
+    """The server's URL, while it runs in a thread."""
+    loop, started, url = asyncio.new_event_loop(), threading.Event(), []
+
+    async def serve():
+        listener = await asyncio.start_server(server.handle, "127.0.0.1", 0)
+        url.append(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+        started.set()
+        async with listener:
+            await stop.wait()
+
+    stop = asyncio.Event()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert started.wait(10)
+    try:
+        yield url[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def plan(url, **changes):
+    return LoadPlan(**{"url": url, "duration_s": 0.4, "warm_up_s": 0.0, "clients": 4, **changes})
+
+
+def test_a_closed_loop_keeps_every_connection_busy():
+    server = Server(delay_s=0.02)
+    with running(server) as url:
+        report = run_load(plan(url))
+    assert report.statuses == {200: report.sent}
+    assert len(server.bodies) == report.sent + 1  # one to try
+    assert report.sent <= 4 * 0.4 / 0.02 + 4
+    assert report.sent > 4
+    assert report.latency_ms.min() >= 20.0 - 1.0
+    assert report.solved_share == 1.0
+    assert report.problems_per_launch == pytest.approx(7.0)
+
+
+def test_an_open_loop_counts_from_when_a_request_was_due():
+    """The server manages a third of what comes: requests queue up, and their waiting shows."""
+    server = Server(delay_s=0.03)
+    with running(server) as url:
+        report = run_load(plan(url, clients=1, rate_hz=100.0))
+    assert report.sent == pytest.approx(40, abs=25)
+    assert report.statuses == {200: report.sent}
+    assert report.latency_ms.max() > 5 * 30.0
+    assert report.seconds > 2 * 0.4
+
+
+def test_bodies_hold_the_problems_asked_for_and_the_key():
+    server = Server(answer={"success": [True, False, True]})
+    with running(server) as url:
+        report = run_load(plan(url, problems=3, robot="ur5e", link="tool0", api_key="secret"))
+    target = server.bodies[-1]["targets"][0]
+    assert target["link"] == "tool0"
+    assert np.shape(target["positions"]) == (3, 3)
+    np.testing.assert_allclose(np.linalg.norm(target["orientations_xyzw"], axis=1), 1.0, atol=1e-6)
+    assert all(server.keys)
+    assert report.solved_share == pytest.approx(2 / 3)
+    assert report.document()["problems_per_second"] == pytest.approx(3 * report.answers_per_second, rel=1e-3)
+
+
+def test_connections_that_the_server_closes_are_counted_and_replaced():
+    server = Server(delay_s=0.002, close_every=5)
+    with running(server) as url:
+        report = run_load(plan(url, clients=1))
+    assert report.statuses[0] >= 2
+    assert report.statuses[200] == pytest.approx(4 * report.statuses[0], abs=5)
+    assert server.connections >= report.statuses[0]
+
+
+def test_a_service_that_refuses_is_an_error_with_its_answer():
+    server = Server(status=422, answer={"detail": "no such link"})
+    with running(server) as url, pytest.raises(LoadError, match=r"422.*no such link"):
+        run_load(plan(url))
+
+
+def test_nobody_there():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with pytest.raises(LoadError, match="Nothing answers"):
+        run_load(plan(f"http://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"problems": 0}, {"clients": 0}, {"rate_hz": 0.0}, {"duration_s": 0.0}, {"warm_up_s": -1.0}, {"url": "ftp://x"}],
+)
+def test_plans_that_make_no_sense_are_refused(changes):
+    with pytest.raises(InputError):
+        plan(changes.pop("url", "http://127.0.0.1:1"), **changes)
+
+
+def test_a_report_without_answers():
+    report = LoadReport(1.0, 3, {503: 3}, 0.0, np.zeros(0), 1, None)
+    assert report.document()["latency_ms"] == {}
+    assert report.answers_per_second == 0.0
+
+
+def test_answers_in_pieces_are_put_together():
+    pieces = [
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"ngth: 6\r\n\r\nab",
+        b"cd",
+        b"efHTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n",
+    ]
+
+    async def ask():
+        connection = HttpConnection()
+        connection._transport = type("Sink", (), {"write": lambda self, data: None})()
+        answer = asyncio.ensure_future(connection.send(raw_request("GET", "/", "host")))
+        await asyncio.sleep(0)
+        for piece in pieces:
+            connection.data_received(piece)
+        return await answer
+
+    assert asyncio.run(ask()) == (200, b"abcdef")
