@@ -1,0 +1,60 @@
+"""One reader of untrusted bytes under libFuzzer, by way of atheris: `python fuzz_target.py urdf CORPUS [options]`.
+
+Any bytes must end in a value or in an error of ours. What else comes out, takes longer than the time limit or more
+memory than the memory limit stops the run with the input that did it.
+"""
+
+import sys
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["ik_service", "objectives"]):
+    from ik_service.api.solve_body import decode_solve
+    from ik_service.robots import load_robot, load_urdf
+    from objectives.errors import IKError
+
+PANDA = load_robot("panda")
+BUILTIN = Path(sys.modules["ik_service"].__file__).with_name("robots") / "builtin"
+MINI = b"""<robot name="r"><link name="a"/><link name="b"/><link name="c"/>
+<joint name="j" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0 0 1" rpy="0 0.1 0"/>
+<axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+<joint name="k" type="prismatic"><parent link="b"/><child link="c"/><mimic joint="j" multiplier="2" offset="0.1"/>
+<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
+JSON = (
+    b'{"targets":[{"link":"panda_hand","positions":[[0.4,0.1,0.5]],"orientations_xyzw":[[1,0,0,0]],'
+    b'"offset":{"position":[0,0,0.1]},"reference_link":"panda_link1","row_weights":[1,1,1,1,1,0]}],'
+    b'"initial_joint_q":[[0,0,0,0,0,0,0]],"options":{"seeds":4,"random_seed":1},"include":["islands"]}'
+)
+
+
+def read_json(data: bytes) -> None:
+    decode_solve(data, PANDA)
+
+
+READERS = {
+    "urdf": (load_urdf, [MINI, (BUILTIN / "panda_gripper.urdf").read_bytes()], "urdf.dict"),
+    "json": (read_json, [JSON], "json.dict"),
+}
+
+
+def main() -> None:
+    """Fuzz the reader that the first argument names; the others go to libFuzzer, the second being its corpus."""
+    read, seeds, words = READERS[sys.argv[1]]
+    corpus = Path(sys.argv[2])
+    for number, seed in enumerate(seeds):
+        (corpus / f"seed{number}").write_bytes(seed)
+
+    def test_one_input(data: bytes) -> None:
+        try:
+            read(data)
+        except IKError:
+            pass
+
+    dictionary = Path(__file__).with_name(words)
+    atheris.Setup([sys.argv[0], str(corpus), f"-dict={dictionary}", *sys.argv[3:]], test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
