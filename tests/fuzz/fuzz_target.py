@@ -5,6 +5,7 @@ memory than the memory limit stops the run with the input that did it.
 """
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import atheris
@@ -46,10 +47,8 @@ def main() -> None:
         (corpus / f"seed{number}").write_bytes(seed)
 
     def test_one_input(data: bytes) -> None:
-        try:
+        with suppress(IKError):
             read(data)
-        except IKError:
-            pass
 
     dictionary = Path(__file__).with_name(words)
     atheris.Setup([sys.argv[0], str(corpus), f"-dict={dictionary}", *sys.argv[3:]], test_one_input)
