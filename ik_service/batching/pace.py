@@ -4,8 +4,8 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 QUANTUM_S = 1e-3
-BATCH_LEAST, BATCH_MOST = 64, 4096
-"""Fewer would not fill the lanes of the solver; more would need arrays that are seldom used."""
+BATCH_LEAST = 64
+"""Fewer would not fill the lanes of the solver."""
 FIRST_GUESS_S = 4e-6
 """Time of a problem of which nothing is known yet."""
 WEIGHT = 0.3
@@ -14,14 +14,19 @@ KEYS_MOST = 1024
 
 
 class Pace:
-    """Solver time per problem [s] by key, as a running mean over batches."""
+    """Solver time per problem [s] by key, as a running mean over batches.
 
-    def __init__(self) -> None:
+    Args:
+        batch_problems: Problems in a batch at most.
+    """
+
+    def __init__(self, batch_problems: int) -> None:
+        self._most = batch_problems
         self._seconds: OrderedDict[Hashable, float] = OrderedDict()
 
     def budget(self, key: Hashable) -> int:
         """Return how many problems of a key a batch may hold."""
-        return int(min(max(QUANTUM_S / self.seconds(key), BATCH_LEAST), BATCH_MOST))
+        return int(min(max(QUANTUM_S / self.seconds(key), BATCH_LEAST), self._most))
 
     def seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key takes in a large batch, about [s]."""

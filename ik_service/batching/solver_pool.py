@@ -42,6 +42,7 @@ class PoolLimits:
         problems: Problems that may wait; one request alone may have more.
         keys: Kinds of requests that may wait at once.
         solvers: Solvers kept for later requests.
+        batch_problems: Problems that are solved together at most; 1 solves one after the other.
         timeout_s: Deadline of requests that bring none, from when they come [s].
     """
 
@@ -49,6 +50,7 @@ class PoolLimits:
     problems: int = 1_000_000
     keys: int = 64
     solvers: int = 16
+    batch_problems: int = 4096
     timeout_s: float = 60.0
 
 
@@ -88,7 +90,7 @@ class SolverPool:
         self.limits = limits or PoolLimits()
         self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads)
         self._builder = KernelBuilder(device) if compile_apart else None
-        self._observer, self._pace = observer, Pace()
+        self._observer, self._pace = observer, Pace(self.limits.batch_problems)
         self._compiled: OrderedDict[Hashable, None] = OrderedDict()  # keys of code
         self._awaited: dict[Hashable, list[Hashable]] = {}  # lanes that wait for code being compiled
         self._queue = FairQueue(

@@ -83,6 +83,14 @@ def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
     assert len(large.result().islands) == 20_000
 
 
+def test_batches_can_be_bounded(make_pool, panda):
+    pool, shelf, _ = held(make_pool, panda, limits=PoolLimits(batch_problems=2))
+    futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(2)]
+    shelf.gate.set()
+    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[0, 1, 2], [10, 11, 12]]
+    assert max(map(len, shelf.batches)) == 2
+
+
 def test_many_threads_get_their_own_answers(make_pool, panda):
     pool, shelf = make_pool(seconds=0.001)
     wrong = []
