@@ -191,9 +191,10 @@ class Choice:
         self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
         self._model = model
         self.attempts = Winners.allocate(capacity * seeds, coordinates, trees, device)
-        self._solutions = Mirror((capacity, solutions, coordinates), wp.float32, device)
+        self._solutions = wp.zeros((capacity, solutions, coordinates), dtype=wp.float32, device=device)
         self.solution_count = Mirror((capacity,), wp.int32, device)
-        self._wishes, self._difference = Mirror((2,), wp.int32, device), Mirror((1,), wp.float32, device)
+        self._wishes = Mirror((2,), wp.int32, device, per_problem=False)
+        self._difference = Mirror((1,), wp.float32, device, per_problem=False)
         self._taken = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._kind: wp.array[Any] = wp.array(_kinds(model), dtype=wp.int32, device=device)
@@ -201,11 +202,14 @@ class Choice:
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
 
     def wish(self, best_of: str | None, difference: float) -> None:
-        """Set the order of choice and the least difference of two solutions [m or rad]."""
+        """Set the order of choice and the least difference of two solutions [m or rad]; see `inputs`."""
         self._wishes.host[:] = ORDERS[best_of], self.solutions
         self._difference.host[:] = difference
-        self._wishes.push()
-        self._difference.push()
+
+    @property
+    def inputs(self) -> tuple[Mirror, ...]:
+        """What the launch reads."""
+        return self._wishes, self._difference
 
     def launches(self, problems: Any, partition: Partition, part: int, parts: int) -> list[wp.Launch]:
         """Record the launch that chooses; its dimension is the number of problems of the part."""
@@ -221,15 +225,12 @@ class Choice:
         task.iterations, task.status, task.met = attempts.iterations, attempts.status, attempts.met
         inputs = [problems.settings, part, parts, self._wishes.device, self._difference.device, task]
         inputs += [partition.device_nisland, self._found, winners.joint_q, winners.cost, winners.seed]
-        inputs += [winners.iterations, winners.status, winners.met, self._solutions.device, self.solution_count.device]
+        inputs += [winners.iterations, winners.status, winners.met, self._solutions, self.solution_count.device]
         return [wp.launch(_choose, 1, inputs, device=self._model.device, record_cmd=True)]
 
     def use_solution(self, problems: Any, k: int, count: int) -> None:
         """Put solution k of every problem where answers are judged."""
-        solution: wp.array[Any] = wp.array(
-            self._solutions.pull(count)[:, k].copy(), dtype=wp.float32, device=self._model.device
-        )
-        wp.copy(problems.winners.joint_q, solution, count=solution.size)
+        wp.copy(problems.winners.joint_q[:count], self._solutions[:count, k])
 
 
 def _kinds(model: DeviceModel) -> NDArray[np.int32]:

@@ -181,8 +181,8 @@ class Intake:
         self.positions = Mirror((capacity, max(count, 1), 3), wp.float64, device)
         self.orientations_xyzw = Mirror((capacity, max(count, 1), 4), wp.float64, device)
         self.starts = Mirror((capacity, model.joint_coord_count), wp.float64, device)
-        self.given = Mirror((1 + 2 * count,), wp.int32, device)
-        self.fault = Mirror((parts,), wp.int32, device)
+        self.given = Mirror((1 + 2 * count,), wp.int32, device, per_problem=False)
+        self.fault = Mirror((parts,), wp.int32, device, per_problem=False)
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
@@ -190,7 +190,7 @@ class Intake:
         self._constants = _coordinate_constants(model, hard_limits)
 
     def stage(self, positions: Sequence[Any], orientations_xyzw: Sequence[Any], start: NDArray[Any] | None) -> None:
-        """Copy what the caller gives, of the right shapes, as it is.
+        """Copy what the caller gives, of the right shapes, as it is; `inputs` have yet to go to the device.
 
         Args:
             positions: Per target, [n, 3] or None.
@@ -209,15 +209,16 @@ class Intake:
                 self.positions.host[: len(position), k] = position
             if orientation is not None:
                 self.orientations_xyzw.host[: len(orientation), k] = orientation
-        for mirror in (self.positions, self.orientations_xyzw):
-            mirror.push()
         self.fault.host[:] = 0
-        self.fault.push()
-        self.given.push()
+
+    @property
+    def inputs(self) -> tuple[Mirror, ...]:
+        """What the launches read; starts, which few solves have, are on the device already."""
+        return self.positions, self.orientations_xyzw, self.given, self.fault
 
     def is_faulty(self) -> bool:
-        """Return whether a number was not allowed, once the launches have run."""
-        return bool(self.fault.pull(len(self.fault.host)).any())
+        """Return whether a number was not allowed, once the launches have run and `fault` has been fetched."""
+        return bool(self.fault.host.any())
 
     def wide(self, field: str) -> wp.array[Any] | None:
         """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""

@@ -10,7 +10,7 @@ import warp as wp
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
 from ik_service.solver.lane import DAMPING
 from ik_service.solver.packet_kernel import packet_kernel
-from ik_service.solver.recording import PartLaunches
+from ik_service.solver.recording import PartLaunches, Step, as_recorded, per_problem
 from ik_service.solver.thread_kernel import polish_kernel, thread_kernel
 from ik_service.solver.waves import BLOCK, allocate_storage, record_waves
 
@@ -39,7 +39,13 @@ IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
 
 
 class PacketLaunches:
-    """Each island in one launch, of any number of problems, for every part of the problems."""
+    """Each island in one launch, of any number of problems, for every part of the problems.
+
+    Attributes:
+        factor_max: Most entries of an island's factor: a chain of 34 DOFs; Clang takes some 6 s for that line.
+    """
+
+    factor_max = 600
 
     def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
@@ -59,18 +65,23 @@ class PacketLaunches:
             part: Which part.
             parts: Number of parts.
         """
-        launches = []
+        steps = []
         for one, task in work:
             inputs, device = [task, part, parts], task.settings.device
-            launches.append((wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True), False))
-        return PartLaunches(launches, work)
+            steps.append(as_recorded(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True)))
+        return PartLaunches(steps, work)
 
 
 class ThreadLaunches:
     """Each island in waves of attempts, for up to so many problems and seeds; in float64 an attempt per problem.
 
     Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
+
+    Attributes:
+        factor_max: Most entries of an island's factor: a chain of 16 DOFs; a thread has 255 registers.
     """
+
+    factor_max = 136
 
     def __init__(self) -> None:
         self._storage: Any = None
@@ -86,7 +97,7 @@ class ThreadLaunches:
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
         """Return what launches for so much work serve: numbers of problems and seeds at most."""
-        return 2 ** math.ceil(math.log2(problem_count)), seeds
+        return 2 ** math.ceil(math.log2(problem_count)), int(seeds)
 
     def record(self, size: tuple[int, ...], work: Sequence[IslandWork], part: int, parts: int) -> PartLaunches:
         """Return the launches of all problems, which are one part.
@@ -98,19 +109,23 @@ class ThreadLaunches:
             parts: 1.
         """
         problem_count, seeds = size
-        launches: list[tuple[wp.Launch, bool]] = []
+        steps: list[Step] = []
         for one, task in work:
             device = task.settings.device
             if one.waves:
                 self._make_room(one.source, problem_count, problem_count * seeds, device)
-                waves = record_waves(one.kernel, task, problem_count, seeds, self._storage)
-                launches += [(launch, False) for launch in waves]
+                steps += map(as_recorded, record_waves(one.kernel, task, problem_count, seeds, self._storage))
             else:
-                launches.append((wp.launch(one.kernel, 1, [task], device=device, record_cmd=True), True))
-        return PartLaunches(launches, [*work, self._storage])
+                steps.append(per_problem(wp.launch(one.kernel, 1, [task], device=device, record_cmd=True)))
+        return PartLaunches(steps, [*work, self._storage])
 
     def _make_room(self, source: IterationSource, problems: int, attempts: int, device: wp.Device) -> None:
         needed = (len(source.coordinates), len(source.data_names()), problems, attempts)
         if any(want > have for want, have in zip(needed, self._room, strict=True)):
             self._room = tuple(map(max, needed, self._room))
             self._storage = allocate_storage(device, *self._room)
+
+
+def launches_on(device: wp.Device) -> PacketLaunches | ThreadLaunches:
+    """Return how a solver launches its islands on a device."""
+    return ThreadLaunches() if in_threads(device) else PacketLaunches()

@@ -1,4 +1,8 @@
-"""A device array and its view or copy on the host, made once: wrapping arrays anew would cost more than a solve."""
+"""A device array and its view or copy on the host, made once: wrapping arrays anew would cost more than a solve.
+
+Copies go through page-locked memory and take their turn among the launches of the device, so they can be recorded with
+them; whoever reads on the host waits once for all of them.
+"""
 
 from typing import Any
 
@@ -6,40 +10,55 @@ import warp as wp
 from numpy.typing import NDArray
 
 
+def is_apart(device: wp.Device) -> bool:
+    """Return whether the host does not see the memory of a device."""
+    return bool(device.is_cuda)
+
+
 class Mirror:
     """An array that host and device both see.
 
-    On a CPU both are the same memory; else `push` and `pull` copy.
+    Where the host sees the memory of the device both are the same, and nothing is copied.
 
     Args:
         shape: Its shape.
         dtype: Warp type of the elements.
         device: Where it lives.
+        per_problem: Whether it has a line for every problem; otherwise it is copied as a whole.
 
     Attributes:
         device: The Warp array.
         host: The NumPy array.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, device: wp.Device) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any, device: wp.Device, *, per_problem: bool = True) -> None:
+        self._per_problem = per_problem
         self.device: wp.array[Any] = wp.zeros(shape, dtype=dtype, device=device)
         self._copied: wp.array[Any] | None = None
-        if device.is_cuda:
-            self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=True)
+        if is_apart(device):
+            self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=device.is_cuda)
         self.host: NDArray[Any] = (self._copied if self._copied is not None else self.device).numpy()
 
-    def push(self, lines: int | None = None) -> None:
-        """Bring the first lines, or all, from the host to the device."""
+    def push(self, count: int) -> None:
+        """Have what `count` problems need copied from the host to the device."""
         if self._copied is not None:
-            wp.copy(self.device, self._copied, count=self._count(lines))
+            wp.copy(self.device, self._copied, count=self._numbers(count))
 
-    def pull(self, lines: int) -> NDArray[Any]:
-        """Return a copy of the first lines on the host."""
+    def fetch(self, count: int) -> None:
+        """Have what `count` problems need copied from the device to the host."""
         if self._copied is not None:
-            wp.copy(self._copied, self.device, count=self._count(lines))
-            wp.synchronize_device(self.device.device)
-        copied: NDArray[Any] = self.host[:lines].copy()
+            wp.copy(self._copied, self.device, count=self._numbers(count))
+
+    def read(self, count: int) -> NDArray[Any]:
+        """Return a copy of the lines of `count` problems, once what was fetched has been waited for."""
+        copied: NDArray[Any] = self.host[:count].copy()
         return copied
 
-    def _count(self, lines: int | None) -> int:
-        return self.device.size if lines is None else lines * (self.device.size // self.device.shape[0])
+    def _numbers(self, count: int) -> int:
+        return count * (self.device.size // self.device.shape[0]) if self._per_problem else self.device.size
+
+
+def wait(device: wp.Device) -> None:
+    """Wait until a device has done all that it was told."""
+    if device.is_cuda:
+        wp.synchronize_stream(device.stream)

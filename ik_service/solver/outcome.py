@@ -261,7 +261,7 @@ class Outcome:
         self.island_success, self.island_status = mirror(wp.bool, tree_count), mirror(wp.int32, tree_count)
         self.island_seed, self.island_iterations = mirror(wp.int32, tree_count), mirror(wp.int32, tree_count)
         self.island_cost = mirror(wp.float32, tree_count)
-        self._tolerances = Mirror((2,), wp.float64, device)
+        self.tolerances = Mirror((2,), wp.float64, device, per_problem=False)
         self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
         self._endless: wp.array[Any] = wp.array(_endless(model), dtype=wp.int32, device=device)
         self._robot = float64_kinematics(model)
@@ -270,9 +270,19 @@ class Outcome:
         self._tools = [_tool(target, device) for target in targets]
 
     def use_tolerances(self, position: float, orientation: float) -> None:
-        """Judge with these tolerances [m, rad]."""
-        self._tolerances.host[:] = position, orientation
-        self._tolerances.push()
+        """Judge with these tolerances [m, rad]; they have yet to go to the device."""
+        self.tolerances.host[:] = position, orientation
+
+    def results(self, *, wide: bool) -> list[Mirror]:
+        """Return what a result is made of.
+
+        Args:
+            wide: Whether configurations are wanted in float64.
+        """
+        islands = [self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost]
+        errors = [self.position_error, self.orientation_error]
+        columns = [self.success, self.status, self.cost, self.iterations, self.seed_index, self.active_limits]
+        return [self.judged_q if wide else self.joint_q, *errors, *columns, *islands]
 
     def launches(
         self, problems: Any, intake: Intake, partition: Partition, part: int, parts: int, wide: wp.array[Any] | None
@@ -298,7 +308,7 @@ class Outcome:
             inputs += [int(target.reference_link is not None), intake.positions.device]
             inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_judge_target, inputs))
-        compose = [*which, self._tolerances.device, self._target_row, *errors]
+        compose = [*which, self.tolerances.device, self._target_row, *errors]
         compose += [partition.device_nisland, partition.device_row_island, winners.status, winners.met]
         compose += [winners.cost, winners.iterations, winners.seed]
         islands = (self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost)

@@ -54,10 +54,10 @@ class Problems:
         self.row_weights = [floats(6) for _ in targets]
         shape = (capacity, tree_count)
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
-        self._settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device)
-        self._tolerances = Mirror((2,), wp.float32, model.device)
+        self._settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
+        self._tolerances = Mirror((2,), wp.float32, model.device, per_problem=False)
         self.settings, self.tolerances = self._settings.device, self._tolerances.device
-        self._polish_settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device)
+        self._polish_settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
         self.polish_settings = self._polish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None
@@ -141,7 +141,7 @@ class Problems:
     def set_options(
         self, problem_count: int, has_start: bool, options: SolverOptions, seeds: int, *, keep_all: bool
     ) -> None:
-        """Bring the numbers of a solve to the device.
+        """Set the numbers of a solve; `inputs` have yet to go to the device.
 
         Args:
             problem_count: Problems of the solve.
@@ -154,9 +154,11 @@ class Problems:
         self._settings.host[:] = problem_count, seeds, options.max_iterations, has_start, random_seed, keep_all
         self._polish_settings.host[:] = problem_count, 1, options.max_iterations, True, 0, True
         self._tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
-        self._settings.push()
-        self._polish_settings.push()
-        self._tolerances.push()
+
+    @property
+    def inputs(self) -> tuple[Mirror, ...]:
+        """What the launches of a solve read."""
+        return self._settings, self._polish_settings, self._tolerances
 
 
 @wp.kernel(module="unique", enable_backward=False)

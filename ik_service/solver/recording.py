@@ -10,34 +10,52 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.solver.mirror import wait
+
+Step = Callable[[int], None]  # given the number of problems
 PART_MIN = 256  # problems a thread is worth: fewer leave lanes idle at the end of a part
 
 
 class PartLaunches:
-    """The launches of one part of the problems, in order.
+    """The launches and copies of one part of the problems, in order.
 
     Args:
-        launches: Each with whether its dimension is the number of problems; otherwise it stays as it was recorded.
-        kept: Arrays that the launches hold by address only.
+        steps: Each does its share for so many problems.
+        kept: Arrays that the steps hold by address only.
     """
 
-    def __init__(self, launches: Sequence[tuple[wp.Launch, bool]], kept: Sequence[Any] = ()) -> None:
-        self._launches, self._kept = tuple(launches), tuple(kept)
-        self._count = -1
+    def __init__(self, steps: Sequence[Step], kept: Sequence[Any] = ()) -> None:
+        self._steps, self._kept = tuple(steps), tuple(kept)
 
     @classmethod
     def joined(cls, several: "Sequence[PartLaunches]") -> "PartLaunches":
-        """Return the launches of several, one after the other."""
-        launches = [launch for one in several for launch in one._launches]
-        return cls(launches, [kept for one in several for kept in one._kept])
+        """Return the steps of several, one after the other."""
+        steps = [step for one in several for step in one._steps]
+        return cls(steps, [kept for one in several for kept in one._kept])
 
     def run(self, count: int) -> None:
-        """Launch everything for so many problems."""
-        for launch, per_problem in self._launches:
-            if per_problem and count != self._count:
-                launch.set_dim(count)
-            launch.launch()
-        self._count = count
+        """Do everything for so many problems."""
+        for step in self._steps:
+            step(count)
+
+
+def as_recorded(launch: wp.Launch) -> Step:
+    """Return the step that launches with the dimension that was recorded."""
+    return lambda count: launch.launch()
+
+
+def per_problem(launch: wp.Launch) -> Step:
+    """Return the step that launches with the number of problems as dimension."""
+    last = -1
+
+    def run(count: int) -> None:
+        nonlocal last
+        if count != last:
+            launch.set_dim(count)
+            last = count
+        launch.launch()
+
+    return run
 
 
 class Recording:
@@ -68,7 +86,7 @@ class Recording:
         return parts > 1
 
     def run(self, count: int, executor: ThreadPoolExecutor | None = None) -> None:
-        """Launch everything for so many problems; after `prepare` with the same number."""
+        """Do everything for so many problems, and wait for it; after `prepare` with the same number."""
         parts = self._threads if count >= self._threads * PART_MIN else 1
         if parts > 1:
             assert executor is not None  # the solver makes one where it has threads
@@ -78,3 +96,4 @@ class Recording:
             wp.capture_launch(self._graph)
         else:
             self._recorded[1][0].run(count)
+        wait(self._device)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -55,9 +56,8 @@ class IKSolver:
         targets: Links that are to reach poses: names or Targets. Their values are given to `solve`.
         objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
         device: "auto" (the first GPU, else the CPU), or a Warp device.
-        engine: "compiled" for objectives stated as expressions and islands of up to 34 coupled DOFs, on a CPU;
-            "staged" for any objective on any device; "auto" takes the first where it can. `solver.engine` says which
-            it is.
+        engine: "compiled" for objectives stated as expressions and islands of up to 34 coupled DOFs, 16 on a GPU;
+            "staged" for any objective; "auto" takes the first where it can. `solver.engine` says which it is.
         islands: Whether trees that no row couples are solved independently; False solves them as one system.
         threads: Threads of the compiled engine on a CPU; None is one. Answers do not depend on it.
         options: Budgets and tolerances.
@@ -180,7 +180,9 @@ class IKSolver:
             else:
                 partition, run = work.compiled(self._compiled, self._rows, self._incidence, wishes, join=join)
         if self._compiled is not None:
-            run(self._executor)  # kernels of several solvers may run side by side
+            # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
+            with DEVICE_LOCK if self.device.is_cuda else nullcontext():
+                run(self._executor)
         if work.intake.is_faulty():
             raise_fault(self.robot, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count))
         return self._result(partition, wishes)
@@ -307,15 +309,15 @@ class IKSolver:
     def _result(self, partition: Partition, wishes: Wishes) -> IKResult:
         outcome, count = self._work.outcome, wishes.problem_count
         result = IKResult(
-            joint_q=(outcome.judged_q if wishes.polished else outcome.joint_q).pull(count),
-            success=outcome.success.pull(count),
-            status=outcome.status.pull(count),
-            position_error=outcome.position_error.pull(count),
-            orientation_error=outcome.orientation_error.pull(count),
-            cost=outcome.cost.pull(count),
-            iterations=outcome.iterations.pull(count),
-            seed_index=outcome.seed_index.pull(count),
-            active_limits=outcome.active_limits.pull(count),
+            joint_q=(outcome.judged_q if wishes.polished else outcome.joint_q).read(count),
+            success=outcome.success.read(count),
+            status=outcome.status.read(count),
+            position_error=outcome.position_error.read(count),
+            orientation_error=outcome.orientation_error.read(count),
+            cost=outcome.cost.read(count),
+            iterations=outcome.iterations.read(count),
+            seed_index=outcome.seed_index.read(count),
+            active_limits=outcome.active_limits.read(count),
             joint_names=self.robot.joint_names,
             coordinate_names=self.robot.coordinate_names,
             engine=self.engine,
@@ -329,14 +331,14 @@ class IKSolver:
         """Add the further solutions, each judged like the first."""
         outcome, count = self._work.outcome, wishes.problem_count
         solutions = np.full((count, wishes.solutions, self.robot.joint_coord_count), np.nan, result.joint_q.dtype)
-        found = self._work.solution_count.pull(count)
+        found = self._work.solution_count.read(count)
         number = np.zeros(count, np.int32)
         for k in range(wishes.solutions):
             if k > 0:
                 with DEVICE_LOCK:
                     self._work.solution(k, partition, count)
-            good = np.flatnonzero((found > k) & outcome.success.pull(count))
-            solutions[good, number[good]] = outcome.joint_q.pull(count)[good]
+            good = np.flatnonzero((found > k) & outcome.success.read(count))
+            solutions[good, number[good]] = outcome.joint_q.read(count)[good]
             number[good] += 1
         return replace(result, solutions=solutions, solution_count=number)
 

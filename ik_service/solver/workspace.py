@@ -21,11 +21,11 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.intake import SOLVE_IO, Intake, first_problem
-from ik_service.solver.mirror import Mirror
+from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
 from ik_service.solver.problems import Problems
-from ik_service.solver.recording import PartLaunches, Recording
+from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
 
@@ -110,6 +110,7 @@ class Workspace:
     def judge(self, partition: Partition, count: int) -> None:
         """Judge the winners as they stand."""
         self._judges(partition, 0, 1).run(count)
+        wait(self._model.device)
 
     # ------------------------------------------------------------------ the compiled engine
     def compiled(
@@ -203,20 +204,25 @@ class Workspace:
         return self._choice.solution_count
 
     def _reads(self, part: int, parts: int) -> PartLaunches:
-        return PartLaunches([(launch, True) for launch in self.intake.launches(self.problems, part, parts)])
+        inputs = [*self.problems.inputs, self.outcome.tolerances, *self.intake.inputs]
+        pushes = [mirror.push for mirror in inputs]
+        launches = [per_problem(launch) for launch in self.intake.launches(self.problems, part, parts)]
+        return PartLaunches([*pushes, *launches, self.intake.fault.fetch])
 
     def _judges(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         launches = self.outcome.launches(self.problems, self.intake, partition, part, parts, self._wide)
-        return PartLaunches([(launch, True) for launch in launches], [partition])
+        fetches = [mirror.fetch for mirror in self.outcome.results(wide=self._wide is not None)]
+        return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
     def _chooses(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         assert self._choice is not None  # several solutions, or the best one, have been asked for
-        launches = self._choice.launches(self.problems, partition, part, parts)
-        return PartLaunches([(launch, True) for launch in launches])
+        pushes = [mirror.push for mirror in self._choice.inputs]
+        launches = map(per_problem, self._choice.launches(self.problems, partition, part, parts))
+        return PartLaunches([*pushes, *launches, self._choice.solution_count.fetch])
 
     def _widens(self, wide: wp.array[Any], part: int, parts: int) -> PartLaunches:
         inputs = [self.problems.settings, part, parts, self.problems.winners.joint_q, wide]
-        return PartLaunches([(wp.launch(_widen, 1, inputs, device=self._model.device, record_cmd=True), True)])
+        return PartLaunches([per_problem(wp.launch(_widen, 1, inputs, device=self._model.device, record_cmd=True))])
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
