@@ -30,10 +30,10 @@ from ik_service.compiler import (
 )
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
-from ik_service.solver import island_launches, seeds
+from ik_service.solver import seeds
 from ik_service.solver.coordinates import Coordinates
 from ik_service.solver.intake import Intake
-from ik_service.solver.island_launches import IslandKernel, IslandWork, PacketLaunches, ThreadLaunches
+from ik_service.solver.island_launches import IslandKernel, IslandWork, launches_on
 from ik_service.solver.island_task import IslandTask
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition, groups
@@ -42,7 +42,6 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.slots import Winners
 from ik_service.solver.support import Support
 
-FACTOR_MAX = 600  # entries of an island's factor: a chain of 34 DOFs; Clang takes some 6 s for that line
 CODES_MAX = 64  # kernels of islands that a solver keeps
 
 
@@ -75,15 +74,14 @@ def why_uncovered(
     """
     if options.check_jacobians or options.candidates > 1:
         return "check_jacobians and candidates belong to the staged engine"
-    if model.device.is_cuda:
-        return f"it runs on CPUs yet, not on '{model.device}'"
     reason = uncovered(rows.objectives, model)
     if reason is not None:
         return reason
+    most = launches_on(model.device).factor_max
     for elimination in _eliminations(model, support, join=join):
-        if elimination.size > FACTOR_MAX:
+        if elimination.size > most:
             dofs = len(elimination.order)
-            return f"an island has {dofs} DOFs and a factor of {elimination.size} entries; it holds {FACTOR_MAX}"
+            return f"an island has {dofs} DOFs and a factor of {elimination.size} entries; it holds {most}"
     return None
 
 
@@ -126,8 +124,7 @@ class CompiledEngine:
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
-        threads = island_launches.in_threads(model.device)
-        self.launches: PacketLaunches | ThreadLaunches = ThreadLaunches() if threads else PacketLaunches()
+        self.launches = launches_on(model.device)
         rows.bind_data()
 
     def data_key(self) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.solver import island_launches, mirror
 
 PLANAR_2R = """
 <robot name="planar_2r">
@@ -73,8 +74,43 @@ def panda_targets(panda):
     return Reachable.draw(panda, ["panda_hand"], 200)
 
 
+def use_threads(monkeypatch):
+    """Solve as on a GPU from here on: by threads, and with arrays that host and device do not share."""
+    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
+    monkeypatch.setattr(mirror, "is_apart", lambda device: True)
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Has the compiled engine solve as on a GPU."""
+    use_threads(monkeypatch)
+
+
+@pytest.fixture(params=["packets", "threads"])
+def each_kernel(request, monkeypatch):
+    """Runs a test with the compiled engine as on a CPU, and again as on a GPU."""
+    if request.param == "threads":
+        use_threads(monkeypatch)
+    return request.param
+
+
+def use_engine(name, monkeypatch):
+    if name == "threads":
+        use_threads(monkeypatch)
+    engine = "staged" if name == "staged" else "auto"
+    monkeypatch.setitem(ik_service.IKSolver.__init__.__kwdefaults__, "engine", engine)
+    return name
+
+
 @pytest.fixture(params=["auto", "staged"])
 def each_engine(request, monkeypatch):
     """Runs a test with the engine that is chosen by itself, and again with the staged one."""
-    monkeypatch.setitem(ik_service.IKSolver.__init__.__kwdefaults__, "engine", request.param)
-    return request.param
+    return use_engine(request.param, monkeypatch)
+
+
+@pytest.fixture(params=["auto", "staged", "threads"])
+def each_way(request, monkeypatch):
+    """Runs a test with the engine that is chosen by itself, and as on a GPU with the staged one and by threads."""
+    if request.param == "staged":
+        monkeypatch.setattr(mirror, "is_apart", lambda device: True)
+    return use_engine(request.param, monkeypatch)

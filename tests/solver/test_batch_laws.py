@@ -7,7 +7,7 @@ import ik_service
 from ik_service.solver import solver as solver_module
 from tests.solver.conftest import Reachable
 
-pytestmark = pytest.mark.usefixtures("each_engine")
+pytestmark = pytest.mark.usefixtures("each_way")
 
 
 def solve(problems, order=None, **options):

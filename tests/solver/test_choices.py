@@ -7,6 +7,8 @@ import ik_service
 from objectives import IKObjectivePosture, IKObjectiveRelativePose, InputError
 from tests.solver.conftest import Reachable, inside_limits
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 LINKS = ["left_panda_hand", "right_panda_hand"]
 POLISHED = 1e-9  # [m], what float64 promises
 ROUNDING = 1e-6  # [rad] of a float32 angle of a few radians

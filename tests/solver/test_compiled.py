@@ -10,6 +10,8 @@ from objectives import IKObjectiveRelativePose
 from tests.solver.conftest import Reachable, inside_limits
 from tests.solver.test_contract import QuickObjective
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 POSITION, ORIENTATION = 1e-3, 1e-2
 DIFFERENT_AT_MOST = 0.002  # of the problems may be solved by one engine alone
 ROBOTS = {
@@ -104,7 +106,8 @@ def test_a_batch_with_several_partitions_is_grouped(dual):
 def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     solver = make(panda, ["panda_hand"])
     solver.solve(panda_targets.positions, panda_targets.orientations_xyzw)
-    monkeypatch.setattr(island_launches, "packet_kernel", lambda *_: pytest.fail("compiled again"))
+    for name in ("packet_kernel", "thread_kernel"):
+        monkeypatch.setattr(island_launches, name, lambda *_: pytest.fail("compiled again"))
     near = panda_targets.joint_q + 0.01
     changed = {"seeds": 3, "max_iterations": 11, "position_tolerance": 1e-4, "random_seed": 5}
     few = solver.solve(
@@ -115,6 +118,7 @@ def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     assert (few.iterations <= 11).all()
 
 
+@pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # threads hold smaller islands
 def test_a_humanoid_places_hands_feet_and_head_at_once():
     """34 DOFs in one island, its base among them."""
     problems = Reachable.draw(ik_service.load_robot("humanoid"), LIMBS, 300, random_seed=3)
@@ -136,9 +140,12 @@ def test_statuses_of_what_cannot_be_reached(planar_2r):
     assert blocked.active_limits[0].tolist() == [False, True]
 
 
-def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda):
+def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_kernel):
     with pytest.raises(ik_service.EngineError, match=r"island has 40 DOFs.*820 entries.*engine='staged'"):
         make(serial_chain(40), ["link40"])
+    if each_kernel == "threads":
+        with pytest.raises(ik_service.EngineError, match=r"34 DOFs.* entries; it holds 136.*engine='staged'"):
+            make(ik_service.load_robot("humanoid"), LIMBS)
     quick = QuickObjective(panda.link_frame("panda_hand")[0], [(0.3, 0.2, 0.5)])
     with pytest.raises(ik_service.EngineError, match="QuickObjective is not stated as expressions"):
         make(panda, (), objectives=[quick])

@@ -18,6 +18,7 @@ POSITION, ORIENTATION = 1e-3, 1e-2
 COUNT = 500  # problems per robot
 DIFFERENT_AT_MOST = 0.002  # of all problems together, as the design has it
 SEEDS = 16
+SAME_SEEDS = 0.98  # of the islands, between packets and threads
 FINISHED = 1e-9  # [m or rad] of answers in float64
 BORDER = 1e-9  # float64 errors by two ways of reckoning
 
@@ -73,21 +74,23 @@ CASES = {
 }
 
 
-def both_engines(robot, targets, values, **arguments):
-    """Results of the compiled and the staged engine."""
+def by_engine(engine, robot, targets, values, **arguments):
+    """Result of an engine."""
     options = arguments.pop("options", ik_service.SolverOptions(seeds=SEEDS))
-    make_objectives, solve = arguments.pop("objectives", list), arguments.pop("solve", {})
-    results = []
-    for engine in ("compiled", "staged"):
-        objectives = make_objectives()
-        solver = ik_service.IKSolver(
-            robot, targets, objectives=objectives, device="cpu", engine=engine, options=options, **arguments
-        )
-        results.append(solver.solve(*values, **solve))
-        assert solver.engine == results[-1].engine == engine
-        assert inside_limits(robot, results[-1].joint_q).all()
-        assert np.isfinite(results[-1].joint_q).all()
-    return results
+    objectives, solve = arguments.pop("objectives", list)(), arguments.pop("solve", {})
+    solver = ik_service.IKSolver(
+        robot, targets, objectives=objectives, device="cpu", engine=engine, options=options, **arguments
+    )
+    result = solver.solve(*values, **solve)
+    assert solver.engine == result.engine == engine
+    assert inside_limits(robot, result.joint_q).all()
+    assert np.isfinite(result.joint_q).all()
+    return result
+
+
+def both_engines(*case, **arguments):
+    """Results of the compiled and the staged engine."""
+    return [by_engine(engine, *case, **arguments) for engine in ("compiled", "staged")]
 
 
 def require_same_successes(compiled, staged):
@@ -114,6 +117,21 @@ def test_reachable_targets_are_solved_inside_the_limits_and_judged_rightly(name)
     assert within.mean() >= case.least
     assert (compiled.iterations > 0).mean() > 0.99
     assert staged.success.mean() >= case.least
+
+
+@pytest.mark.parametrize("name", ["allegro", "humanoid", "baxter"])
+@pytest.mark.usefixtures("threads")
+def test_threads_solve_the_problems_that_packets_solve(name):
+    case, (problems, packets, _) = CASES[name], outcome(name)
+    values = problems.positions, problems.orientations_xyzw if case.oriented else None
+    result = by_engine("compiled", problems.robot, list(case.links), values)
+    require_same_successes(result, packets)
+    distance, angle = problems.errors(result.joint_q)
+    within = (distance <= POSITION).all(axis=1)
+    if case.oriented:
+        within &= (angle <= ORIENTATION).all(axis=1)
+    np.testing.assert_array_equal(result.success, within)
+    assert (result.islands.seed_index == packets.islands.seed_index).mean() >= SAME_SEEDS
 
 
 def test_both_engines_solve_the_same_problems_of_all_robots():
@@ -221,6 +239,18 @@ def within_tolerances(robot, kind, joint_q, positions, orientations):
         within &= (distance <= POSITION) | (kind.given == "rotation")
         within &= (angle <= ORIENTATION) | (kind.given == "position")
     return within
+
+
+@pytest.mark.parametrize("name", ["axes of some problems free", "a tool of every problem", "planar alone"])
+@pytest.mark.usefixtures("threads")
+def test_threads_solve_what_differs_from_problem_to_problem(name):
+    kind = KINDS[name]
+    robot, positions, orientations = drawn(kind)
+    targets = [ik_service.Target(**target) for target in kind.targets]
+    result = by_engine("compiled", robot, targets, (positions, orientations))
+    within = within_tolerances(robot, kind, result.joint_q, positions, orientations)
+    np.testing.assert_array_equal(result.success, within)
+    assert within.mean() >= kind.least
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -13,7 +13,7 @@ from objectives import IKObjective, IKObjectivePosition, IKObjectivePosture, IKO
 from tests.solver.conftest import Reachable
 from tests.solver.test_contract import QuickObjective
 
-pytestmark = pytest.mark.usefixtures("each_engine")
+pytestmark = pytest.mark.usefixtures("each_way")
 
 LINKS = ["left_panda_hand", "right_panda_hand"]
 OPTIONS = ik_service.SolverOptions(seeds=16)

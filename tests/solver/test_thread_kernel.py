@@ -12,7 +12,7 @@ import ik_service
 from ik_service.solver import island_launches, waves
 from objectives import InputError
 from tests.objectives.conftest import scene
-from tests.solver.conftest import Reachable, inside_limits
+from tests.solver.conftest import Reachable, inside_limits, use_threads
 
 SAME_PLACE = 5e-3  # [m or rad] between attempts that take the same way: an arm with a joint to spare drifts along it
 SAME_SEEDS = 0.98  # of the problems
@@ -27,12 +27,6 @@ ROBOTS = {
     "follower and ball": lambda: (scene("two_trees").robot, ["l_tool", "r_tool"]),
 }
 COUNT = 150
-
-
-@pytest.fixture
-def threads(monkeypatch):
-    """Solves by threads from here on."""
-    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
 
 
 @pytest.fixture(scope="module", params=ROBOTS)
@@ -67,7 +61,7 @@ def small(monkeypatch, rows, at_once):
 
 def test_threads_give_the_answers_of_packets(problems, monkeypatch):
     packets = solve(problems)
-    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
+    use_threads(monkeypatch)
     result = solve(problems)
     distance, angle = problems.errors(result.joint_q)
     np.testing.assert_array_equal(result.success, ((distance <= 1e-3) & (angle <= 1e-2)).all(axis=1))
@@ -111,7 +105,7 @@ def test_alone_permuted_and_after_larger_batches_the_bytes_are_the_same(arms):
 def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
     wish = {"best_of": "nearest", "solutions": 4}
     packets = solve(arms, **wish)
-    monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
+    use_threads(monkeypatch)
     result = solve(arms, **wish)
     np.testing.assert_array_equal(result.solution_count, packets.solution_count)
     assert (result.solution_count > 1).any()
