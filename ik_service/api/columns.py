@@ -1,7 +1,7 @@
-"""Numeric columns of a JSON body, checked and turned into arrays; no model per row.
+"""Numeric columns of a body, checked and turned into arrays; no model per row.
 
-A column is a list of rows of equal width. Each check runs in C over the whole column; only a column that fails is
-walked in Python, to point at the first fault.
+A column is a list of rows of equal width, or comes as bytes. Each check runs in C over the whole column; only a column
+that fails is walked in Python, to point at the first fault. Numbers that come as float32 stay so.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.limits import MAX_PROBLEM_COUNT, MAX_VALUE
+from ik_service.api.packed_column import PackedColumn
 from ik_service.api.problems import Fault, FaultyFieldsError, TooManyProblemsError
+from ik_service.batching.request import FloatArray
 
 UNIT_TOLERANCE = 1e-3
 """A quaternion whose length is further from 1 than this is refused; one that is closer is normalised."""
 
-Float64Array = NDArray[np.float64]
 _NUMBERS = frozenset((int, float))
 
 
-def read_rows(value: object, width: int, pointer: str) -> Float64Array:
+def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     """Return a column of rows, shape [n, width], n from 1 to `MAX_PROBLEM_COUNT`.
 
     Args:
-        value: Decoded JSON.
+        value: A decoded list, a packed column or an array.
         width: Numbers in each row.
         pointer: JSON pointer of the column.
 
@@ -33,40 +34,48 @@ def read_rows(value: object, width: int, pointer: str) -> Float64Array:
         FaultyFieldsError: Not rows of `width` finite numbers of a sane size.
         TooManyProblemsError: Too many rows.
     """
+    if isinstance(value, (PackedColumn, np.ndarray)):
+        return _checked(_rows_of_array(_as_array(value, pointer), width, pointer), pointer)
     if not isinstance(value, list):
         raise _fault(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
     if not value:
         raise _fault(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
-    if len(value) > MAX_PROBLEM_COUNT:
-        raise TooManyProblemsError(
-            f"{pointer} has {len(value)} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
-        )
+    _check_row_count(len(value), pointer)
     if set(map(type, value)) != {list} or set(map(len, value)) != {width}:
         raise _first_bad_row(value, width, pointer)
     if not set(map(type, chain.from_iterable(value))) <= _NUMBERS:
         raise _first_bad_number(value, pointer)
-    return _checked(np.array(value, dtype=np.float64), pointer)
+    numbers = np.fromiter(chain.from_iterable(value), np.float64, len(value) * width)
+    return _checked(numbers.reshape(-1, width), pointer)
 
 
-def read_row_or_rows(value: object, width: int, pointer: str) -> Float64Array:
+def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
     """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
 
     Raises:
         FaultyFieldsError: Neither of the two, or numbers that are not finite or not of a sane size.
         TooManyProblemsError: Too many rows.
     """
+    if isinstance(value, (PackedColumn, np.ndarray)):
+        array = _as_array(value, pointer)
+        if array.ndim == 1:
+            if len(array) != width:
+                raise _fault(pointer, "wrong_shape", f"The row has {len(array)} numbers. Give {width}.")
+            return _checked(array, pointer)
+        return read_rows(array, width, pointer)
     if isinstance(value, list) and value and not isinstance(value[0], list):
         return _read_row(value, width, pointer)
     return read_rows(value, width, pointer)
 
 
-def check_unit_quaternions(quaternions_xyzw: Float64Array, pointer: str) -> None:
+def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
     """Refuse quaternions that are not unit quaternions, shape [4] or [n, 4].
 
     Raises:
         FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
     """
-    length = np.linalg.norm(np.atleast_2d(quaternions_xyzw), axis=1)
+    rows = np.atleast_2d(quaternions_xyzw)
+    length = np.sqrt(np.einsum("nk,nk->n", rows, rows, dtype=np.float64))
     bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_TOLERANCE)
     if bad.size:
         place = pointer if quaternions_xyzw.ndim == 1 else f"{pointer}/{bad[0]}"
@@ -77,7 +86,7 @@ def check_unit_quaternions(quaternions_xyzw: Float64Array, pointer: str) -> None
         raise _fault(place, "not_unit_quaternion", detail)
 
 
-def check_weights(weights: Float64Array, pointer: str) -> None:
+def check_weights(weights: FloatArray, pointer: str) -> None:
     """Refuse negative weights.
 
     Raises:
@@ -88,7 +97,27 @@ def check_weights(weights: Float64Array, pointer: str) -> None:
         raise _fault(_place(pointer, negative[0]), "out_of_range", "A weight is 0 or more; 0 leaves the axis free.")
 
 
-def _read_row(row: list[Any], width: int, pointer: str) -> Float64Array:
+def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
+    return value.array(pointer) if isinstance(value, PackedColumn) else value
+
+
+def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:
+    if array.ndim != 2 or array.shape[1] != width:
+        raise _fault(pointer, "wrong_shape", f"The column has shape {list(array.shape)}. Give [n, {width}].")
+    if not len(array):
+        raise _fault(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
+    _check_row_count(len(array), pointer)
+    return array
+
+
+def _check_row_count(count: int, pointer: str) -> None:
+    if count > MAX_PROBLEM_COUNT:
+        raise TooManyProblemsError(
+            f"{pointer} has {count} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
+        )
+
+
+def _read_row(row: list[Any], width: int, pointer: str) -> FloatArray:
     if len(row) != width:
         raise _fault(pointer, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
     for index, number in enumerate(row):
@@ -97,12 +126,15 @@ def _read_row(row: list[Any], width: int, pointer: str) -> Float64Array:
     return _checked(np.array(row, dtype=np.float64), pointer)
 
 
-def _checked(array: Float64Array, pointer: str) -> Float64Array:
+def _checked(array: FloatArray, pointer: str) -> FloatArray:
+    size = np.abs(array)
+    if size.max() <= MAX_VALUE:  # false where there is a NaN
+        return array
     if not np.isfinite(array).all():
         index = np.argwhere(~np.isfinite(array))[0]
         raise _fault(_place(pointer, index), "not_finite", "Every number must be finite: no NaN, no Infinity.")
-    if (np.abs(array) > MAX_VALUE).any():
-        index = np.argwhere(np.abs(array) > MAX_VALUE)[0]
+    if (size > MAX_VALUE).any():
+        index = np.argwhere(size > MAX_VALUE)[0]
         raise _fault(_place(pointer, index), "out_of_range", f"Numbers lie between -{MAX_VALUE:g} and {MAX_VALUE:g}.")
     return array
 

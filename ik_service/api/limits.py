@@ -7,6 +7,9 @@ MAX_SEEDS = 1024
 MAX_ITERATIONS = 1000
 MAX_ATTEMPT_COUNT = 4_000_000
 """Problems times seeds of one request."""
+MAX_SOLUTIONS = 256
+MAX_SOLUTION_COUNT = 1_000_000
+"""Problems times solutions of one request."""
 MAX_VALUE = 1e6
 """Largest magnitude of a position [m], coordinate or weight: float32 keeps its square finite with room to spare."""
 MAX_RANDOM_SEED = 2**32 - 1

@@ -8,12 +8,27 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from ik_service.api.codecs.msgpack_codec import MsgpackCodec
+from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.problem_schema import ProblemBody
-from ik_service.api.solve_schema import SolveRequestBody
+from ik_service.api.solve_schema import SolveAnswerBody, SolveRequestBody
 
 _REF_TEMPLATE = "#/components/schemas/{model}"
 _BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ProblemBody)
+
+
+_PACKED_NOTE = (
+    "The same document as MessagePack. A numeric column may be a map of `dtype` (float32 or float64), `shape` and "
+    "`data` (bytes, little-endian, C order). In answers all are, with NaN for null, -1 for a `seed_index` that islands "
+    "do not share, and `status` as codes into `status_names`."
+)
+_ARCHIVE_NOTE = (
+    "Arrays as `numpy.savez` writes them, float32 or float64: `positions` [n, 3] or [n, links, 3], `orientations_xyzw` "
+    "alike, `initial_joint_q`. The query of the address holds `link`, once or more, `include` and options by their "
+    "names: `?link=panda_hand&seeds=16`. Answers hold their columns by name, as in MessagePack; what stands deeper has "
+    "its path as name, such as `timing_ms.solve`."
+)
 
 
 def solve_request_body() -> dict[str, Any]:
@@ -23,8 +38,25 @@ def solve_request_body() -> dict[str, Any]:
         for name, value in SOLVE_REQUESTS.items()
     }
     schema = {"$ref": _REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
+    content = {"application/json": {"schema": schema, "examples": examples}, **binary_content(schema)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def solve_answer_content() -> dict[str, Any]:
+    """Return the declaration of a solve's answer in the codecs that are not JSON."""
+    return binary_content({"$ref": _REF_TEMPLATE.format(model=SolveAnswerBody.__name__)})
+
+
+def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the declaration of a document in the codecs that are not JSON.
+
+    Args:
+        schema: Of the JSON document.
+    """
+    archive = {"type": "string", "format": "binary", "description": _ARCHIVE_NOTE}
     return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": examples}}}
+        MsgpackCodec.media_type: {"schema": {**schema, "description": _PACKED_NOTE}},
+        NpzCodec.media_type: {"schema": archive},
     }
 
 

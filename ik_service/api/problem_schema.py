@@ -10,6 +10,7 @@ from ik_service.api.problems import (
     FaultyFieldsError,
     MalformedBodyError,
     MediaTypeError,
+    NotAcceptableError,
     NotReadyError,
     TooManyProblemsError,
     UnknownRobotError,
@@ -39,11 +40,12 @@ class ProblemBody(BaseModel):
 
 
 _DESCRIPTIONS = {
-    400: "The body is not JSON in UTF-8.",
+    400: "The body is not in the form that its Content-Type says.",
     404: "No robot of that name is served.",
+    406: "No media type that Accept names is served.",
     413: "Too many bytes or too many problems.",
-    415: "The body's media type is not served.",
-    422: "The body is JSON, but something in it is not allowed; `errors` points at each fault.",
+    415: "The body's media type is not served, or it is compressed.",
+    422: "The body can be read, but something in it is not allowed; `errors` points at each fault.",
     500: "The service failed. The cause is in its log.",
     503: "Not ready, or too many requests are waiting; see Retry-After.",
     504: "The deadline passed before there was an answer; nothing or not all was solved.",
@@ -53,6 +55,7 @@ _FAULT = Fault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. 
 _EXAMPLES: dict[int, Exception] = {
     400: MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
     404: UnknownRobotError("Robot 'pandora' is not served. Robots: panda, ur5e."),
+    406: NotAcceptableError("Accept is 'text/csv'. Served: application/json, application/msgpack, application/x-npz."),
     413: TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),
     415: MediaTypeError("The body's Content-Type is none. Send 'Content-Type: application/json'."),
     422: FaultyFieldsError([_FAULT]),

@@ -55,8 +55,24 @@ class MalformedBodyError(InputError):
     """The body is not JSON in UTF-8."""
 
 
+class MalformedMsgpackError(MalformedBodyError):
+    """The body is not a MessagePack document of plain types."""
+
+
+class MalformedNpzError(MalformedBodyError):
+    """The body is not an archive of arrays."""
+
+
 class MediaTypeError(InputError):
     """The body has a media type that is not served."""
+
+
+class ContentEncodingError(InputError):
+    """The body is compressed."""
+
+
+class NotAcceptableError(InputError):
+    """The client accepts no media type that is served."""
 
 
 class BodyTooLargeError(InputError):
@@ -88,6 +104,10 @@ class Kind:
 PROBLEMS: Mapping[type[Exception], Kind] = {
     FaultyFieldsError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
     MalformedBodyError: Kind(400, "malformed_json", "The body is not JSON"),
+    MalformedMsgpackError: Kind(400, "malformed_msgpack", "The body is not MessagePack"),
+    MalformedNpzError: Kind(400, "malformed_npz", "The body is not an archive of arrays"),
+    NotAcceptableError: Kind(406, "not_acceptable", "No media type that the client accepts"),
+    ContentEncodingError: Kind(415, "unsupported_content_encoding", "Content encoding not supported"),
     MediaTypeError: Kind(415, "unsupported_media_type", "Media type not supported"),
     BodyTooLargeError: Kind(413, "body_too_large", "Body too large"),
     TooManyProblemsError: Kind(413, "too_many_problems", "Too many problems in one request"),

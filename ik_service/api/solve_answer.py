@@ -1,46 +1,59 @@
-"""From the solver's answer to the JSON document: columns straight from the arrays."""
+"""From the solver's answer to the document that a codec writes: columns straight from the arrays."""
 
-from collections.abc import Set
 from typing import Any
 
-import orjson
+import numpy as np
+from numpy.typing import NDArray
 
-from ik_service.api.solve_schema import Include
-from ik_service.batching.answer import SolveAnswer, worst_over_targets
+from ik_service.api.solve_body import DecodedSolve
+from ik_service.batching.answer import STATUS_NAMES, SolveAnswer, worst_over_targets
 from ik_service.batching.request import SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver.advice import advice
 from ik_service.solver.island_results import IslandResult
 
+STATUS_WORDS = [STATUS_NAMES[code] for code in range(len(STATUS_NAMES))]
+"""Words of the statuses, by code."""
+
 
 def answer_document(
-    robot: RobotModel, name: str, request: SolveRequest, answer: SolveAnswer, include: Set[Include], total_ms: float
+    robot: RobotModel,
+    name: str,
+    decoded: DecodedSolve,
+    answer: SolveAnswer,
+    total_ms: float,
+    *,
+    is_binary: bool = False,
 ) -> dict[str, Any]:
     """Return the answer as a document whose columns are still arrays; NaN stands where JSON has null.
 
     Args:
         robot: The robot.
         name: Name under which it is served.
-        request: What was asked.
+        decoded: What was asked.
         answer: What the solver found.
-        include: Further columns wanted.
         total_ms: Time since the request came in [ms].
+        is_binary: Whether statuses are codes beside their names and a seed that islands do not share is -1; else they
+            are words and null.
     """
+    request, include = decoded.request, decoded.include
     document: dict[str, Any] = {
         "robot": name,
         "joint_names": robot.joint_names,
         "coordinate_names": robot.coordinate_names,
         "joint_q": answer.joint_q,
         "success": answer.success,
-        "status": answer.status_names,
+        **_status(answer, is_binary=is_binary),
         "position_error_m": worst_over_targets(answer.position_error),
         "orientation_error_rad": worst_over_targets(answer.orientation_error),
         "iterations": answer.iterations,
-        "seed_index": [None if seed < 0 else seed for seed in answer.seed_index.tolist()],
+        "seed_index": answer.seed_index if is_binary else _or_null(answer.seed_index),
         "cost": answer.cost,
     }
     if len(request.targets) > 1:
         document["targets"] = _per_target(request, answer)
+    if "solutions" in include:
+        document.update(_solutions(answer))
     if "active_limits" in include:
         document["dof_names"] = robot.dof_names
         document["active_limits"] = answer.active_limits
@@ -59,9 +72,23 @@ def answer_document(
     return document
 
 
-def encode_json(document: dict[str, Any]) -> bytes:
-    """Return a document as JSON; NaN becomes null."""
-    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+def _status(answer: SolveAnswer, *, is_binary: bool) -> dict[str, Any]:
+    if is_binary:
+        return {"status": answer.status.astype(np.uint8), "status_names": STATUS_WORDS}
+    return {"status": [STATUS_WORDS[code] for code in answer.status.tolist()]}
+
+
+def _or_null(seeds: NDArray[np.integer[Any]]) -> Any:
+    """Seeds as JSON has them: null where islands chose different ones."""
+    return seeds if (seeds >= 0).all() else [None if seed < 0 else seed for seed in seeds.tolist()]
+
+
+def _solutions(answer: SolveAnswer) -> dict[str, Any]:
+    """The distinct solutions; the answer itself, where it succeeds, if no more were asked for."""
+    if answer.solutions is not None:
+        return {"solutions": answer.solutions, "solution_count": answer.solution_count}
+    alone = np.where(answer.success[:, None], answer.joint_q, np.nan)[:, None]
+    return {"solutions": alone, "solution_count": answer.success.astype(np.int32)}
 
 
 def _island(island: IslandResult) -> dict[str, Any]:

@@ -1,20 +1,23 @@
-"""From the JSON document of a solve request to the checked arrays that go to the solver."""
+"""From the document of a solve request, whatever it came as, to the checked arrays that go to the solver."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from ik_service.api import limits
-from ik_service.api.body import escape, parse_json
+from ik_service.api.archive_body import solve_document
+from ik_service.api.codecs.json_codec import escape
+from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.problems import Fault, FaultyFieldsError
 from ik_service.api.solve_schema import Include, Offset, SolveOptions, SolveRequestBody, SolveTarget
-from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
+from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions
 from ik_service.solver.solver import DEFAULT_SEEDS
-from objectives.errors import UnknownNameError
+from objectives.errors import InputError, UnknownNameError
 
 FAULT_CODES = {
     "extra_forbidden": "unknown_field",
@@ -41,19 +44,20 @@ class DecodedSolve:
     include: frozenset[Include]
 
 
-def decode_solve(body: bytes, robot: RobotModel) -> DecodedSolve:
-    """Return the request in a JSON body.
+def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
+    """Return the request in a document.
 
     Args:
-        body: JSON in UTF-8.
-        robot: The robot asked for; its links and coordinates are what the body may name.
+        document: What a codec has decoded.
+        robot: The robot asked for; its links and coordinates are what the document may name.
 
     Raises:
-        MalformedBodyError: Not JSON.
-        FaultyFieldsError: A field that is not as the schema says, or a link that the robot does not have.
+        FaultyFieldsError: A field that is not as the schema says, or a link that the robot does not have; pointers are
+            those of the JSON document that says the same.
         TooManyProblemsError: More problems than allowed.
     """
-    document = parse_json(body)
+    if isinstance(document, ArchiveFields):
+        document = solve_document(document)
     try:
         envelope = SolveRequestBody.model_validate(document)
     except ValidationError as error:
@@ -64,7 +68,7 @@ def decode_solve(body: bytes, robot: RobotModel) -> DecodedSolve:
         _check_count(target.problem_count, count, f"/targets/{k}")
     start = _read_start(envelope.initial_joint_q, robot, count)
     _check_attempts(envelope.options, count)
-    return DecodedSolve(SolveRequest(targets, start, _options(envelope.options)), frozenset(envelope.include))
+    return DecodedSolve(SolveRequest(targets, start, solver_options(envelope.options)), frozenset(envelope.include))
 
 
 def _faults(error: ValidationError) -> list[Fault]:
@@ -107,8 +111,9 @@ def _check_link(name: str, robot: RobotModel, pointer: str) -> None:
         raise FaultyFieldsError([Fault(pointer, "unknown_link", str(error))]) from error
 
 
-def _read_offset(offset: Offset, pointer: str) -> Float64Array:
-    position, orientation = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
+def _read_offset(offset: Offset, pointer: str) -> FloatArray:
+    position: FloatArray = np.zeros(3)
+    orientation: FloatArray = np.array([0.0, 0.0, 0.0, 1.0])
     if offset.position is not None:
         position = read_row_or_rows(offset.position, 3, f"{pointer}/position")
     if offset.orientation_xyzw is not None:
@@ -131,7 +136,7 @@ def _check_target_counts(columns: TargetColumns, pointer: str) -> None:
             _check_count(len(array), columns.problem_count, f"{pointer}/{name}")
 
 
-def _read_start(value: object, robot: RobotModel, count: int) -> Float64Array | None:
+def _read_start(value: object, robot: RobotModel, count: int) -> FloatArray | None:
     if value is None:
         return None
     start = read_rows(value, robot.joint_coord_count, "/initial_joint_q")
@@ -153,13 +158,20 @@ def _check_attempts(options: SolveOptions, count: int) -> None:
             f"Allowed in one request: {limits.MAX_ATTEMPT_COUNT}."
         )
         raise FaultyFieldsError([Fault("/options/seeds", "out_of_range", detail)])
+    if count * options.solutions > limits.MAX_SOLUTION_COUNT:
+        detail = f"{count} problems may have {limits.MAX_SOLUTION_COUNT // count} solutions each in one request."
+        raise FaultyFieldsError([Fault("/options/solutions", "out_of_range", detail)])
 
 
-def _options(options: SolveOptions) -> SolverOptions:
-    return SolverOptions(
-        seeds=options.seeds,
-        max_iterations=options.max_iterations,
-        position_tolerance=options.position_tolerance_m,
-        orientation_tolerance=options.orientation_tolerance_rad,
-        random_seed=options.random_seed,
-    )
+def solver_options(options: SolveOptions) -> SolverOptions:
+    """Return the options as the solver has them.
+
+    Raises:
+        FaultyFieldsError: Options that do not go together.
+    """
+    fields = options.model_dump()
+    position, orientation = fields.pop("position_tolerance_m"), fields.pop("orientation_tolerance_rad")
+    try:
+        return SolverOptions(position_tolerance=position, orientation_tolerance=orientation, **fields)
+    except InputError as error:
+        raise FaultyFieldsError([Fault("/options", "invalid_value", str(error))]) from error

@@ -8,21 +8,18 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ik_service.api.body import read_json_body
+from ik_service.api.body import read_body
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.examples import EXAMPLE_ROBOTS
-from ik_service.api.openapi import solve_request_body
+from ik_service.api.openapi import solve_answer_content, solve_request_body
 from ik_service.api.problem_schema import problem_answers
-from ik_service.api.solve_answer import answer_document, encode_json
-from ik_service.api.solve_body import DecodedSolve, decode_solve
+from ik_service.api.problems import Fault, FaultyFieldsError
+from ik_service.api.solve_answer import answer_document
+from ik_service.api.solve_body import DecodedSolve, read_solve
 from ik_service.api.solve_schema import SolveAnswerBody
 from ik_service.api.state import State
-from ik_service.batching.answer import SolveAnswer
 from ik_service.robots import RobotModel
-
-BLOCKING_BODY_BYTES = 256 * 1024
-"""Bodies larger than this are decoded beside the event loop, so that health routes go on answering."""
-BLOCKING_PROBLEM_COUNT = 2048
-"""Answers with more problems than this are encoded beside the event loop."""
 
 RobotName = Annotated[
     str,
@@ -40,8 +37,12 @@ router = APIRouter(prefix="/v1", tags=["solve"])
     summary="Solve inverse kinematics for a batch of targets",
     response_model=None,
     responses={
-        200: {"model": SolveAnswerBody, "description": "One result per problem, solved or not; see `status`."},
-        **problem_answers(400, 404, 413, 415, 422, 500, 503, 504),
+        200: {
+            "model": SolveAnswerBody,
+            "description": "One result per problem, solved or not; see `status`.",
+            "content": solve_answer_content(),
+        },
+        **problem_answers(400, 404, 406, 413, 415, 422, 500, 503, 504),
     },
     openapi_extra=solve_request_body(),
 )
@@ -52,19 +53,26 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     """
     started = time.perf_counter()
     model = state.robot(robot)
-    body = await read_json_body(request, state.max_body_bytes)
-    if len(body) > BLOCKING_BODY_BYTES:
-        decoded = await run_in_threadpool(decode_solve, body, model)
+    codec = request_codec(request.headers)
+    replier = answer_codec(request.headers, codec)
+    body = await read_body(request, state.max_body_bytes)
+    arguments = (codec, body, request.url.query, state.max_body_bytes, model)
+    if len(body) > codec.blocking_bytes:
+        decoded = await run_in_threadpool(_decode, *arguments)
     else:
-        decoded = decode_solve(body, model)
+        decoded = _decode(*arguments)
+    if replier.is_flat and "islands" in decoded.include:
+        raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
     answer = await asyncio.wrap_future(state.pool.submit(model, decoded.request))
-    if decoded.request.problem_count > BLOCKING_PROBLEM_COUNT:
-        content = await run_in_threadpool(_encode, robot, model, decoded, answer, started)
-    else:
-        content = _encode(robot, model, decoded, answer, started)
-    return Response(content, media_type="application/json")
+
+    def encode() -> bytes:
+        total_ms = 1e3 * (time.perf_counter() - started)
+        return replier.encode(answer_document(model, robot, decoded, answer, total_ms, is_binary=replier.is_binary))
+
+    blocks = decoded.request.problem_count > replier.blocking_problem_count
+    content = await run_in_threadpool(encode) if blocks else encode()
+    return Response(content, media_type=replier.media_type)
 
 
-def _encode(name: str, robot: RobotModel, decoded: DecodedSolve, answer: SolveAnswer, started: float) -> bytes:
-    total_ms = 1e3 * (time.perf_counter() - started)
-    return encode_json(answer_document(robot, name, decoded.request, answer, decoded.include, total_ms))
+def _decode(codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel) -> DecodedSolve:
+    return read_solve(codec.decode(body, query, limit), robot)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from ik_service.api import limits
 from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
 
-Include = Literal["active_limits", "advice", "islands"]
+Include = Literal["active_limits", "advice", "islands", "solutions"]
 Status = Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]
 
 
@@ -91,6 +91,27 @@ class SolveOptions(_Envelope):
     random_seed: int = Field(
         default=0, ge=0, le=limits.MAX_RANDOM_SEED, description="Equal requests with equal seeds get equal answers."
     )
+    best_of: Literal["cost", "nearest"] | None = Field(
+        default=None,
+        description="null: the first start that succeeds answers. Else all starts are tried and the answer is the "
+        "success of least cost, or the one nearest to the first start.",
+    )
+    solutions: int = Field(
+        default=1,
+        ge=1,
+        le=limits.MAX_SOLUTIONS,
+        description="Distinct solutions looked for per problem; above 1, all starts are tried. See `include`.",
+    )
+    solution_difference: float = Field(
+        default=0.1,
+        gt=0,
+        le=100,
+        allow_inf_nan=False,
+        description="Two solutions are distinct where a joint differs by more than this [rad or m].",
+    )
+    precision: Literal["float32", "float64"] = Field(
+        default="float32", description="float64 finishes in double precision, to about 1e-9 m."
+    )
 
 
 class SolveRequestBody(_Envelope):
@@ -167,6 +188,12 @@ class SolveAnswerBody(BaseModel):
     )
     cost: list[float | None] = Field(description="1/2 |r|^2 of the weighted residuals.")
     targets: list[TargetErrors] | None = Field(default=None, description="Per target; only where there are several.")
+    solutions: list[list[list[float | None]]] | None = Field(
+        default=None,
+        description="Distinct configurations that succeed, per problem, if asked for: the answer first, then rows of "
+        "null up to the number asked for.",
+    )
+    solution_count: list[int] | None = Field(default=None, description="With `solutions`: how many were found.")
     dof_names: list[str] | None = Field(default=None, description="With `active_limits`: names of its columns.")
     active_limits: list[list[bool]] | None = Field(default=None, description="DOFs that sit at a limit, if asked for.")
     islands: list[list[IslandBody]] | None = Field(

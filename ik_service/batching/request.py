@@ -6,7 +6,7 @@ solver checks them once more before it launches anything.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 
 Float64Array = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
+"""Of float32 or float64; what comes as float32 is not copied to be wider."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +34,11 @@ class TargetColumns:
     """
 
     link: str
-    positions: Float64Array | None = None
-    orientations_xyzw: Float64Array | None = None
-    offset: Float64Array | None = None
+    positions: FloatArray | None = None
+    orientations_xyzw: FloatArray | None = None
+    offset: FloatArray | None = None
     reference_link: str | None = None
-    row_weights: Float64Array | None = None
+    row_weights: FloatArray | None = None
 
     @property
     def problem_count(self) -> int:
@@ -87,7 +89,7 @@ class SolveRequest:
     """
 
     targets: tuple[TargetColumns, ...]
-    initial_joint_q: Float64Array | None = None
+    initial_joint_q: FloatArray | None = None
     options: SolverOptions = field(default_factory=SolverOptions)
 
     @property
@@ -132,5 +134,5 @@ Robots = Mapping[str, RobotModel]
 """Robots by name."""
 
 
-def _rows(array: Float64Array | None, rows: slice) -> Float64Array | None:
+def _rows(array: FloatArray | None, rows: slice) -> FloatArray | None:
     return array[rows] if array is not None and array.ndim == 2 else array

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.request import Float64Array, Progress, SolveRequest
+from ik_service.batching.request import FloatArray, Progress, SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver
 
@@ -96,7 +96,7 @@ class SolverShelf:
         return IKSolver(robot, targets=targets, device=self.device, threads=self._threads)
 
 
-def _column(arrays: Sequence[Float64Array | None]) -> Float64Array | None:
+def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:
     """The rows of several arrays one after the other; None where there are none."""
     if len(arrays) == 1:
         return arrays[0]

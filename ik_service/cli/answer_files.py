@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ik_service.api.solve_answer import answer_document, encode_json
+from ik_service.api.codecs.json_codec import JsonCodec
+from ik_service.api.solve_answer import answer_document
 from ik_service.api.solve_body import DecodedSolve
 from ik_service.batching.answer import SolveAnswer, worst_over_targets
 from ik_service.robots import RobotModel
@@ -48,7 +49,7 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: S
         content = _npz_bytes(robot, answer)
     else:
         total_ms = answer.queue_ms + answer.solve_ms
-        content = encode_json(answer_document(robot, robot.name, decoded.request, answer, decoded.include, total_ms))
+        content = JsonCodec().encode(answer_document(robot, robot.name, decoded, answer, total_ms))
     try:
         path.write_bytes(content)
     except OSError as error:

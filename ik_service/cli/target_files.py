@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.columns import check_unit_quaternions
-from ik_service.api.solve_body import DecodedSolve, decode_solve
+from ik_service.api.solve_body import DecodedSolve, read_solve
 from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
@@ -34,7 +35,7 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> Decoded
     if path.suffix == ".json":
         if links:
             raise InputError(f"'{path}' names its own links. Leave --link out.")
-        return decode_solve(_read_bytes(path), robot)
+        return read_solve(JsonCodec().decode(_read_bytes(path)), robot)
     if path.suffix not in readers:
         raise InputError(f"Targets '{path}' have the suffix {path.suffix!r}. Allowed: .csv, .npz, .json.")
     if len(links) != 1:

@@ -4,6 +4,7 @@ import copy
 import json
 from typing import Any
 
+import msgpack
 import pytest
 from fastapi.testclient import TestClient
 
@@ -106,6 +107,11 @@ FIELDS = [
     ("/options/position_tolerance_m", 0, "out_of_range", None),
     ("/options/position_tolerance_m", -0.001, "out_of_range", None),
     ("/options/orientation_tolerance_rad", "0.01", "wrong_type", None),
+    ("/options/best_of", "all", "unknown_option", None),
+    ("/options/solutions", 0, "out_of_range", None),
+    ("/options/solution_difference", 0, "out_of_range", None),
+    ("/options/precision", "float16", "unknown_option", None),
+    ("/options", {"precision": "float64", "solutions": 2}, "invalid_value", None),
     ("/options/random_seed", -1, "out_of_range", None),
     ("/options/random_seed", 2**32, "out_of_range", None),
     ("/include", ["islets"], "unknown_option", "/include/0"),
@@ -134,9 +140,15 @@ def assert_still_served(client: TestClient) -> None:
     assert reply.json()["success"] == [True]
 
 
+CODECS = {"application/json": json.dumps, "application/msgpack": msgpack.packb}
+
+
+@pytest.mark.parametrize("media_type", CODECS)
 @pytest.mark.parametrize(("pointer", "value", "code", "fault"), FIELDS)
-def test_a_bad_field_is_422_with_a_pointer_to_it(client, pointer, value, code, fault):
-    problem = assert_problem(client.post(URL, json=changed(pointer, value)), 422, code)
+def test_a_bad_field_is_422_with_a_pointer_to_it(client, media_type, pointer, value, code, fault):
+    content = CODECS[media_type](changed(pointer, value))
+    reply = client.post(URL, content=content, headers={"Content-Type": media_type})
+    problem = assert_problem(reply, 422, code)
     assert problem["errors"][0]["pointer"] == (pointer if fault is None else fault)
     assert problem["errors"][0]["code"] == code
     assert_still_served(client)
@@ -163,7 +175,7 @@ RAW = [
     ("NaN under half a surrogate", '{"\\ud800": NaN}', JSON, 422, "not_finite"),
     ("no media type", GOOD_TEXT, {}, 415, "unsupported_media_type"),
     ("a form", GOOD_TEXT, {"Content-Type": "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"),
-    ("msgpack, not yet", GOOD_TEXT, {"Content-Type": "application/msgpack"}, 415, "unsupported_media_type"),
+    ("text", GOOD_TEXT, {"Content-Type": "text/plain"}, 415, "unsupported_media_type"),
 ]
 
 

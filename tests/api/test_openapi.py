@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from ik_service.api.codecs.media_types import CODECS
 from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.limits import MAX_PROBLEM_COUNT
 from ik_service.api.problem_schema import ProblemBody
@@ -77,6 +78,13 @@ def test_errors_are_declared_as_problem_documents(document):
                 declared += 1
     assert declared >= 8
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_codec_is_declared_both_ways(document):
+    operation = document["paths"]["/v1/robots/{robot}/solve"]["post"]
+    for content in (operation["requestBody"]["content"], operation["responses"]["200"]["content"]):
+        assert list(content) == [codec.media_type for codec in CODECS]
+        assert all(entry["schema"] for entry in content.values())
 
 
 def test_every_operation_and_field_of_the_request_is_described(document):

@@ -4,14 +4,21 @@ Any bytes must end in a value or in an error of ours. What else comes out, takes
 memory than the memory limit stops the run with the input that did it.
 """
 
+import io
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import atheris
+import msgpack
+import numpy as np
+import orjson
 
 with atheris.instrument_imports(include=["ik_service", "objectives"]):
-    from ik_service.api.solve_body import decode_solve
+    from ik_service.api.codecs.json_codec import JsonCodec
+    from ik_service.api.codecs.msgpack_codec import MsgpackCodec
+    from ik_service.api.codecs.npz_codec import NpzCodec
+    from ik_service.api.solve_body import read_solve
     from ik_service.robots import load_robot, load_urdf
     from objectives.errors import IKError
 
@@ -29,13 +36,52 @@ JSON = (
 )
 
 
+BODY_LIMIT = 1_000_000
+
+
+def packed(rows: list[list[float]], dtype: str) -> dict[str, object]:
+    array = np.array(rows, dtype)
+    return {"dtype": dtype, "shape": list(array.shape), "data": array.tobytes()}
+
+
+def msgpack_seeds() -> list[bytes]:
+    plain = orjson.loads(JSON)
+    columns = {
+        "positions": packed([[0.4, 0.1, 0.5]], "float32"),
+        "orientations_xyzw": packed([[1, 0, 0, 0]], "float64"),
+    }
+    start = packed([[0.0] * 7], "float32")
+    binary = {"targets": [{"link": "panda_hand", **columns}], "initial_joint_q": start}
+    return [msgpack.packb(plain), msgpack.packb(binary)]
+
+
+def npz_seeds() -> list[bytes]:
+    arrays = {"positions": np.zeros((1, 3), np.float32), "orientations_xyzw": np.eye(4)[:1]}
+    seeds = []
+    for save in (np.savez, np.savez_compressed):
+        stream = io.BytesIO()
+        save(stream, **arrays)
+        seeds.append(stream.getvalue())
+    return seeds
+
+
 def read_json(data: bytes) -> None:
-    decode_solve(data, PANDA)
+    read_solve(JsonCodec().decode(data), PANDA)
+
+
+def read_msgpack(data: bytes) -> None:
+    read_solve(MsgpackCodec().decode(data), PANDA)
+
+
+def read_npz(data: bytes) -> None:
+    read_solve(NpzCodec().decode(data, "link=panda_hand&seeds=4", BODY_LIMIT), PANDA)
 
 
 READERS = {
     "urdf": (load_urdf, [MINI, (BUILTIN / "panda_gripper.urdf").read_bytes()], "urdf.dict"),
     "json": (read_json, [JSON], "json.dict"),
+    "msgpack": (read_msgpack, msgpack_seeds(), "json.dict"),
+    "npz": (read_npz, npz_seeds(), "npz.dict"),
 }
 
 

@@ -1,0 +1,84 @@
+"""Which codec a request comes in, and which its answer goes out in: Content-Type and Accept (RFC 9110)."""
+
+from collections.abc import Iterator
+
+from starlette.datastructures import Headers
+
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.codecs.json_codec import JsonCodec
+from ik_service.api.codecs.msgpack_codec import MsgpackCodec
+from ik_service.api.codecs.npz_codec import NpzCodec
+from ik_service.api.problems import ContentEncodingError, MediaTypeError, NotAcceptableError
+
+CODECS: tuple[Codec, ...] = (JsonCodec(), MsgpackCodec(), NpzCodec())
+"""Those that are served; the first ones go out where a client has no preference."""
+
+BY_NAME: dict[str, Codec] = {name: codec for codec in CODECS for name in (codec.media_type, *codec.other_names)}
+
+_SERVED = ", ".join(codec.media_type for codec in CODECS)
+_RANGES_MOST = 32
+
+
+def request_codec(headers: Headers) -> Codec:
+    """Return the codec of a request's body.
+
+    Raises:
+        MediaTypeError: Content-Type names none that is served, or is missing.
+        ContentEncodingError: The body is compressed.
+    """
+    media_type = headers.get("content-type", "")
+    codec = BY_NAME.get(media_type) or BY_NAME.get(media_type.partition(";")[0].strip().lower())
+    if codec is None:
+        given = f"{media_type[:100]!r}" if media_type else "none"
+        raise MediaTypeError(
+            f"The body's Content-Type is {given}. Send for example 'Content-Type: application/json'. Served: {_SERVED}."
+        )
+    encoding = headers.get("content-encoding")
+    if encoding is not None and encoding.strip().lower() not in ("", "identity"):
+        raise ContentEncodingError(f"The body's Content-Encoding is {encoding[:100]!r}. Send it uncompressed.")
+    return codec
+
+
+def answer_codec(headers: Headers, preferred: Codec) -> Codec:
+    """Return the codec of an answer.
+
+    Args:
+        headers: Of the request.
+        preferred: Taken where the client likes others no better: the codec of the request.
+
+    Raises:
+        NotAcceptableError: Accept leaves none that is served.
+    """
+    accept = ", ".join(headers.getlist("accept"))
+    if accept in ("", "*/*", preferred.media_type):
+        return preferred
+    ranges = list(_ranges(accept))
+    candidates = (preferred, *(codec for codec in CODECS if codec is not preferred))
+    quality, best = max(((_quality(codec, ranges), codec) for codec in candidates), key=lambda pair: pair[0])
+    if quality <= 0.0:
+        raise NotAcceptableError(f"Accept is {accept[:200]!r}. Served: {_SERVED}.")
+    return best
+
+
+def _quality(codec: Codec, ranges: list[tuple[str, float]]) -> float:
+    """How much a client likes a codec: the word of the range that names it most closely, 0 where none does."""
+    family = codec.media_type.partition("/")[0]
+    names = (codec.media_type, *codec.other_names)
+    for closeness in (names, (f"{family}/*",), ("*/*",)):
+        found = [quality for name, quality in ranges if name in closeness]
+        if found:
+            return max(found)
+    return 0.0
+
+
+def _ranges(accept: str) -> Iterator[tuple[str, float]]:
+    """Media ranges with their quality; parts that are not as they must be say nothing."""
+    for part in accept.split(",", _RANGES_MOST)[:_RANGES_MOST]:
+        name, *parameters = (token.strip().lower() for token in part.split(";"))
+        weights = [parameter[2:] for parameter in parameters if parameter.startswith("q=")]
+        try:
+            quality = float(weights[0]) if weights else 1.0
+        except ValueError:
+            continue
+        if name and 0.0 <= quality <= 1.0:
+            yield name, quality

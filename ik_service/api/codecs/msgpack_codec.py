@@ -1,0 +1,76 @@
+"""MessagePack: the documents of the JSON, with numeric columns as bytes.
+
+A column is ``{"dtype": "float32", "shape": [n, 3], "data": <bytes, little-endian, C order>}``, which neither side has
+to walk; a list of rows is taken too. Extension types are not.
+"""
+
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.api.codecs.codec import Document
+from ik_service.api.packed_column import PACKED_FIELDS, PackedColumn
+from ik_service.api.problems import BodyTooLargeError, MalformedMsgpackError
+
+CONTAINER_LIMIT = 1_000_000
+"""Lists and maps in one body: an empty one is a byte on the wire, but a Python object here."""
+
+
+class MsgpackCodec:
+    """MessagePack. A body of packed columns costs next to nothing, whatever its size."""
+
+    media_type = "application/msgpack"
+    other_names: tuple[str, ...] = ("application/x-msgpack", "application/vnd.msgpack")
+    is_binary = True
+    is_flat = False
+    blocking_bytes = 1024 * 1024
+    blocking_problem_count = 65_536
+
+    def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
+        """Return the document in a body; packed columns come as `PackedColumn`.
+
+        Raises:
+            MalformedMsgpackError: Not one MessagePack document of strings, numbers, bytes, lists and maps.
+            BodyTooLargeError: Too many lists and maps.
+        """
+        room = CONTAINER_LIMIT
+
+        def note_list(entries: list[Any]) -> list[Any]:
+            nonlocal room
+            room -= 1
+            if room < 0:
+                raise BodyTooLargeError(
+                    f"The body holds more than {CONTAINER_LIMIT} lists and maps. Send columns as dtype, shape and data."
+                )
+            return entries
+
+        def note_map(entries: dict[str, Any]) -> Any:
+            note_list([])
+            if entries.keys() == PACKED_FIELDS:
+                return PackedColumn(**entries)
+            return entries
+
+        try:
+            return msgpack.unpackb(body, object_hook=note_map, list_hook=note_list, max_ext_len=0, strict_map_key=True)
+        except (ValueError, msgpack.UnpackException) as error:
+            if isinstance(error, BodyTooLargeError):
+                raise
+            reason = str(error)[:200] or type(error).__name__
+        raise MalformedMsgpackError(f"The body is not one MessagePack document of plain types: {reason}.")
+
+    def encode(self, document: Document) -> bytes:
+        """Return a document as MessagePack; arrays become packed columns, and NaN stays."""
+        return bytes(msgpack.packb(document, default=_packed))
+
+
+def _packed(array: object) -> dict[str, Any]:
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{type(array).__name__} cannot be written as MessagePack")
+    return {"dtype": str(array.dtype), "shape": array.shape, "data": _contiguous(array).data}
+
+
+def _contiguous(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as the wire has it: little-endian, C order."""
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

@@ -1,0 +1,165 @@
+"""Archives of arrays as `numpy.savez` writes them: arrays in the body, all else in the query of the address.
+
+An archive says how large its members are and numpy's header says how large an array is; both come from the caller, so
+both are compared with bounds before anything is unpacked. Nothing is unpickled.
+"""
+
+import io
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+import orjson
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from ik_service.api.codecs.codec import Document
+from ik_service.api.packed_column import DTYPES
+from ik_service.api.problems import BodyTooLargeError, Fault, FaultyFieldsError, MalformedNpzError
+from ik_service.batching.request import FloatArray
+from objectives.errors import InputError
+
+MEMBERS_MOST = 16
+NAME_LENGTH_MOST = 100
+HEADER_BYTES_MOST = 1024
+QUERY_FIELDS_MOST = 64
+
+_END_BYTES = 22  # the record at the end of an archive that has no comment
+_DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+@dataclass(frozen=True, eq=False)
+class ArchiveFields:
+    """What an archive and its query say.
+
+    Attributes:
+        arrays: Arrays by name.
+        query: Names and values of the query, numbers as numbers.
+    """
+
+    arrays: Mapping[str, FloatArray]
+    query: Sequence[tuple[str, Any]]
+
+
+class NpzCodec:
+    """Archives of arrays. They take one pass over their bytes, for the check sums."""
+
+    media_type = "application/x-npz"
+    other_names: tuple[str, ...] = ()
+    is_binary = True
+    is_flat = True
+    blocking_bytes = 512 * 1024
+    blocking_problem_count = 16_384
+
+    def decode(self, body: bytes, query: str = "", limit: int = 0) -> ArchiveFields:
+        """Return the arrays of an archive and the fields of the query.
+
+        Raises:
+            MalformedNpzError: Not an archive as `numpy.savez` writes it.
+            BodyTooLargeError: It would unpack to more bytes than allowed, or holds too many members.
+            FaultyFieldsError: An array of a type that is not taken.
+        """
+        try:
+            return ArchiveFields(_read_archive(body, limit), list(_query_fields(query)))
+        except InputError:
+            raise
+        except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, RuntimeError) as error:
+            raise MalformedNpzError(f"The body is not an archive of arrays: {str(error)[:200]}.") from error
+
+    def encode(self, document: Document) -> bytes:
+        """Return a document as an archive; what stands deeper has its path as name, with dots."""
+        stream = io.BytesIO()
+        arrays: dict[str, Any] = dict(_flat(document))
+        np.savez(stream, **arrays)
+        return stream.getvalue()
+
+
+def _read_archive(body: bytes, limit: int) -> dict[str, FloatArray]:
+    _check_end(body)
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        members = archive.infolist()
+        names = [member.filename for member in members]
+        if len(set(names)) < len(names) or len(names) > MEMBERS_MOST:
+            raise MalformedNpzError(f"The archive holds two members of one name, or more than {MEMBERS_MOST}.")
+        unpacked = sum(member.file_size for member in members)
+        if unpacked > limit:
+            raise BodyTooLargeError(f"The archive unpacks to {unpacked} bytes. Allowed: {limit}. Split the problems.")
+        for member in members:
+            if not member.filename.endswith(".npy") or member.flag_bits & 1 or member.compress_type not in _METHODS:
+                raise MalformedNpzError("A member of the archive is not one that numpy.savez writes.")
+        return {member.filename[:-4]: _read_array(member.filename[:-4], archive.read(member)) for member in members}
+
+
+def _check_end(body: bytes) -> None:
+    """Refuse an archive with more members than are of use before its list of them is read."""
+    end = body[-_END_BYTES:]
+    if len(end) < _END_BYTES or not end.startswith(b"PK\x05\x06") or any(end[20:]):
+        raise MalformedNpzError("The body is not an archive as numpy.savez writes it.")
+    directory_bytes = int.from_bytes(end[12:16], "little")
+    if body[-_END_BYTES - 20 : -_END_BYTES].startswith(b"PK\x06\x07") or directory_bytes > _DIRECTORY_BYTES_MOST:
+        raise BodyTooLargeError(f"The archive lists too many members. Allowed: {MEMBERS_MOST}.")
+
+
+def _read_array(name: str, data: bytes) -> FloatArray:
+    """The array in a member.
+
+    Raises:
+        MalformedNpzError: Not what numpy writes.
+        FaultyFieldsError: A type or order that is not taken.
+    """
+    stream = io.BytesIO(data)
+    try:
+        read_header = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+        version = npy_format.read_magic(stream)
+        shape, fortran_order, dtype = read_header[version](stream, HEADER_BYTES_MOST)
+    except (ValueError, KeyError, TypeError, MemoryError, RecursionError) as error:
+        raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} is not an array as numpy writes it.") from error
+    if dtype not in DTYPES.values():
+        raise _fault(name, "wrong_type", f"The numbers are of type {str(dtype)[:40]}. Save float32 or float64.")
+    if fortran_order:
+        raise _fault(name, "wrong_type", "The array is in Fortran order. Save numpy.ascontiguousarray(array).")
+    expected = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or len(data) - stream.tell() != expected:
+        raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} does not have the size that its header tells.")
+    return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
+
+
+def _query_fields(query: str) -> Iterator[tuple[str, Any]]:
+    try:
+        fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MOST, errors="strict")
+    except ValueError as error:
+        raise FaultyFieldsError([Fault("", "out_of_range", "The query of the address cannot be read.")]) from error
+    for name, text in fields:
+        yield name, _scalar(text)
+
+
+def _scalar(text: str) -> Any:
+    """A number, true, false or null where the text is one, else the text."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return text if isinstance(value, (str, list, dict)) else value
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+    """The arrays of a document with their paths."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _flat(entry, f"{path}.{key}" if path else key)
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value and isinstance(value[0], Mapping):
+        for index, entry in enumerate(value):
+            yield from _flat(entry, f"{path}.{index}")
+    else:
+        yield path, np.asarray(value)
+
+
+def _fault(name: str, code: str, detail: str) -> FaultyFieldsError:
+    return FaultyFieldsError([Fault(f"/{name}", code, detail)])

@@ -1,0 +1,61 @@
+"""A numeric column that came as bytes, with its type and shape beside it."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ik_service.api.problems import Fault, FaultyFieldsError
+from ik_service.batching.request import FloatArray
+
+PACKED_FIELDS = frozenset(("dtype", "shape", "data"))
+"""Names of the fields of a packed column, all of which it has."""
+
+DTYPES: dict[object, np.dtype[np.floating[Any]]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8")}
+"""Types of numbers that come in."""
+
+_AXES_MOST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class PackedColumn:
+    """A column as it came; nothing is checked yet.
+
+    Attributes:
+        dtype: "float32" or "float64".
+        shape: Lengths of its axes.
+        data: Its numbers, little-endian, C order.
+    """
+
+    dtype: Any
+    shape: Any
+    data: Any
+
+    def array(self, pointer: str) -> FloatArray:
+        """Return the column as an array over its bytes.
+
+        Args:
+            pointer: JSON pointer of the column.
+
+        Raises:
+            FaultyFieldsError: A type, shape or number of bytes that is not allowed.
+        """
+        dtype = DTYPES.get(self.dtype) if isinstance(self.dtype, str) else None
+        if dtype is None:
+            raise _fault(f"{pointer}/dtype", "wrong_type", "Give 'float32' or 'float64'.")
+        shape = self.shape
+        if not isinstance(shape, list) or len(shape) > _AXES_MOST or any(type(n) is not int or n < 0 for n in shape):
+            raise _fault(f"{pointer}/shape", "wrong_type", "Give a list of lengths, such as [n, 3].")
+        if not isinstance(self.data, bytes):
+            raise _fault(f"{pointer}/data", "wrong_type", "Give the numbers as bytes, little-endian, C order.")
+        expected = math.prod(shape) * dtype.itemsize
+        if len(self.data) != expected:
+            detail = f"There are {len(self.data)} bytes. A column of shape {shape} and {self.dtype} has {expected}."
+            raise _fault(f"{pointer}/data", "wrong_shape", detail)
+        column: FloatArray = np.frombuffer(self.data, dtype).reshape(shape)
+        return column
+
+
+def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
+    return FaultyFieldsError([Fault(pointer, code, detail)])
