@@ -1,0 +1,96 @@
+"""The service in a process of its own on one core, and what it costs there."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+START_S = 120.0
+
+
+class ServiceProcess:
+    """A running service.
+
+    Attributes:
+        url: Where it listens.
+        pid: Its process.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+        self.url, self.pid, self._process = f"http://127.0.0.1:{port}", process.pid, process
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads so far [s]."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    @property
+    def memory_mib(self) -> float:
+        """Resident memory [MiB]."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says so."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=1.0) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def wait_until_ready(self) -> None:
+        """Wait for the end of the warm-up."""
+        end = time.monotonic() + START_S
+        while not self.is_ready:
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("The service did not become ready.")
+            time.sleep(0.05)
+
+    def terminate(self) -> int:
+        """Ask it to stop; return its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(60)
+
+
+@contextmanager
+def service(core: int, settings: Mapping[str, object] | None = None) -> Iterator[ServiceProcess]:
+    """Run the service on one core, ready, and end it afterwards.
+
+    Args:
+        core: Its core.
+        settings: Settings that differ from the defaults, without their prefix.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    given = {f"IK_SERVICE_{name.upper()}": str(value) for name, value in (settings or {}).items()}
+    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve"]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--device", "cpu"],
+        env={**os.environ, **given},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.sched_setaffinity(process.pid, {core})  # before it has threads
+    try:
+        running = ServiceProcess(process, port)
+        running.wait_until_ready()
+        yield running
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
