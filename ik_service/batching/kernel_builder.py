@@ -1,21 +1,31 @@
 """Compiling in a process of its own, so that the thread of the solver goes on with what is compiled already.
 
-    first request of a key -> the process solves some of its problems -> kernels in the cache -> the thread loads them
+    first request that needs certain kernels -> the process solves some of its problems -> kernels in the cache, and a
+    mark that they are there -> the thread loads them
 
-The process lives as long as there is something to compile.
+The process lives as long as there is something to compile. A mark that is wrong, because somebody has removed kernels,
+does no harm: the thread compiles then.
 """
 
+import hashlib
 import logging
 import multiprocessing
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import warp as wp
 
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
 from ik_service.robots import RobotModel
 
+MARKS = "ik_service_marks"
+"""Folder of the marks in the kernel cache."""
 SAMPLE_SIZE = 64
 """Problems of a request that are solved to compile for it: weights by problem may need several kernels."""
 
@@ -40,13 +50,16 @@ class KernelBuilder:
 
         What cannot be made in the process is left to the thread of the solver, whose error goes to the caller.
         """
-        sample = request.part(slice(0, SAMPLE_SIZE))
+        sample, mark = request.part(slice(0, SAMPLE_SIZE)), mark_of(robot, request, self._device)
+        if mark.exists():
+            done()
+            return
         with self._lock:
             if self._process is None:
                 # Spawned: a fork would inherit the state of Warp and of threads that are not there.
                 self._process = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
             self._pending += 1
-            future = self._process.submit(fill_cache, robot, sample, self._device)
+            future = self._process.submit(fill_cache, robot, sample, self._device, mark)
         future.add_done_callback(lambda ended: self._end(ended, done))
 
     def close(self) -> None:
@@ -70,6 +83,15 @@ class KernelBuilder:
         done()
 
 
-def fill_cache(robot: RobotModel, sample: SolveRequest, device: str) -> None:
+def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
+    """Return the file that stands for the kernels of a request."""
+    key = (version("ik-service"), wp.__version__, device, robot.content_hash, request.code_key)
+    return Path(str(wp.config.kernel_cache_dir), MARKS, hashlib.sha256(repr(key).encode()).hexdigest())
+
+
+def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path) -> None:
     """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
     SolverShelf(device).solve(robot, sample)
+    with suppress(OSError):  # a cache that is only read
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()

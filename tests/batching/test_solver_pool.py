@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError
 import numpy as np
 import pytest
 
+from ik_service.batching import kernel_builder
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import PoolLimits, SolverPool
@@ -335,6 +336,22 @@ def test_answers_of_a_process_that_compiles_apart_are_the_same(panda, tmp_path):
             pool.close()
     assert answers[0].success.all()
     assert answers[0].joint_q.tobytes() == answers[1].joint_q.tobytes()
+
+
+def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
+    builder, compiled = kernel_builder.KernelBuilder("cpu"), threading.Event()
+    builder.build(panda, numbered(0, 1, link="panda_link5"), compiled.set)
+    assert compiled.wait(PATIENCE)
+    builder.close()
+    assert len(list(tmp_path.iterdir())) == 1
+
+    monkeypatch.setattr(kernel_builder, "ProcessPoolExecutor", None)  # from here on none can be made
+    builder, at_once = kernel_builder.KernelBuilder("cpu"), threading.Event()
+    builder.build(panda, numbered(5, 3, link="panda_link5", seeds=7), at_once.set)
+    assert at_once.is_set()
+    with pytest.raises(TypeError):
+        builder.build(panda, numbered(5, 3, link="panda_link6"), at_once.set)  # of these there is no mark
 
 
 def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, caplog):
