@@ -38,7 +38,10 @@ FORBIDDEN_TEXTS = [
 KERNEL_IMPORTS = {"warp", "numpy"}
 FURTHER_IMPORTS = {
     "ik_service.robots": {"mujoco"},
-    "ik_service.api": {"fastapi", "pydantic", "starlette", "orjson", "uvicorn", "msgpack"},
+    "ik_service.settings": {"pydantic", "pydantic_settings"},
+    "ik_service.api": {
+        *("fastapi", "pydantic", "starlette", "orjson", "uvicorn", "msgpack", "prometheus_client", "structlog")
+    },
     "ik_service.bench": {"httptools", "orjson", "prometheus_client"},  # it puts a service under load
     "ik_service.cli": {"typer", "rich", "orjson", "fastapi", "uvicorn"},  # it starts the service
 }

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ik_service import IKStatus, load_robot
 from ik_service.api import create_app
 from ik_service.cli.app import app as command_line
+from ik_service.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -58,7 +59,8 @@ def test_the_curl_of_the_readme_gets_the_answer_shown():
     command = next(block for block in blocks(README, "sh") if block.startswith("curl"))
     arguments = shlex.split(command)
     url, body = next(word for word in arguments if word.startswith("http")), arguments[arguments.index("-d") + 1]
-    with TestClient(create_app(robots={"panda": load_robot("panda")}, device="cpu")) as client:
+    settings = ServiceSettings(device="cpu", robots="panda", insecure=True)
+    with TestClient(create_app(settings)) as client:
         path = url.removeprefix("http://127.0.0.1:8000")
         reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 200, reply.text

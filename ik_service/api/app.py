@@ -1,73 +1,118 @@
-"""The factory of the HTTP application: robots, solver thread, routes and error handlers put together.
+"""The factory of the HTTP application: settings, robots, solver thread, routes and layers put together.
 
 Nothing is global: two applications in one process share no state. Kernels begin to load at the application's start-up,
 and health routes answer meanwhile.
+
+    front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> routes
 """
 
-import logging
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-import numpy as np
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
 
 from ik_service.api import health_routes, robot_routes, solve_routes
+from ik_service.api.access import AccessCheck, require_safe_address
+from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.docs_page import install_docs_page
-from ik_service.api.limits import MAX_BODY_BYTES
+from ik_service.api.front_door import FrontDoor
 from ik_service.api.openapi import install_openapi
 from ik_service.api.problems import install_problem_handlers
-from ik_service.api.robot_schema import leaf_links
 from ik_service.api.state import ServiceState
-from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.api.warm_up import warm_up
 from ik_service.batching.solver_pool import PoolLimits, SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
-from objectives.errors import IKError
-
-_log = logging.getLogger(__name__)
+from ik_service.settings import ServiceSettings, load_settings
+from objectives.errors import UnknownNameError
 
 _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurations out.
 
 SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
 RFC 9457 problem documents with a stable `code`."""
+_CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
+_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "X-API-Key", "X-Request-ID")
+
+
+class Service(FastAPI):
+    """The application, with its layers around FastAPI's own.
+
+    Args:
+        settings: The settings.
+        bound_to: Address that its server listens on; None where it is not known.
+        options: For FastAPI.
+    """
+
+    def __init__(self, settings: ServiceSettings, bound_to: str | None, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]  # passed through
+        self._settings, self._bound_to = settings, bound_to
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return FastAPI's layers inside ours."""
+        settings = self._settings
+        stack: ASGIApp = AccessCheck(super().build_middleware_stack(), settings, self._bound_to)
+        if settings.cors_origins:
+            stack = CORSMiddleware(
+                stack,
+                allow_origins=settings.cors_origins,
+                allow_methods=_CORS_METHODS,
+                allow_headers=_CORS_HEADERS,
+                expose_headers=("ETag", "Retry-After", "X-Request-ID"),
+            )
+        stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s)
+        return FrontDoor(stack, (), self.is_draining)
+
+    def is_draining(self) -> bool:
+        """Return whether the service is about to end."""
+        service = getattr(self.state, "service", None)
+        return service is not None and service.draining
 
 
 def create_app(
+    settings: ServiceSettings | None = None,
     *,
     robots: Mapping[str, RobotModel] | None = None,
-    device: str = "auto",
-    max_body_bytes: int = MAX_BODY_BYTES,
-    pool_limits: PoolLimits | None = None,
+    bound_to: str | None = None,
     compile_apart: bool = True,
 ) -> FastAPI:
     """Return the application, ready to be served by any ASGI server.
 
+    API keys are required unless the settings say `insecure` or the server is known to listen on loopback only.
+
     Args:
-        robots: Robots to serve, by name; None serves the built-in ones. The first one is solved once at start-up.
-        device: Device to solve on: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        max_body_bytes: Most bytes of a request body.
-        pool_limits: Bounds of what may wait before more is refused with 503.
+        settings: The settings; None reads the environment.
+        robots: Robots to serve, by name; None serves the built-in ones that the settings name.
+        bound_to: Address that the server listens on, from whoever opens it; None where it is not known.
         compile_apart: Whether a process of its own compiles kernels, so that the solver goes on meanwhile.
 
     Raises:
-        InputError: A built-in robot or an argument is not as it must be.
+        InputError: A setting or a robot is not as it must be, or API keys are required and there are none.
     """
-    served = dict(robots) if robots is not None else {name: load_robot(name) for name in builtin_robot_names()}
+    settings = settings or load_settings()
+    require_safe_address(settings, bound_to)
+    served = dict(robots) if robots is not None else _built_in(settings)
+    unknown = sorted(set(settings.warm_up_robots or ()) - set(served))
+    if unknown:
+        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(served)}.")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        state = ServiceState(
-            served, SolverPool(device, limits=pool_limits, compile_apart=compile_apart), max_body_bytes
+        pool = SolverPool(
+            settings.device, limits=pool_limits(settings), threads=settings.threads, compile_apart=compile_apart
         )
-        state.warm_up = warm_up(state)
+        state = ServiceState(served, pool, settings.max_body_bytes)
+        state.warm_up = warm_up(state, settings.warm_up_robots)
         app.state.service = state
         yield
+        state.draining = True
         await run_in_threadpool(state.pool.close)
 
-    app = FastAPI(
+    app = Service(
+        settings,
+        bound_to,
         title="ik-service",
         version=version("ik-service"),
         description=_DESCRIPTION,
@@ -84,25 +129,21 @@ def create_app(
     return app
 
 
-def warm_up(state: ServiceState) -> "Future[SolveAnswer]":
-    """Queue a first problem, so that kernels are loaded before the first caller needs them."""
-    name = "panda" if "panda" in state.robots else next(iter(state.robots))
-    robot = state.robots[name]
-    link = leaf_links(robot)[-1]
-    pose = robot.forward_kinematics(robot.mid_joint_q, links=[link])
-    positions, orientations = np.array(pose.positions).reshape(1, 3), np.array(pose.orientations_xyzw).reshape(1, 4)
-    request = SolveRequest((TargetColumns(link, positions, orientations),))
-    future = state.pool.submit(robot, request, compile_here=True)
-    future.add_done_callback(_report)
-    return future
+def pool_limits(settings: ServiceSettings) -> PoolLimits:
+    """Return the bounds of the solver's queue."""
+    return PoolLimits(
+        requests=settings.queue_requests,
+        problems=settings.queue_problems,
+        keys=settings.queue_keys,
+        solvers=settings.solvers,
+        timeout_s=settings.request_timeout_s,
+    )
 
 
-def _report(future: "Future[SolveAnswer]") -> None:
-    if future.cancelled():
-        return
-    error = future.exception()
-    if error is not None:
-        unexpected = None if isinstance(error, IKError) else error
-        _log.error("The first solve failed, the service will not become ready: %s", error, exc_info=unexpected)
-    else:
-        _log.info("Ready: the first solve took %.0f ms.", future.result().solve_ms)
+def _built_in(settings: ServiceSettings) -> dict[str, RobotModel]:
+    names = builtin_robot_names() if settings.robots is None else settings.robots
+    unknown = sorted(set(names) - set(builtin_robot_names()))
+    if unknown:
+        known = ", ".join(builtin_robot_names())
+        raise UnknownNameError(f"Setting robots names '{unknown[0][:100]}'. Built-in robots: {known}.")
+    return {name: load_robot(name) for name in names}

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import NotReadyError
 from ik_service.api.state import State
+from ik_service.batching.errors import ClosedError
 
 router = APIRouter(prefix="/health", tags=["health"])
 
@@ -26,7 +27,9 @@ async def live() -> Health:
 
 @router.get("/ready", summary="Can it solve now?", responses=problem_answers(503))
 async def ready(state: State) -> Health:
-    """Answer 200 once kernels are loaded and a first problem is solved; send no work before that."""
+    """Answer 200 once kernels are loaded and first problems are solved, until the service ends; send no work else."""
+    if state.draining:
+        raise ClosedError("The service is shutting down.")
     if not state.warm_up.done():
         raise NotReadyError("The service is starting: kernels are being loaded.")
     if state.warm_up.cancelled() or state.warm_up.exception() is not None:

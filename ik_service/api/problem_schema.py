@@ -4,6 +4,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from ik_service.api.errors import (
+    BodyTimeoutError,
+    MissingKeyError,
+    ReadOnlyRobotError,
+    StaleRobotError,
+    UploadsDisabledError,
+)
 from ik_service.api.problems import (
     MEDIA_TYPE,
     Fault,
@@ -36,13 +43,19 @@ class ProblemBody(BaseModel):
     status: int
     code: str
     detail: str
+    request_id: str | None = Field(default=None, description="Id of the request, as in its X-Request-ID header.")
     errors: list[FaultBody] | None = None
 
 
 _DESCRIPTIONS = {
     400: "The body is not in the form that its Content-Type says.",
+    401: "An API key is needed, or the one given is not known.",
+    403: "The API key may not do this, or nobody may here.",
     404: "No robot of that name is served.",
     406: "No media type that Accept names is served.",
+    408: "The body came too slowly.",
+    409: "The catalog does not allow this.",
+    412: "The robot is not the one that the precondition names.",
     413: "Too many bytes or too many problems.",
     415: "The body's media type is not served, or it is compressed.",
     422: "The body can be read, but something in it is not allowed; `errors` points at each fault.",
@@ -54,6 +67,11 @@ _DESCRIPTIONS = {
 _FAULT = Fault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3.")
 _EXAMPLES: dict[int, Exception] = {
     400: MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
+    401: MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'."),
+    403: UploadsDisabledError("Robots cannot be put or deleted here; see the setting uploads_enabled."),
+    408: BodyTimeoutError("The body did not come in within 30 s."),
+    409: ReadOnlyRobotError("Robot 'panda' is built in and stays as it is. Take another name."),
+    412: StaleRobotError("Robot 'my_arm' exists already."),
     404: UnknownRobotError("Robot 'pandora' is not served. Robots: panda, ur5e."),
     406: NotAcceptableError("Accept is 'text/csv'. Served: application/json, application/msgpack, application/x-npz."),
     413: TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),

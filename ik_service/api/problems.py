@@ -6,7 +6,8 @@ unexpected error is logged and answered without its text.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -15,6 +16,24 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ik_service.api.errors import (
+    AccessError,
+    BodyTimeoutError,
+    CatalogFullError,
+    KeyRightsError,
+    MetricsClosedError,
+    MissingKeyError,
+    MjcfRefusedError,
+    NoUrdfError,
+    ReadOnlyRobotError,
+    RobotNameError,
+    StaleRobotError,
+    UntrustedHostError,
+    UntrustedOriginError,
+    UploadsDisabledError,
+    WrongKeyError,
+)
+from ik_service.api.request_id import current_request_id
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.errors import EngineError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
@@ -22,6 +41,9 @@ from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameEr
 MEDIA_TYPE = "application/problem+json"
 FAULTS_MAX = 16
 """Faults listed in one answer; the others are left out."""
+
+INTERNAL_DETAIL = "The service failed to answer. The fault is logged on its side."
+"""All that is told of a fault that is ours."""
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +121,11 @@ class Kind:
     code: str
     title: str
     retry_after_s: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
+
+_ASK_FOR_KEY = {"WWW-Authenticate": 'Bearer realm="ik-service"'}
+_CLOSE = {"Connection": "close"}
 
 PROBLEMS: Mapping[type[Exception], Kind] = {
     FaultyFieldsError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
@@ -115,10 +141,25 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     UnknownNameError: Kind(422, "unknown_name", "Unknown name"),
     RobotFileError: Kind(422, "invalid_robot_file", "The robot description cannot be read"),
     InputError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
+    MissingKeyError: Kind(401, "missing_api_key", "An API key is needed", headers=_ASK_FOR_KEY),
+    WrongKeyError: Kind(401, "invalid_api_key", "The API key is not known", headers=_ASK_FOR_KEY),
+    KeyRightsError: Kind(403, "key_not_allowed", "The API key may not do this"),
+    UntrustedHostError: Kind(403, "untrusted_host", "The service does not answer to this name"),
+    UntrustedOriginError: Kind(403, "untrusted_origin", "Web pages of this origin are not let in"),
+    MetricsClosedError: Kind(403, "metrics_closed", "Metrics need an API key here"),
+    UploadsDisabledError: Kind(403, "uploads_disabled", "Robots cannot be put or deleted here"),
+    AccessError: Kind(403, "forbidden", "This is not allowed"),
+    BodyTimeoutError: Kind(408, "body_timeout", "The body came too slowly", headers=_CLOSE),
+    RobotNameError: Kind(422, "invalid_robot_name", "No robot can have this name"),
+    ReadOnlyRobotError: Kind(409, "read_only_robot", "Built-in robots stay as they are"),
+    CatalogFullError: Kind(409, "catalog_full", "No more robots can be put"),
+    StaleRobotError: Kind(412, "precondition_failed", "The robot is not the one that was expected"),
+    NoUrdfError: Kind(404, "no_urdf", "The robot has no URDF"),
+    MjcfRefusedError: Kind(415, "mjcf_refused", "MJCF is not taken over HTTP"),
     EngineError: Kind(422, "engine_unavailable", "No engine can run this problem"),
     QueueFullError: Kind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
-    ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5),
+    ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
     ObjectiveError: Kind(500, "internal_error", "Internal error"),
     IKError: Kind(500, "internal_error", "Internal error"),
@@ -128,10 +169,16 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
 
 FRAMEWORK_PROBLEMS: Mapping[int, Kind] = {
     400: Kind(400, "bad_request", "Bad request"),
+    401: Kind(401, "missing_api_key", "An API key is needed"),
+    403: Kind(403, "forbidden", "This is not allowed"),
     404: Kind(404, "not_found", "Not found"),
     405: Kind(405, "method_not_allowed", "Method not allowed"),
+    408: Kind(408, "request_timeout", "The request came too slowly", headers=_CLOSE),
     413: Kind(413, "body_too_large", "Body too large"),
     422: Kind(422, "invalid_value", "The request has a value that is not allowed"),
+    431: Kind(431, "headers_too_large", "Headers too large", headers=_CLOSE),
+    500: Kind(500, "internal_error", "Internal error"),
+    503: Kind(503, "unavailable", "The service cannot answer now", retry_after_s=1),
 }
 """How errors that the framework raises by status alone are answered."""
 
@@ -158,6 +205,9 @@ def problem_document(kind: Kind, detail: str, faults: Iterable[Fault] = ()) -> d
         "code": code,
         "detail": detail,
     }
+    request_id = current_request_id.get()
+    if request_id is not None:
+        document["request_id"] = request_id
     return {**document, "errors": listed} if listed else document
 
 
@@ -172,7 +222,7 @@ def problem_response(
         faults: Faults of the body.
         headers: Further headers.
     """
-    fields = dict(headers or {})
+    fields = {**kind.headers, **(headers or {})}
     if kind.retry_after_s is not None:
         fields["Retry-After"] = str(kind.retry_after_s)
     content = orjson.dumps(problem_document(kind, detail, faults))
@@ -187,20 +237,33 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _answer_unexpected)
 
 
-async def _answer_ours(request: Request, error: Exception) -> Response:
+def error_response(error: Exception) -> Response:
+    """Return the answer to an error; the text of one that is our fault stays inside."""
     kind = kind_of(error)
-    if kind.status >= 500 and kind.retry_after_s is None:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return await _answer_unexpected(request, error)
+    if kind.status == 500:
+        return problem_response(kind, INTERNAL_DETAIL)
     if isinstance(error, QueueFullError):
         kind = replace(kind, retry_after_s=error.retry_after_s)
     return problem_response(kind, str(error), error.faults if isinstance(error, FaultyFieldsError) else ())
 
 
+def framework_kind(status: int) -> Kind:
+    """Return how an error is answered of which only the status is known."""
+    if status in FRAMEWORK_PROBLEMS:
+        return FRAMEWORK_PROBLEMS[status]
+    phrases = {known.value: known.phrase for known in HTTPStatus}
+    return Kind(status, f"http_{status}", phrases.get(status, "Error"))
+
+
+async def _answer_ours(request: Request, error: Exception) -> Response:
+    if kind_of(error).status == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_response(error)
+
+
 async def _answer_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # what this handler is registered for
-    fallback = Kind(error.status_code, f"http_{error.status_code}", str(error.detail))
-    kind = FRAMEWORK_PROBLEMS.get(error.status_code, fallback)
+    kind = framework_kind(error.status_code)
     if error.status_code == 404:
         detail = f"There is nothing at {request.url.path[:200]!r}. GET /openapi.json lists what there is."
     elif error.status_code == 405:
@@ -219,4 +282,4 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
     # The framework raises what it did not expect once more after this answer, and the server logs it then.
-    return problem_response(PROBLEMS[Exception], "The service failed to answer. The fault is logged on its side.")
+    return error_response(error)

@@ -21,13 +21,15 @@ class ServiceState:
         robots: Robots that are served, by name.
         pool: The solver thread.
         max_body_bytes: Most bytes of a request body.
-        warm_up: First solve after the start; the service is ready once it is done.
+        warm_up: First solves after the start; the service is ready once they are done.
+        draining: Whether the service is about to end and is no longer ready.
     """
 
     robots: Robots
     pool: SolverPool
     max_body_bytes: int
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
+    draining: bool = False
 
     def robot(self, name: str) -> RobotModel:
         """Return a robot that is served.

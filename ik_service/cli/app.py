@@ -43,10 +43,9 @@ def serve(
 ) -> None:
     """Serve the built-in robots over HTTP and print a request to try."""
     with reported_errors():
-        from ik_service.cli.serve import check_host, run_server
+        from ik_service.cli.serve import run_server
 
-        check_host(host, insecure=insecure)
-        run_server(host, port, device)
+        run_server(host=host, port=port, device=device, insecure=insecure)
 
 
 @app.command()

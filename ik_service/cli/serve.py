@@ -1,80 +1,61 @@
 """`ik-service serve`: the HTTP application under uvicorn, with a request to try once it is ready."""
 
 import asyncio
-import ipaddress
 import os
 import shlex
+import signal
 import socket
+from types import FrameType
+from typing import Any
 
 import orjson
 import uvicorn
 from fastapi import FastAPI
 
 from ik_service.api import create_app
+from ik_service.api.access import require_safe_address
+from ik_service.api.connection import server_config
 from ik_service.api.examples import SOLVE_REQUESTS
 from ik_service.cli.console import message_console
-from objectives.errors import IKError, InputError
+from ik_service.settings import ServiceSettings, load_settings
+from objectives.errors import IKError
 
 
 class StartError(IKError):
     """The service could not start."""
 
 
-def check_host(host: str, *, insecure: bool) -> None:
-    """Refuse to listen where others can reach a service without authentication.
-
-    Args:
-        host: Address to listen on.
-        insecure: Whether the caller has said that this is meant.
-
-    Raises:
-        InputError: Not a loopback address, and not said to be meant.
-    """
-    if insecure or is_loopback(host):
-        return
-    raise InputError(
-        f"--host {host} is open to other machines and the service has no authentication yet. "
-        "Listen on 127.0.0.1, or add --insecure where the network is trusted."
-    )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def curl_line(host: str, port: int) -> str:
+def curl_line(host: str, port: int, *, with_key: bool = False) -> str:
     """Return a shell command that solves one target on a service.
 
     Args:
         host: Address that the service listens on.
         port: Port that it listens on.
+        with_key: Whether the service wants an API key.
     """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     authority = f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
     body = shlex.quote(orjson.dumps(SOLVE_REQUESTS["one_pose"]).decode())
-    return f"curl -s http://{authority}/v1/robots/panda/solve -H 'Content-Type: application/json' -d {body}"
+    key = ' -H "X-API-Key: $IK_SERVICE_KEY"' if with_key else ""
+    return f"curl -s http://{authority}/v1/robots/panda/solve{key} -H 'Content-Type: application/json' -d {body}"
 
 
-def run_server(host: str, port: int, device: str) -> None:
+def run_server(**options: Any) -> None:
     """Serve until interrupted.
 
     Args:
-        host: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        device: Device to solve on.
+        options: Settings by name, which stand above the environment.
 
     Raises:
         StartError: The address cannot be used, or the first solve fails.
-        InputError: There is no such device.
+        InputError: A setting is not allowed, or there is no such device.
     """
-    app = create_app(device=device)
-    listener = _listen(host, port)
-    server = AnnouncingServer(uvicorn.Config(app, log_level="warning", server_header=False), app)
+    settings = load_settings(**options)
+    require_safe_address(settings, settings.host)
+    listener = _listen(settings.host, settings.port)
     with listener:
+        app = create_app(settings, bound_to=listener.getsockname()[0])
+        server = ServiceServer(server_config(app, settings), app, settings)
         server.run(sockets=[listener])
     if isinstance(server.failure, IKError):
         raise server.failure
@@ -82,14 +63,14 @@ def run_server(host: str, port: int, device: str) -> None:
         raise StartError(f"The first solve failed: {server.failure}") from server.failure
 
 
-class AnnouncingServer(uvicorn.Server):
-    """A server that says when it is ready, and stops when it cannot become so."""
+class ServiceServer(uvicorn.Server):
+    """A server that says when it is ready, stops when it cannot become so, and ends without haste."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings) -> None:
         """Keep the application, whose state tells when it is ready."""
         super().__init__(config)
         self.failure: BaseException | None = None
-        self._app = app
+        self._app, self._settings = app, settings
         self._announcing: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -98,6 +79,19 @@ class AnnouncingServer(uvicorn.Server):
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
             self._announcing = asyncio.create_task(self._announce(host, port))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Be no longer ready, and end."""
+        service = getattr(self._app.state, "service", None)
+        if service is not None:
+            service.draining = True
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Go on for a while, so that whoever watches the ready route sends nothing more; then end what is under way."""
+        if signal.SIGTERM in self._captured_signals and self.failure is None:
+            await asyncio.sleep(self._settings.drain_delay_s)
+        await super().shutdown(sockets)
 
     async def _announce(self, host: str, port: int) -> None:
         console = message_console()
@@ -110,7 +104,8 @@ class AnnouncingServer(uvicorn.Server):
         if self.failure is not None:
             self.should_exit = True
             return
-        console.print(f"Ready, solving on {warm_up.result().device}. Try:\n\n{curl_line(host, port)}\n", markup=False)
+        line = curl_line(host, port, with_key=bool(self._settings.keys))
+        console.print(f"Ready, solving on {warm_up.result().device}. Try:\n\n{line}\n", markup=False)
         console.print(f"Documentation: http://{host}:{port}/docs - stop with Ctrl+C.", markup=False)
 
 

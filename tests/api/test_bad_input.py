@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from ik_service.api import create_app, limits
 from ik_service.api.limits import MAX_PROBLEM_COUNT
+from ik_service.settings import ServiceSettings
 from ik_service.solver.solver import DEFAULT_SEEDS
 
 URL = "/v1/robots/panda/solve"
@@ -242,11 +243,10 @@ def test_a_wrong_address_or_method_is_a_problem_document_too(client, method, pat
 
 def test_a_body_over_the_limit_is_413_whether_announced_or_not(client):
     service = client.app.state.service
-    small = create_app(
-        robots={"panda": service.robots["panda"]}, device="cpu", max_body_bytes=1000, compile_apart=False
-    )
+    settings = ServiceSettings(device="cpu", insecure=True, max_body_bytes=2000)
+    small = create_app(settings, robots={"panda": service.robots["panda"]}, compile_apart=False)
     with TestClient(small) as other:
-        body = json.dumps({**GOOD, "include": [" " * 1000]}).encode()
+        body = json.dumps({**GOOD, "include": [" " * 2000]}).encode()
         assert_problem(other.post(URL, content=body, headers=JSON), 413, "body_too_large")
-        assert_problem(other.post(URL, content=iter([body[:600], body[600:]]), headers=JSON), 413, "body_too_large")
+        assert_problem(other.post(URL, content=iter([body[:1600], body[1600:]]), headers=JSON), 413, "body_too_large")
         assert_still_served(other)

@@ -6,6 +6,7 @@ from fastapi.testclient import TestClient
 from ik_service.api import create_app
 from ik_service.api.problems import PROBLEMS, kind_of
 from ik_service.errors import EngineError
+from ik_service.settings import ServiceSettings
 from objectives.errors import IKError, InputError, UnknownNameError
 
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
@@ -66,7 +67,9 @@ def test_errors_of_the_solver_thread_become_problem_documents(post_with_error, e
 
 def test_too_many_waiting_requests_are_503_with_retry_after(client):
     robots = {"panda": client.app.state.service.robots["panda"]}
-    with TestClient(create_app(robots=robots, device="cpu", compile_apart=False)) as other:
+    with TestClient(
+        create_app(ServiceSettings(device="cpu", insecure=True), robots=robots, compile_apart=False)
+    ) as other:
         other.app.state.service.warm_up.result(300)
         other.app.state.service.pool._queue._request_limit = 0
         reply = other.post("/v1/robots/panda/solve", json=GOOD)

@@ -12,24 +12,10 @@ import urllib.request
 
 import pytest
 
-from ik_service.cli.serve import check_host, curl_line, is_loopback
-from objectives.errors import InputError
+from ik_service.cli.serve import curl_line
 
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 CURL = re.compile(r"curl -s (\S+) -H 'Content-Type: application/json' -d '(.*)'")
-
-
-@pytest.mark.parametrize(("host", "loopback"), [("127.0.0.1", True), ("127.8.9.1", True), ("::1", True)])
-def test_loopback_needs_nothing(host, loopback):
-    assert is_loopback(host) is loopback
-    check_host(host, insecure=False)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "localhost.example.org", ""])
-def test_other_hosts_need_insecure(host):
-    with pytest.raises(InputError, match="--insecure"):
-        check_host(host, insecure=False)
-    check_host(host, insecure=True)
 
 
 def test_serve_refuses_an_open_host_before_it_loads_anything(run):

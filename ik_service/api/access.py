@@ -1,0 +1,160 @@
+"""Who may ask: the rule that an open address needs API keys, and the check of every request.
+
+The rule is decided where the application is made, from the address that its server is bound to. Whoever runs the
+application under a server of their own has told no address, so keys are needed there as well.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ik_service.api.errors import (
+    AccessError,
+    MetricsClosedError,
+    MissingKeyError,
+    UntrustedHostError,
+    UntrustedOriginError,
+    WrongKeyError,
+)
+from ik_service.api.problems import error_response
+from ik_service.settings import ServiceSettings
+from objectives.errors import InputError
+
+KEY_NAME = "ik_service.key_name"
+"""Where the name of the API key stands in the scope of a request that brought one."""
+_OPEN_PATHS = frozenset(("/docs", "/openapi.json"))
+_OPEN_PREFIXES = ("/health/", "/docs/")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> None:
+    """Refuse to answer without API keys where other machines can reach the service.
+
+    Args:
+        settings: The settings.
+        bound_to: Address that the server listens on; None where it is not known.
+
+    Raises:
+        InputError: No keys, not a loopback address, and not said to be meant.
+    """
+    if settings.keys or settings.insecure or (bound_to is not None and is_loopback(bound_to)):
+        return
+    where = "An address that is not known" if bound_to is None else f"Address {bound_to}"
+    raise InputError(
+        f"{where} may be open to other machines, and there are no API keys. Set IK_SERVICE_API_KEYS=name:key "
+        "(or --api-keys-file), listen on 127.0.0.1, or say --insecure (IK_SERVICE_INSECURE=true) where the network is "
+        "trusted."
+    )
+
+
+class Keyring:
+    """API keys, kept as digests.
+
+    Args:
+        keys: The keys, by name.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self._digests = [(name, hashlib.sha256(key.encode()).digest()) for name, key in keys.items()]
+
+    def __bool__(self) -> bool:
+        """Return whether there are keys."""
+        return bool(self._digests)
+
+    def name_of(self, given: bytes) -> str | None:
+        """Return the name of a key, None where it is none; takes as long whatever is given."""
+        digest, found = hashlib.sha256(given).digest(), None
+        for name, known in self._digests:
+            if hmac.compare_digest(digest, known):
+                found = name
+        return found
+
+
+class AccessCheck:
+    """ASGI layer that lets a request through, with the name of its key, or answers why not.
+
+    Args:
+        app: What stands behind.
+        settings: The settings.
+        bound_to: Address that the server listens on; None where it is not known.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, bound_to: str | None) -> None:
+        require_safe_address(settings, bound_to)
+        self._app, self._keyring = app, Keyring(settings.keys)
+        self._on_loopback = bound_to is not None and is_loopback(bound_to)
+        # Without keys the browser of this machine's user is the way in for web pages: names that resolve to loopback.
+        self._checks_host = not self._keyring and not settings.insecure
+        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and pass it on."""
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        try:
+            self._check(scope)
+        except AccessError as error:
+            return await refuse(error, scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        path, headers = scope["path"], dict(scope["headers"])
+        if self._checks_host and not _is_local_name(headers.get(b"host", b"localhost")):
+            raise UntrustedHostError(
+                "Without API keys the service answers to localhost and loopback addresses only. "
+                "Ask under such a name, or let the operator set API keys."
+            )
+        if scope["type"] == "websocket":
+            self._check_origin(headers)
+        if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
+            return
+        if self._keyring:
+            scope[KEY_NAME] = self._key_name(headers)
+        elif path == "/metrics" and not self._on_loopback:
+            raise MetricsClosedError("Without API keys, metrics are open on a loopback address only.")
+
+    def _key_name(self, headers: Mapping[bytes, bytes]) -> str:
+        given = headers.get(b"x-api-key")
+        if given is None:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not given:
+                raise MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'.")
+        name = self._keyring.name_of(given.strip())
+        if name is None:
+            raise WrongKeyError("The API key is not one of this service.")
+        return name
+
+    def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+        """Browsers let any page open a web socket, whatever CORS says."""
+        origin = headers.get(b"origin")
+        if origin is None or b"*" in self._origins or origin in self._origins:
+            return
+        if origin.partition(b"://")[2] != headers.get(b"host"):
+            raise UntrustedOriginError("Web pages of this origin may not open streams; see the setting cors_origins.")
+
+
+async def refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, or the handshake of a web socket, with a problem document."""
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+    else:
+        await error_response(error)(scope, receive, send)
+
+
+@lru_cache(maxsize=256)
+def _is_local_name(host: bytes) -> bool:
+    name = host.decode("latin-1")
+    if name.startswith("["):
+        return is_loopback(name[1:].partition("]")[0])
+    return is_loopback(name.partition(":")[0].lower().rstrip("."))

@@ -1,0 +1,70 @@
+"""The first solves after the start: kernels are loaded before the first caller needs them."""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from threading import Thread
+
+import numpy as np
+
+from ik_service.api.robot_schema import leaf_links
+from ik_service.api.state import ServiceState
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.robots import RobotModel
+from objectives.errors import IKError
+
+_log = logging.getLogger(__name__)
+
+
+def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[SolveAnswer]":
+    """Queue a first problem for some robots.
+
+    Args:
+        state: The robots and the solver thread.
+        names: The robots; None takes panda, or else the first.
+
+    Returns:
+        The answer for the first of them, once all have been solved; the first error where there is one.
+    """
+    if not names:
+        names = ["panda" if "panda" in state.robots else next(iter(state.robots))]
+    futures = [
+        state.pool.submit(state.robots[name], first_request(state.robots[name]), compile_here=True) for name in names
+    ]
+    joined: Future[SolveAnswer] = Future()
+    joined.add_done_callback(_report)
+    Thread(target=_join, args=(futures, joined), name="ik-warm-up", daemon=True).start()
+    return joined
+
+
+def first_request(robot: RobotModel) -> SolveRequest:
+    """Return a problem that is solved at once: the last leaf link where it is in the middle of the ranges."""
+    link = leaf_links(robot)[-1]
+    pose = robot.forward_kinematics(robot.mid_joint_q, links=[link])
+    positions, orientations = np.array(pose.positions).reshape(1, 3), np.array(pose.orientations_xyzw).reshape(1, 4)
+    return SolveRequest((TargetColumns(link, positions, orientations),))
+
+
+def _join(futures: "Sequence[Future[SolveAnswer]]", joined: "Future[SolveAnswer]") -> None:
+    wait(futures)
+    if any(future.cancelled() for future in futures):
+        joined.cancel()
+        joined.set_running_or_notify_cancel()
+        return
+    error = next((error for future in futures if (error := future.exception()) is not None), None)
+    if error is not None:
+        joined.set_exception(error)
+    else:
+        joined.set_result(futures[0].result())
+
+
+def _report(future: "Future[SolveAnswer]") -> None:
+    if future.cancelled():
+        return
+    error = future.exception()
+    if error is not None:
+        unexpected = None if isinstance(error, IKError) else error
+        _log.error("The first solve failed, the service will not become ready: %s", error, exc_info=unexpected)
+    else:
+        _log.info("Ready: the first solve took %.0f ms.", future.result().solve_ms)

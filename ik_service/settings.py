@@ -1,0 +1,227 @@
+"""The settings of the service: from options, then environment variables `IK_SERVICE_*`, then the defaults here.
+
+`load_settings` is the only way in; it turns whatever is wrong into one error that names the setting and never shows a
+value that may be secret. Units stand in the names.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from objectives.errors import InputError
+
+ENV_PREFIX = "IK_SERVICE_"
+KEY_LENGTH_LEAST = 16
+"""Shorter API keys can be guessed."""
+_KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?|https?://\[[0-9A-Fa-f:]+\](:\d{1,5})?")
+# Kubernetes sets these in every container where there is a Service named ik-service.
+_KUBERNETES = re.compile(r"IK_SERVICE_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+
+
+def _words(value: object) -> object:
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
+
+
+def _keys(value: object) -> object:
+    return _named_keys(value.split(",")) if isinstance(value, str) else value
+
+
+def _named_keys(entries: Iterable[str]) -> dict[str, str]:
+    """Keys by name from entries `name:key`; what is wrong is said without showing a key."""
+    found: dict[str, str] = {}
+    for number, entry in enumerate(entries, start=1):
+        name, colon, key = (part.strip() for part in entry.partition(":"))
+        if not entry.strip() or entry.lstrip().startswith("#"):
+            continue
+        if not colon:
+            raise ValueError(f"entry {number} of the API keys is not 'name:key'")
+        if name in found:
+            raise ValueError(f"two API keys are named '{name}'")
+        found[name] = key
+    return found
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+Keys = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_keys)]
+
+
+class ServiceSettings(BaseSettings):
+    """What an operator may decide. Lists are given as words with commas between them."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    device: str = Field(default="auto", min_length=1, description="auto, cpu, cuda, or one CUDA device such as cuda:1.")
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Threads of a solve on a CPU; answers do not depend on it. None is one.",
+    )
+    robots: Words | None = Field(default=None, description="Built-in robots to serve. None serves all of them.")
+    warm_up_robots: Words | None = Field(
+        default=None,
+        description="Robots to solve once before the service is ready. None takes panda, or else the first.",
+    )
+
+    catalog_dir: Path | None = Field(
+        default=None, description="Folder of robots put at run time. None: there are none."
+    )
+    uploads_enabled: bool = Field(
+        default=False, description="Let robots be put and deleted at run time; needs a catalog folder and API keys."
+    )
+    uploaders: Words | None = Field(
+        default=None, description="Names of the API keys that may put and delete robots. None: every key."
+    )
+    max_uploaded_robots: int = Field(
+        default=64, ge=1, le=10_000, description="Robots that the catalog folder may hold."
+    )
+
+    api_keys: Keys = Field(
+        default_factory=dict, description=f"API keys as name:key, each key of {KEY_LENGTH_LEAST} characters or more."
+    )
+    api_keys_file: Path | None = Field(default=None, description="File with more of them, one name:key a line.")
+    insecure: bool = Field(
+        default=False, description="Answer without API keys even where other machines can reach the service."
+    )
+    cors_origins: Words = Field(
+        default=(), description="Web origins whose pages may call the service, such as https://lab.example; * is any."
+    )
+
+    max_body_bytes: int = Field(
+        default=32 * 1024 * 1024, ge=1024, le=2**30, description="Most bytes of a request's body."
+    )
+    max_header_bytes: int = Field(
+        default=32 * 1024, ge=1024, le=2**20, description="Most bytes of a request's line and headers."
+    )
+    max_connections: int = Field(default=2048, ge=1, le=1_000_000, description="Connections open at once.")
+    header_timeout_s: float = Field(
+        default=10.0, gt=0, le=3600, description="Longest time for a request's line and headers to come in."
+    )
+    body_timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="Longest time for a request's body to come in."
+    )
+    answer_timeout_s: float = Field(
+        default=60.0, gt=0, le=3600, description="Longest time for a caller to take an answer."
+    )
+    keep_alive_s: float = Field(
+        default=75.0, gt=0, le=3600, description="How long a connection without a request stays open."
+    )
+
+    request_timeout_s: float = Field(
+        default=60.0, gt=0, le=3600, description="Deadline of requests that bring none, from when they are queued."
+    )
+    queue_requests: int = Field(default=1024, ge=1, le=1_000_000, description="Requests that may wait.")
+    queue_problems: int = Field(
+        default=1_000_000, ge=1, le=10**9, description="Problems that may wait; one request alone may have more."
+    )
+    queue_keys: int = Field(default=64, ge=1, le=10_000, description="Kinds of requests that may wait at once.")
+    solvers: int = Field(default=16, ge=1, le=1024, description="Solvers kept for later requests.")
+
+    drain_s: float = Field(
+        default=30.0, ge=0, le=3600, description="After SIGTERM: longest time for requests under way to end."
+    )
+    drain_delay_s: float = Field(
+        default=0.0, ge=0, le=600, description="After SIGTERM: time to go on while the ready route fails already."
+    )
+    access_log: bool = Field(default=True, description="Log one line per request; health routes are left out.")
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="One JSON object a line, or text for people; auto: text on a terminal."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severity of what is logged."
+    )
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        for name, key in self.keys.items():
+            if not _KEY_NAME.fullmatch(name):
+                raise ValueError("an API key's name holds letters, digits, '_', '.' and '-' only, 64 at most")
+            if len(key) < KEY_LENGTH_LEAST or not key.isascii() or not key.isprintable() or " " in key:
+                raise ValueError(
+                    f"API key '{name}' must have {KEY_LENGTH_LEAST} or more printable ASCII characters and no space"
+                )
+        if self.uploads_enabled and (self.catalog_dir is None or not self.keys):
+            raise ValueError("uploads_enabled needs catalog_dir and an API key")
+        unknown = sorted(set(self.uploaders or ()) - set(self.keys))
+        if unknown:
+            raise ValueError(f"uploaders names '{unknown[0]}', which is no API key's name")
+        return self
+
+    @model_validator(mode="after")
+    def _check_origins(self) -> Self:
+        for origin in self.cors_origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"cors_origins: '{origin[:100]}' is no origin such as https://lab.example:8443")
+        return self
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """All API keys by name, those of the file included."""
+        keys = {name: key.get_secret_value() for name, key in self.api_keys.items()}
+        if self.api_keys_file is not None:
+            for name, key in _read_keys(self.api_keys_file).items():
+                if name in keys:
+                    raise ValueError(f"two API keys are named '{name}'")
+                keys[name] = key
+        return keys
+
+
+def load_settings(**options: Any) -> ServiceSettings:
+    """Return the settings of this process.
+
+    Args:
+        options: Settings by name, which stand above the environment.
+
+    Raises:
+        InputError: A value is not allowed; the message names the setting and does not show secrets.
+    """
+    try:
+        return ServiceSettings(**{**_kubernetes_port(), **options})
+    except ValidationError as error:
+        raise InputError(" ".join(map(_sentence, error.errors(include_input=False, include_url=False)))) from None
+
+
+def setting_source(name: str, options: Mapping[str, object]) -> str:
+    """Tell where a setting comes from: `option`, the name of an environment variable, or `default`."""
+    if name in options:
+        return "option"
+    variable = f"{ENV_PREFIX}{name.upper()}"
+    given = {known.upper(): known for known, value in os.environ.items() if value}
+    return given[variable] if variable in given and name not in _kubernetes_port() else "default"
+
+
+def unknown_variables() -> list[str]:
+    """Return the environment variables that look like settings but are none, sorted."""
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in ServiceSettings.model_fields}
+    given = {name for name in os.environ if name.upper().startswith(ENV_PREFIX)}
+    return sorted(name for name in given if name.upper() not in known and not _KUBERNETES.fullmatch(name))
+
+
+def _kubernetes_port() -> dict[str, Any]:
+    """The default port, where Kubernetes has put an address of its own under the variable's name."""
+    value = os.environ.get(f"{ENV_PREFIX}PORT", "")
+    return {"port": ServiceSettings.model_fields["port"].default} if value.startswith(("tcp://", "udp://")) else {}
+
+
+def _read_keys(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise ValueError(f"api_keys_file '{path}' cannot be read as text") from None
+    return _named_keys(text.splitlines())
+
+
+def _sentence(fault: Mapping[str, Any]) -> str:
+    place = f"Setting {fault['loc'][0]} ({ENV_PREFIX}{str(fault['loc'][0]).upper()}): " if fault["loc"] else ""
+    return f"{place}{fault['msg'].removeprefix('Value error, ')}."
