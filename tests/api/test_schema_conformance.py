@@ -38,7 +38,8 @@ def statuses_of(operation, mode):
 
 
 def test_answers_are_as_the_document_says():
-    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)  # its own: schemathesis starts and ends it
+    # An application of its own: schemathesis starts and ends it.
+    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     called = {}
     for result in schema.get_all_operations():
