@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import warp as wp
 
 import ik_service
@@ -14,6 +15,7 @@ from objectives import (
     IKObjectiveRelativePose,
     IKObjectiveRotation,
 )
+from tests.cubins import compiled_for, island_kernels, usage
 
 ARCHITECTURE = 90
 UNIT = (0.0, 0.0, 0.0, 1.0)
@@ -39,6 +41,20 @@ def used_modules():
     kernels = {value for module in ours for value in vars(module).values() if isinstance(value, wp.Kernel)}
     generated = {m for name, m in wp._src.context.user_modules.items() if name.startswith("objectives_")}
     return {kernel.module for kernel in kernels} | generated
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "precision"),
+    [("panda", "panda_hand", "float32"), ("panda", "panda_hand", "float64"), ("humanoid", "left_grasp", "float32")],
+)
+def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision, tmp_path):
+    solver = ik_service.IKSolver(ik_service.load_robot(name), [link], device="cpu", engine="compiled")
+    kernels = island_kernels(solver, precision=precision)
+    assert [one.source.lanes.precision for one in kernels] == ["float32", "float64"][: 1 + (precision == "float64")]
+    taken = usage(compiled_for(kernels[-1].kernel, ARCHITECTURE, tmp_path))
+    assert 64 < taken.registers <= 255
+    if (name, precision) == ("panda", "float32"):
+        assert taken.local_bytes == 0
 
 
 def test_all_kernels_compile_for_cuda(tmp_path):
