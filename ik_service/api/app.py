@@ -15,13 +15,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from ik_service.api import health_routes, robot_routes, solve_routes
+from ik_service.api import catalog_routes, forward_routes, health_routes, robot_routes, solve_routes
 from ik_service.api.access import AccessCheck, require_safe_address
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.docs_page import install_docs_page
 from ik_service.api.front_door import FrontDoor
 from ik_service.api.openapi import install_openapi
 from ik_service.api.problems import install_problem_handlers
+from ik_service.api.robot_catalog import RobotCatalog
+from ik_service.api.robot_store import RobotStore
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import warm_up
 from ik_service.batching.solver_pool import PoolLimits, SolverPool
@@ -93,17 +95,17 @@ def create_app(
     """
     settings = settings or load_settings()
     require_safe_address(settings, bound_to)
-    served = dict(robots) if robots is not None else _built_in(settings)
-    unknown = sorted(set(settings.warm_up_robots or ()) - set(served))
+    catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
+    unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.robots))
     if unknown:
-        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(served)}.")
+        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool = SolverPool(
             settings.device, limits=pool_limits(settings), threads=settings.threads, compile_apart=compile_apart
         )
-        state = ServiceState(served, pool, settings.max_body_bytes)
+        state = ServiceState(catalog, pool, settings.max_body_bytes, settings.uploaders)
         state.warm_up = warm_up(state, settings.warm_up_robots)
         app.state.service = state
         yield
@@ -121,7 +123,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    for routes in (solve_routes, robot_routes, health_routes):
+    for routes in (solve_routes, forward_routes, robot_routes, catalog_routes, health_routes):
         app.include_router(routes.router)
     install_problem_handlers(app)
     install_openapi(app)
@@ -138,6 +140,11 @@ def pool_limits(settings: ServiceSettings) -> PoolLimits:
         solvers=settings.solvers,
         timeout_s=settings.request_timeout_s,
     )
+
+
+def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> RobotCatalog:
+    store = None if settings.catalog_dir is None else RobotStore(settings.catalog_dir)
+    return RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, is_open=settings.uploads_enabled)
 
 
 def _built_in(settings: ServiceSettings) -> dict[str, RobotModel]:

@@ -11,11 +11,13 @@ from pydantic.json_schema import models_json_schema
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
+from ik_service.api.forward_schema import ForwardRequestBody
 from ik_service.api.problem_schema import ProblemBody
 from ik_service.api.solve_schema import SolveAnswerBody, SolveRequestBody
 
-_REF_TEMPLATE = "#/components/schemas/{model}"
-_BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ProblemBody)
+REF_TEMPLATE = "#/components/schemas/{model}"
+"""Where the schema of a model stands in the document."""
+_BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ForwardRequestBody, ProblemBody)
 
 
 _PACKED_NOTE = (
@@ -37,14 +39,14 @@ def solve_request_body() -> dict[str, Any]:
         name: {"summary": f"{name.replace('_', ' ')} ({EXAMPLE_ROBOTS[name]})", "value": value}
         for name, value in SOLVE_REQUESTS.items()
     }
-    schema = {"$ref": _REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
+    schema = {"$ref": REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
     content = {"application/json": {"schema": schema, "examples": examples}, **binary_content(schema)}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def solve_answer_content() -> dict[str, Any]:
     """Return the declaration of a solve's answer in the codecs that are not JSON."""
-    return binary_content({"$ref": _REF_TEMPLATE.format(model=SolveAnswerBody.__name__)})
+    return binary_content({"$ref": REF_TEMPLATE.format(model=SolveAnswerBody.__name__)})
 
 
 def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +83,6 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
     )
     schemas = built.setdefault("components", {}).setdefault("schemas", {})
-    _, ours = models_json_schema([(model, "validation") for model in _BODIES], ref_template=_REF_TEMPLATE)
+    _, ours = models_json_schema([(model, "validation") for model in _BODIES], ref_template=REF_TEMPLATE)
     schemas.update(ours["$defs"])
     return built

@@ -1,11 +1,16 @@
-"""`GET /v1/robots` and `GET /v1/robots/{robot}`: what is served."""
+"""`GET /v1/robots`, `GET /v1/robots/{robot}` and `.../urdf`: what is served."""
 
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.robot_schema import RobotBody, RobotList, robot_body, robot_summary
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State
+
+URDF_MEDIA_TYPE = "application/xml"
+# The text is a caller's: a browser must not take it for a page of this service.
+_AS_A_FILE = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 router = APIRouter(prefix="/v1", tags=["robots"])
 
@@ -13,10 +18,28 @@ router = APIRouter(prefix="/v1", tags=["robots"])
 @router.get("/robots", summary="List the robots")
 async def list_robots(state: State) -> RobotList:
     """Name every robot that is served, with its size and the ends of its branches."""
-    return RobotList(robots=[robot_summary(name, robot) for name, robot in state.robots.items()])
+    return RobotList(robots=[robot_summary(name, it.model, it.source) for name, it in state.catalog.robots.items()])
 
 
 @router.get("/robots/{robot}", summary="Describe a robot", responses=problem_answers(404, 422))
-async def get_robot(robot: RobotName, state: State) -> RobotBody:
+def get_robot(robot: RobotName, state: State, response: Response) -> RobotBody:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
-    return robot_body(robot, state.robot(robot))
+    served = state.catalog.robot(robot)
+    response.headers["ETag"] = served.etag
+    return robot_body(robot, served.model, served.source)
+
+
+@router.get(
+    "/robots/{robot}/urdf",
+    summary="Get the URDF of a robot",
+    response_class=Response,
+    responses={
+        200: {"description": "The text as it was put.", "content": {URDF_MEDIA_TYPE: {"schema": {"type": "string"}}}},
+        **problem_answers(404, 422),
+    },
+)
+async def get_urdf(robot: RobotName, state: State) -> Response:
+    """Give the file that the robot was read from; `package://` addresses in it are left as they are."""
+    text, etag = state.catalog.urdf(robot), state.catalog.robot(robot).etag
+    headers = {**_AS_A_FILE, "ETag": etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}
+    return Response(text, media_type=URDF_MEDIA_TYPE, headers=headers)

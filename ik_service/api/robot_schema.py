@@ -3,8 +3,10 @@
 import math
 from typing import Annotated
 
+import numpy as np
 from pydantic import BaseModel, Field
 
+from ik_service.api.robot_catalog import Source
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 
@@ -26,10 +28,14 @@ class DofBody(BaseModel):
     lower: float | None = Field(description="Lower limit [rad or m]; null where there is none.")
     upper: float | None = Field(description="Upper limit [rad or m]; null where there is none.")
     velocity_limit: float | None = Field(description="Largest speed [rad/s or m/s]; null where none is known.")
+    effort_limit: float | None = Field(description="Largest torque or force [N m or N]; null where none is known.")
     active: bool = Field(
         description="Whether the solver moves it, by itself or through its leader; false where locked."
     )
     leader: str | None = Field(description="The DOF that it follows (mimic); null where it leads itself.")
+    multiplier: float = Field(description="Its coordinate is this times the leader's, plus `offset`; 1 where it leads.")
+    offset: float = Field(description="[rad or m]; 0 where it leads.")
+    tree: int | None = Field(description="Number of its kinematic tree; null where it is locked.")
 
 
 class JointBody(BaseModel):
@@ -60,6 +66,7 @@ class RobotSummary(BaseModel):
     """A robot in the list."""
 
     name: str
+    source: Source = Field(description="built_in: came with the service; uploaded: put at run time.")
     joint_coord_count: int
     joint_dof_count: int
     active_dof_count: int
@@ -78,6 +85,8 @@ class RobotBody(RobotSummary):
     content_hash: str = Field(description="Changes with the robot, and with nothing else.")
     coordinate_names: list[str]
     dof_names: list[str]
+    home_joint_q: list[float] = Field(description="Configuration in the middle of the limits [rad or m].")
+    tree_count: int = Field(description="Kinematic trees: parts that only targets couple.")
     joints: list[JointBody]
     links: list[LinkBody]
 
@@ -88,10 +97,11 @@ def leaf_links(robot: RobotModel) -> list[str]:
     return [name for k, name in enumerate(robot.link_names) if robot.link_body[k] >= 0 and k not in inner]
 
 
-def robot_summary(name: str, robot: RobotModel) -> RobotSummary:
+def robot_summary(name: str, robot: RobotModel, source: Source = "built_in") -> RobotSummary:
     """Return a robot's line of the list."""
     return RobotSummary(
         name=name,
+        source=source,
         joint_coord_count=robot.joint_coord_count,
         joint_dof_count=robot.joint_dof_count,
         active_dof_count=robot.active_dof_count,
@@ -99,19 +109,21 @@ def robot_summary(name: str, robot: RobotModel) -> RobotSummary:
     )
 
 
-def robot_body(name: str, robot: RobotModel) -> RobotBody:
+def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> RobotBody:
     """Return all that is told about a robot."""
     return RobotBody(
-        **robot_summary(name, robot).model_dump(),
+        **robot_summary(name, robot, source).model_dump(),
         content_hash=robot.content_hash,
         coordinate_names=list(robot.coordinate_names),
         dof_names=list(robot.dof_names),
-        joints=[_joint(robot, index) for index in range(robot.joint_count)],
+        home_joint_q=robot.mid_joint_q.tolist(),
+        tree_count=robot.trees.ntree,
+        joints=[_joint(robot, index, child) for index, child in enumerate(_child_links(robot))],
         links=[_link(robot, index) for index in range(len(robot.link_names))],
     )
 
 
-def _joint(robot: RobotModel, index: int) -> JointBody:
+def _joint(robot: RobotModel, index: int, child_link: str) -> JointBody:
     kind = JointType(int(robot.joint_type[index]))
     dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))
     coordinates = slice(int(robot.joint_q_start[index]), int(robot.joint_q_start[index + 1]))
@@ -121,7 +133,7 @@ def _joint(robot: RobotModel, index: int) -> JointBody:
         name=robot.joint_names[index],
         type=kind.name.lower(),
         parent=None if parent < 0 else robot.joint_names[parent],
-        child_link=_child_link(robot, index),
+        child_link=child_link,
         origin=_pose(robot.joint_X_p[index].tolist()),
         axis=robot.joint_axis[dofs[-1]].tolist() if has_axis else None,
         coordinates=list(robot.coordinate_names[coordinates]),
@@ -132,14 +144,18 @@ def _joint(robot: RobotModel, index: int) -> JointBody:
 def _dof(robot: RobotModel, dof: int) -> DofBody:
     info = robot.dof_at(dof)
     velocity = float(robot.joint_velocity_limit[dof])
-    leader = int(robot.dof_leader[dof])
+    leader, tree = int(robot.dof_leader[dof]), int(robot.trees.dof_treeid[dof])
     return DofBody(
         name=info.name,
         lower=_finite(info.lower),
         upper=_finite(info.upper),
         velocity_limit=_finite(velocity),
+        effort_limit=_finite(float(robot.joint_effort_limit[dof])),
         active=info.active,
         leader=None if leader == dof else robot.dof_names[leader],
+        multiplier=float(robot.dof_multiplier[dof]),
+        offset=float(robot.dof_offset[dof]),
+        tree=None if tree < 0 else tree,
     )
 
 
@@ -154,8 +170,11 @@ def _link(robot: RobotModel, index: int) -> LinkBody:
     )
 
 
-def _child_link(robot: RobotModel, body: int) -> str:
-    return next(name for name, of in zip(robot.link_names, robot.link_body, strict=True) if of == body)
+def _child_links(robot: RobotModel) -> list[str]:
+    """The link that each joint moves: the first one of its body."""
+    first = np.unique(robot.link_body, return_index=True)
+    links = dict(zip(first[0].tolist(), first[1].tolist(), strict=True))
+    return [robot.link_names[links[body]] for body in range(robot.joint_count)]
 
 
 def _pose(transform: list[float]) -> Pose:

@@ -61,7 +61,7 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     try:
         envelope = SolveRequestBody.model_validate(document)
     except ValidationError as error:
-        raise FaultyFieldsError(_faults(error)) from error
+        raise FaultyFieldsError(envelope_faults(error)) from error
     targets = tuple(_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets))
     count = targets[0].problem_count
     for k, target in enumerate(targets):
@@ -71,7 +71,8 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     return DecodedSolve(SolveRequest(targets, start, solver_options(envelope.options)), frozenset(envelope.include))
 
 
-def _faults(error: ValidationError) -> list[Fault]:
+def envelope_faults(error: ValidationError) -> list[Fault]:
+    """Return what validation found wrong with the envelope of a document."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
         Fault("".join(f"/{escape(token)}" for token in entry["loc"]), _code(entry["type"]), f"{entry['msg']}.")
@@ -86,9 +87,9 @@ def _code(kind: str) -> str:
 
 
 def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetColumns:
-    _check_link(target.link, robot, f"{pointer}/link")
+    check_link(target.link, robot, f"{pointer}/link")
     if target.reference_link is not None:
-        _check_link(target.reference_link, robot, f"{pointer}/reference_link")
+        check_link(target.reference_link, robot, f"{pointer}/reference_link")
     positions = orientations = weights = None
     if target.positions is not None:
         positions = read_rows(target.positions, 3, f"{pointer}/positions")
@@ -104,7 +105,12 @@ def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> Target
     return columns
 
 
-def _check_link(name: str, robot: RobotModel, pointer: str) -> None:
+def check_link(name: str, robot: RobotModel, pointer: str) -> None:
+    """Refuse a link that the robot does not have.
+
+    Raises:
+        FaultyFieldsError: There is no such link.
+    """
     try:
         robot.link_frame(name)
     except UnknownNameError as error:

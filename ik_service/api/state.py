@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from ik_service.api.problems import UnknownRobotError
+from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import Robots
 from ik_service.batching.solver_pool import SolverPool
@@ -18,28 +18,33 @@ class ServiceState:
     """Shared by the routes.
 
     Attributes:
-        robots: Robots that are served, by name.
+        catalog: Robots that are served.
         pool: The solver thread.
         max_body_bytes: Most bytes of a request body.
+        uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
         draining: Whether the service is about to end and is no longer ready.
     """
 
-    robots: Robots
+    catalog: RobotCatalog
     pool: SolverPool
     max_body_bytes: int
+    uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
     draining: bool = False
 
+    @property
+    def robots(self) -> Robots:
+        """Models of the robots that are served, by name."""
+        return self.catalog.models
+
     def robot(self, name: str) -> RobotModel:
-        """Return a robot that is served.
+        """Return the model of a robot that is served.
 
         Raises:
             UnknownRobotError: None of that name; the message lists those there are.
         """
-        if name not in self.robots:
-            raise UnknownRobotError(f"Robot {name[:100]!r} is not served. Robots: {', '.join(self.robots)}.")
-        return self.robots[name]
+        return self.catalog.robot(name).model
 
 
 def service_state(request: Request) -> ServiceState:

@@ -24,6 +24,18 @@ def builtin_robot_names() -> tuple[str, ...]:
     return tuple(sorted(item.name.removesuffix(".urdf") for item in _BUILTIN.iterdir() if item.name.endswith(".urdf")))
 
 
+def builtin_urdf(name: str) -> bytes:
+    """Give the URDF of a robot that comes with the package.
+
+    Raises:
+        UnknownNameError: There is no such built-in robot.
+    """
+    if name not in builtin_robot_names():
+        opening = f"Robot '{name}' is not built in."
+        raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), name))
+    return (_BUILTIN / f"{name}.urdf").read_bytes()
+
+
 def load_robot(
     source: str | PathLike[str],
     *,
@@ -73,7 +85,7 @@ def load_urdf(text: bytes | str, *, floating_base: bool = False) -> RobotModel:
 
 def _describe(source: str | PathLike[str]) -> RobotDescription:
     if isinstance(source, str) and source in builtin_robot_names():
-        return read_urdf((_BUILTIN / f"{source}.urdf").read_bytes())
+        return read_urdf(builtin_urdf(source))
     path = Path(source)
     if path.suffix.lower() not in (".urdf", ".xml"):
         opening = f"Robot '{source}' is neither built in nor the path of a .urdf or .xml file."

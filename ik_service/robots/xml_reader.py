@@ -24,15 +24,15 @@ class Element:
     tag: str
     attributes: dict[str, str]
     line: int
-    owner: str = ""
+    owner: "Element | None" = field(default=None, repr=False)
     children: list["Element"] = field(default_factory=list)
 
     @property
     def label(self) -> str:
         """How messages call this element: ``joint 'elbow'``, or ``<limit> of joint 'elbow'`` inside one."""
         name = self.attributes.get("name")
-        own = f"{self.tag} '{name}'" if name else f"<{self.tag}>"
-        return f"{own} of {self.owner}" if self.owner else own
+        own = f"{shortened(self.tag)} '{shortened(name)}'" if name else f"<{shortened(self.tag)}>"
+        return own if self.owner is None or self.owner.owner is None else f"{own} of {self.owner.label}"
 
     def error(self, reason: str) -> RobotFileError:
         """Give the error that says ``reason`` about this element."""
@@ -162,8 +162,8 @@ class _TreeBuilder:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         parent = self._open[-1] if self._open else None
-        owner = parent.label if parent is not None and len(self._open) > 1 else ""
-        element = Element(tag, attributes, self._parser.CurrentLineNumber, owner)
+        # The owner itself, not its label: labels of deep elements are long, and a file may hold many such elements.
+        element = Element(tag, attributes, self._parser.CurrentLineNumber, parent)
         self._check_caps(element)
         if parent is None:
             self._root = element

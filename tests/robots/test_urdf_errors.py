@@ -248,3 +248,15 @@ def test_the_longest_chain_of_joints_and_followers_loads() -> None:
     assert robot.joint_count == count
     assert robot.active_dof_count == 1
     assert (robot.dof_leader == 0).all()
+
+
+def test_many_elements_below_long_names_take_little_memory():
+    import tracemalloc
+
+    nested = "".join(f"<a name='{'n' * 1000}'>" for _ in range(60))
+    text = f"<robot name='r'><link name='l'/>{nested}{'<b/>' * 2000}{'</a>' * 60}</robot>"
+    tracemalloc.start()
+    load_urdf(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * len(text)  # a label of 60 names in each of the elements would be over 1000 times as much

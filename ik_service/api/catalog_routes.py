@@ -1,0 +1,85 @@
+"""`PUT` and `DELETE /v1/robots/{robot}`: robots at run time, where the operator allows it and by API key only."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ik_service.api.access import KEY_NAME
+from ik_service.api.body import read_body
+from ik_service.api.errors import KeyRightsError, MissingKeyError
+from ik_service.api.problem_schema import problem_answers
+from ik_service.api.problems import MediaTypeError
+from ik_service.api.robot_catalog import Precondition
+from ik_service.api.robot_routes import URDF_MEDIA_TYPE
+from ik_service.api.robot_schema import RobotBody, robot_body
+from ik_service.api.state import ServiceState, State
+from ik_service.robots import builtin_urdf
+from ik_service.robots.xml_reader import MAX_BYTES
+
+MEDIA_TYPES = (URDF_MEDIA_TYPE, "text/xml", "application/urdf+xml")
+
+NewName = Annotated[str, Path(description="Name of the robot: a-z, then a-z, 0-9, _ and -.", examples=["my_arm"])]
+IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
+IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
+
+router = APIRouter(prefix="/v1", tags=["robots"])
+
+
+def _urdf_body() -> dict[str, Any]:
+    example = {"summary": "ur5e", "value": builtin_urdf("ur5e").decode()}
+    content = {"schema": {"type": "string", "maxLength": MAX_BYTES}, "examples": {"ur5e": example}}
+    return {"requestBody": {"required": True, "content": {URDF_MEDIA_TYPE: content}}}
+
+
+@router.put(
+    "/robots/{robot}",
+    summary="Put a robot",
+    responses={
+        200: {"description": "The robot took the place of the one of that name."},
+        201: {"model": RobotBody, "description": "The robot is new."},
+        **problem_answers(401, 403, 408, 409, 412, 413, 415, 422, 500),
+    },
+    openapi_extra=_urdf_body(),
+)
+async def put_robot(
+    robot: NewName,
+    request: Request,
+    state: State,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> RobotBody:
+    """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
+    _require_rights(request, state, robot)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in MEDIA_TYPES:
+        raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
+    text = await read_body(request, min(MAX_BYTES, state.max_body_bytes))
+    served, is_new = await run_in_threadpool(state.catalog.put, robot, text, Precondition(if_match, if_none_match))
+    response.status_code = 201 if is_new else 200
+    response.headers["ETag"] = served.etag
+    response.headers["Location"] = f"/v1/robots/{robot}"
+    return await run_in_threadpool(robot_body, robot, served.model, served.source)
+
+
+@router.delete(
+    "/robots/{robot}",
+    summary="Delete a robot",
+    status_code=204,
+    responses={204: {"description": "It is gone."}, **problem_answers(401, 403, 404, 409, 412, 422, 500)},
+)
+async def delete_robot(robot: NewName, request: Request, state: State, if_match: IfMatch = None) -> None:
+    """Stop serving a robot that was put; requests under way go on."""
+    _require_rights(request, state, robot)
+    await run_in_threadpool(state.catalog.delete, robot, Precondition(if_match))
+
+
+def _require_rights(request: Request, state: ServiceState, robot: str) -> None:
+    state.catalog.require_changeable(robot)
+    name = request.scope.get(KEY_NAME)
+    if name is None:
+        raise MissingKeyError("Robots are put and deleted by API key only.")
+    if state.uploaders is not None and name not in state.uploaders:
+        raise KeyRightsError(f"API key '{name}' may not put or delete robots.")

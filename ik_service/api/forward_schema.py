@@ -1,0 +1,50 @@
+"""The documents of forward kinematics as JSON schema."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from ik_service.api import limits
+
+MAX_POSE_COUNT = 1_000_000
+"""Configurations times links of one request."""
+FORWARD_REQUEST: dict[str, Any] = {"joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]], "links": ["panda_hand"]}
+
+_NUMBER = {"type": "number", "minimum": -limits.MAX_VALUE, "maximum": limits.MAX_VALUE}
+_COLUMN = {
+    "type": "array",
+    "items": {"type": "array", "items": _NUMBER, "minItems": 1},
+    "minItems": 1,
+    "maxItems": limits.MAX_PROBLEM_COUNT,
+}
+_Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
+
+
+class ForwardRequestBody(BaseModel):
+    """Configurations of one robot, and the links that are asked for."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, json_schema_extra={"examples": [FORWARD_REQUEST]}
+    )
+
+    joint_q: Annotated[Any, WithJsonSchema(_COLUMN)] = Field(
+        description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`."
+    )
+    links: list[_Name] | None = Field(
+        default=None, min_length=1, max_length=4096, description="Names of links, null for all of the robot."
+    )
+
+
+class LinkPoses(BaseModel):
+    """The poses of one link in the world frame, as a target of a solve takes them."""
+
+    link: str
+    positions: list[list[float]] = Field(description="One row x, y, z per configuration [m].")
+    orientations_xyzw: list[list[float]] = Field(description="One unit quaternion x, y, z, w per configuration.")
+
+
+class ForwardAnswerBody(BaseModel):
+    """Poses of links, in the order asked for."""
+
+    robot: str
+    poses: list[LinkPoses]

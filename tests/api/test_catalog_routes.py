@@ -1,0 +1,197 @@
+"""Robots put, replaced and deleted over HTTP, by key only, and forward kinematics of any robot."""
+
+import msgpack
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import load_robot
+from ik_service.api import create_app
+from ik_service.robots import builtin_urdf
+from ik_service.settings import ServiceSettings
+
+KEY, READER_KEY = "0123456789abcdef", "fedcba9876543210"
+UR5E = builtin_urdf("ur5e")
+XML = {"Content-Type": "application/xml"}
+GRIPPER = load_robot("panda_gripper")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("catalog")
+
+
+@pytest.fixture(scope="module")
+def open_client(folder):
+    settings = ServiceSettings(
+        device="cpu",
+        robots="panda",
+        catalog_dir=folder,
+        uploads_enabled=True,
+        max_uploaded_robots=3,
+        api_keys=f"lab:{KEY},reader:{READER_KEY}",
+        uploaders="lab",
+    )
+    with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
+        client.app.state.service.warm_up.result(300)
+        yield client
+
+
+def problem(reply, status, code):
+    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):
+    url = "/v1/robots/my_arm"
+    put = open_client.put(url, content=UR5E, headers=XML)
+    assert put.status_code == 201, put.text
+    assert put.headers["location"] == url
+    assert put.json()["source"] == "uploaded"
+    shown = open_client.get(url)
+    assert shown.json() == put.json()
+    assert shown.headers["etag"] == put.headers["etag"]
+    assert [(r["name"], r["source"]) for r in open_client.get("/v1/robots").json()["robots"]] == [
+        ("panda", "built_in"),
+        ("my_arm", "uploaded"),
+    ]
+    poses = open_client.post(f"{url}/forward", json={"joint_q": [[0.1, -1, 1, 0.2, 0.3, 0.4]], "links": ["tool0"]})
+    solved = open_client.post(f"{url}/solve", json={"targets": poses.json()["poses"]})
+    assert solved.json()["success"] == [True], solved.text
+
+    replaced = open_client.put(url, content=builtin_urdf("iiwa14"), headers={**XML, "If-Match": put.headers["etag"]})
+    assert replaced.status_code == 200
+    assert replaced.json()["content_hash"] != put.json()["content_hash"]
+    assert (folder / "my_arm.urdf").read_bytes() == builtin_urdf("iiwa14")
+    problem(open_client.put(url, content=UR5E, headers={**XML, "If-None-Match": "*"}), 412, "precondition_failed")
+    assert open_client.delete(url).status_code == 204
+    problem(open_client.get(url), 404, "unknown_robot")
+    problem(open_client.delete(url), 404, "unknown_robot")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_urdf_comes_back_as_a_file_and_never_as_a_page(open_client):
+    text = UR5E.replace(b"</robot>", b'<script xmlns="http://www.w3.org/1999/xhtml">alert(1)</script></robot>')
+    assert open_client.put("/v1/robots/script", content=text, headers=XML).status_code == 201
+    for name, expected in (("script", text), ("panda", builtin_urdf("panda"))):
+        reply = open_client.get(f"/v1/robots/{name}/urdf")
+        assert reply.content == expected
+        assert reply.headers["content-disposition"].startswith("attachment")
+        assert "sandbox" in reply.headers["content-security-policy"]
+        assert reply.headers["x-content-type-options"] == "nosniff"
+    open_client.delete("/v1/robots/script")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "headers", "status", "code"),
+    [
+        ("panda", UR5E, XML, 409, "read_only_robot"),
+        ("ur5e", UR5E, XML, 409, "read_only_robot"),
+        ("A", UR5E, XML, 422, "invalid_robot_name"),
+        ("..%2f..%2fx", UR5E, XML, 404, "not_found"),
+        ("%2e%2e", UR5E, XML, 422, "invalid_robot_name"),
+        ("x", UR5E, {"Content-Type": "application/json"}, 415, "unsupported_media_type"),
+        ("x", UR5E, {}, 415, "unsupported_media_type"),
+        ("x", b"<mujoco model='m'><worldbody/></mujoco>", XML, 415, "mjcf_refused"),
+        ("x", b"<mujoco/>", XML, 415, "mjcf_refused"),
+        ("x", b"<robot name='x'/>", XML, 422, "invalid_robot_file"),
+        ("x", b"", XML, 422, "invalid_robot_file"),
+        ("x", b"<!DOCTYPE r [<!ENTITY a 'b'>]><robot/>", XML, 422, "invalid_robot_file"),
+        ("x", UR5E + b" " * 2_000_000, XML, 413, "body_too_large"),
+        ("x", UR5E, {**XML, "If-Match": "*"}, 412, "precondition_failed"),
+    ],
+)
+def test_what_cannot_be_put_is_refused_with_its_code(open_client, folder, name, content, headers, status, code):
+    problem(open_client.put(f"/v1/robots/{name}", content=content, headers=headers), status, code)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_catalog_is_a_conflict(open_client):
+    for name in ("a", "b", "c"):
+        assert open_client.put(f"/v1/robots/{name}", content=UR5E, headers=XML).status_code == 201
+    problem(open_client.put("/v1/robots/d", content=UR5E, headers=XML), 409, "catalog_full")
+    for name in ("a", "b", "c"):
+        assert open_client.delete(f"/v1/robots/{name}").status_code == 204
+
+
+def test_a_key_that_may_only_read_cannot_put_or_delete(open_client):
+    reader = {**XML, "X-API-Key": READER_KEY}
+    assert open_client.get("/v1/robots", headers=reader).status_code == 200
+    problem(open_client.put("/v1/robots/x", content=UR5E, headers=reader), 403, "key_not_allowed")
+    problem(open_client.delete("/v1/robots/x", headers=reader), 403, "key_not_allowed")
+    problem(open_client.put("/v1/robots/x", content=UR5E, headers={**XML, "X-API-Key": "none"}), 401, "invalid_api_key")
+
+
+def test_uploads_are_off_by_default(client):
+    problem(client.put("/v1/robots/x", content=UR5E, headers=XML), 403, "uploads_disabled")
+    problem(client.delete("/v1/robots/panda"), 403, "uploads_disabled")
+
+
+def test_a_disk_that_fails_is_a_500_that_tells_nothing(open_client, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device", "/srv/secret")
+
+    monkeypatch.setattr(open_client.app.state.service.catalog._store, "write", full)
+    reply = open_client.put("/v1/robots/x", content=UR5E, headers=XML)
+    problem(reply, 500, "internal_error")
+    assert "secret" not in reply.text
+    problem(open_client.get("/v1/robots/x"), 404, "unknown_robot")
+
+
+def test_forward_kinematics_is_that_of_the_model(client):
+    joint_q = GRIPPER.random_joint_q(np.random.default_rng(0), 5)
+    reply = client.post("/v1/robots/panda_gripper/forward", json={"joint_q": joint_q.tolist()})
+    assert reply.status_code == 200, reply.text
+    expected = GRIPPER.forward_kinematics(joint_q)
+    assert [pose["link"] for pose in reply.json()["poses"]] == list(GRIPPER.link_names)
+    for k, pose in enumerate(reply.json()["poses"]):
+        np.testing.assert_array_equal(pose["positions"], expected.positions[:, k])
+        np.testing.assert_array_equal(pose["orientations_xyzw"], expected.orientations_xyzw[:, k])
+
+
+def test_forward_kinematics_speaks_messagepack(client):
+    body = msgpack.packb({"joint_q": [[0.0] * 7], "links": ["panda_hand"]})
+    reply = client.post("/v1/robots/panda/forward", content=body, headers={"Content-Type": "application/msgpack"})
+    (pose,) = msgpack.unpackb(reply.content)["poses"]
+    assert pose["positions"]["shape"] == [1, 3]
+    found = np.frombuffer(pose["positions"]["data"], pose["positions"]["dtype"])
+    expected = load_robot("panda").forward_kinematics(np.zeros(7), links=["panda_hand"]).positions[0, 0]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "pointer"),
+    [
+        ({}, "missing_field", "/joint_q"),
+        ({"joint_q": [[0.0] * 6]}, "wrong_shape", "/joint_q/0"),
+        ({"joint_q": []}, "empty_batch", "/joint_q"),
+        ({"joint_q": [[0.0] * 6 + [None]]}, "wrong_type", "/joint_q/0/6"),
+        ({"joint_q": [[0.0] * 7], "links": ["none"]}, "unknown_link", "/links/0"),
+        ({"joint_q": [[0.0] * 7], "links": []}, "wrong_shape", "/links"),
+        ({"joint_q": [[0.0] * 7], "link": "panda_hand"}, "unknown_field", "/link"),
+        ({"joint_q": [[0.0] * 7] * 1000, "links": ["panda_hand"] * 1001}, "out_of_range", "/joint_q"),
+    ],
+)
+def test_bad_configurations_are_pointed_at(client, body, code, pointer):
+    reply = client.post("/v1/robots/panda/forward", json=body)
+    problem(reply, 422, code)
+    assert reply.json()["errors"][0]["pointer"] == pointer
+
+
+def test_forward_kinematics_refuses_what_it_does_not_speak(client):
+    url, body = "/v1/robots/panda/forward", {"joint_q": [[0.0] * 7]}
+    npz = {"Content-Type": "application/x-npz"}
+    problem(client.post(url, content=b"", headers=npz), 415, "unsupported_media_type")
+    problem(client.post(url, json=body, headers={"Accept": "application/x-npz"}), 406, "not_acceptable")
+    problem(client.post("/v1/robots/none/forward", json=body), 404, "unknown_robot")
+    problem(client.post("/v1/robots/humanoid/forward", json={"joint_q": [[0.0] * 30]}), 422, "wrong_shape")
+
+
+def test_a_viewer_finds_mimic_trees_and_a_home_configuration(client):
+    body = client.get("/v1/robots/panda_gripper").json()
+    follower = next(dof for joint in body["joints"] for dof in joint["dofs"] if dof["leader"] is not None)
+    assert (follower["multiplier"], follower["offset"]) == (1.0, 0.0)
+    assert body["home_joint_q"] == GRIPPER.mid_joint_q.tolist()
+    arms = client.get("/v1/robots/dual_panda").json()
+    assert arms["tree_count"] == 2
+    assert {dof["tree"] for joint in arms["joints"] for dof in joint["dofs"]} == {0, 1}

@@ -1,0 +1,140 @@
+"""The folder of robots: whole files or none, whatever is in it and whatever ends the process."""
+
+import logging
+import os
+
+import pytest
+
+from ik_service.api.errors import CatalogFullError, ReadOnlyRobotError, RobotNameError, StaleRobotError
+from ik_service.api.problems import UnknownRobotError
+from ik_service.api.robot_catalog import Precondition, RobotCatalog
+from ik_service.api.robot_store import RobotStore
+from ik_service.robots import builtin_urdf, load_robot, load_urdf
+from objectives.errors import InputError
+
+ANY = Precondition()
+UR5E, IIWA = builtin_urdf("ur5e"), builtin_urdf("iiwa14")
+PANDA = {"panda": load_robot("panda")}
+
+
+def catalog_of(folder, **options):
+    return RobotCatalog(PANDA, RobotStore(folder), is_open=True, **options)
+
+
+def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_path):
+    catalog = catalog_of(tmp_path / "made")
+    robot, is_new = catalog.put("arm", UR5E, ANY)
+    assert is_new
+    assert catalog.put("other", IIWA, ANY)[1]
+    assert not catalog.put("arm", UR5E + b"\n", ANY)[1]
+    again = catalog_of(tmp_path / "made")
+    assert list(again.robots) == ["panda", "arm", "other"]
+    assert again.robots["arm"].model.content_hash == robot.model.content_hash
+    assert again.urdf("arm") == UR5E + b"\n"
+    assert [robot.source for robot in again.robots.values()] == ["built_in", "uploaded", "uploaded"]
+    again.delete("arm", ANY)
+    assert list(catalog_of(tmp_path / "made").robots) == ["panda", "other"]
+
+
+def test_a_damaged_file_is_logged_and_the_others_are_served(tmp_path, caplog):
+    catalog_of(tmp_path).put("good", UR5E, ANY)
+    (tmp_path / "torn.urdf").write_bytes(UR5E[:500])
+    (tmp_path / "empty.urdf").write_bytes(b"")
+    (tmp_path / "noise.urdf").write_bytes(os.urandom(1000))
+    (tmp_path / "panda.urdf").write_bytes(UR5E)
+    (tmp_path / "Not a name.urdf").write_bytes(UR5E)
+    (tmp_path / "folder.urdf").mkdir()
+    (tmp_path / "large.urdf").write_bytes(UR5E + b" " * 2_000_000)
+    (tmp_path / "README").write_text("not a robot")
+    with caplog.at_level(logging.WARNING):
+        catalog = catalog_of(tmp_path)
+    assert list(catalog.robots) == ["panda", "good"]
+    for name in ("torn", "empty", "noise", "panda", "Not a name", "folder", "large", "README"):
+        assert any(name in record.getMessage() for record in caplog.records), name
+    assert catalog.robots["panda"].source == "built_in"
+
+
+def test_a_file_cut_off_while_it_was_written_is_no_robot_and_is_removed(tmp_path):
+    catalog_of(tmp_path).put("arm", UR5E, ANY)
+    (tmp_path / ".arm.0123456789abcdef.unfinished").write_bytes(IIWA[:300])
+    assert catalog_of(tmp_path).urdf("arm") == UR5E
+    assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, call):
+    catalog = catalog_of(tmp_path)
+    catalog.put("arm", UR5E, ANY)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        catalog.put("arm", IIWA, ANY)
+    monkeypatch.undo()
+    assert catalog.urdf("arm") == catalog_of(tmp_path).urdf("arm") == UR5E
+    assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../x", "a/b", "a\\b", ".hidden", "A", "1a", "a" * 65, "a.b", "a\n", "é", "a\x00", "%2e"]
+)
+def test_names_that_could_be_paths_are_refused(tmp_path, name):
+    with pytest.raises(RobotNameError, match="lower-case"):
+        catalog_of(tmp_path).put(name, UR5E, ANY)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_built_in_robots_stay_as_they_are_served_or_not(tmp_path):
+    catalog = catalog_of(tmp_path)
+    for name in ("panda", "ur5e"):
+        with pytest.raises(ReadOnlyRobotError, match="built in"):
+            catalog.put(name, IIWA, ANY)
+        with pytest.raises(ReadOnlyRobotError, match="built in"):
+            catalog.delete(name, ANY)
+
+
+def test_the_catalog_holds_so_many_and_no_more(tmp_path):
+    catalog = catalog_of(tmp_path, max_uploaded=2)
+    catalog.put("a", UR5E, ANY)
+    catalog.put("b", UR5E, ANY)
+    catalog.put("b", IIWA, ANY)  # replacing one needs no room
+    with pytest.raises(CatalogFullError, match="2 robots"):
+        catalog.put("c", UR5E, ANY)
+    catalog.delete("a", ANY)
+    catalog.put("c", UR5E, ANY)
+
+
+def test_preconditions_tell_who_was_first(tmp_path):
+    catalog = catalog_of(tmp_path)
+    first = catalog.put("a", UR5E, Precondition(if_none_match="*"))[0]
+    with pytest.raises(StaleRobotError, match="exists"):
+        catalog.put("a", IIWA, Precondition(if_none_match="*"))
+    with pytest.raises(StaleRobotError, match="no robot"):
+        catalog.put("b", IIWA, Precondition(if_match="*"))
+    second = catalog.put("a", IIWA, Precondition(if_match=f'"x", {first.etag}'))[0]
+    assert second.etag != first.etag
+    for change in (lambda p: catalog.put("a", UR5E, p), lambda p: catalog.delete("a", p)):
+        with pytest.raises(StaleRobotError, match="changed"):
+            change(Precondition(if_match=first.etag))
+    catalog.delete("a", Precondition(if_match=second.etag))
+    with pytest.raises(UnknownRobotError, match="'a' is not served"):
+        catalog.delete("a", ANY)
+
+
+def test_readers_keep_the_snapshot_that_they_have(tmp_path):
+    catalog = catalog_of(tmp_path)
+    before = catalog.models
+    catalog.put("a", UR5E, ANY)
+    assert "a" not in before
+    assert catalog.name_of(load_urdf(UR5E)) == "a"
+    catalog.delete("a", ANY)
+    assert catalog.name_of(load_urdf(UR5E)) is None
+
+
+def test_a_folder_that_cannot_be_used_is_bad_input(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="catalog_dir"):
+        RobotStore(tmp_path / "file")
