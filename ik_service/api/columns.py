@@ -76,8 +76,9 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
     """
     rows = np.atleast_2d(quaternions_xyzw)
     length = np.sqrt(np.einsum("nk,nk->n", rows, rows, dtype=np.float64))
-    bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_TOLERANCE)
-    if bad.size:
+    off = np.abs(length - 1.0) > UNIT_TOLERANCE
+    if off.any():
+        bad = np.flatnonzero(off)
         place = pointer if quaternions_xyzw.ndim == 1 else f"{pointer}/{bad[0]}"
         detail = (
             f"The quaternion has length {length[bad[0]]:.6g}. Give unit quaternions in the order x, y, z, w; "

@@ -1,6 +1,7 @@
 """From the document of a solve request, whatever it came as, to the checked arrays that go to the solver."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,7 @@ def _check_attempts(options: SolveOptions, count: int) -> None:
         raise FaultyFieldsError([Fault("/options/solutions", "out_of_range", detail)])
 
 
+@lru_cache(maxsize=1024)
 def solver_options(options: SolveOptions) -> SolverOptions:
     """Return the options as the solver has them.
 

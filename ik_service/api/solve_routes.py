@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ik_service.api.body import read_body
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
+from ik_service.api.direct_route import DirectRoute
 from ik_service.api.examples import EXAMPLE_ROBOTS
 from ik_service.api.openapi import solve_answer_content, solve_request_body
 from ik_service.api.problem_schema import problem_answers
@@ -29,7 +29,7 @@ RobotName = Annotated[
     ),
 ]
 
-router = APIRouter(prefix="/v1", tags=["solve"])
+router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
 
 
 @router.post(
@@ -55,7 +55,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     model = state.robot(robot)
     codec = request_codec(request.headers)
     replier = answer_codec(request.headers, codec)
-    body = await read_body(request, state.max_body_bytes)
+    body = await request.body()
     arguments = (codec, body, request.url.query, state.max_body_bytes, model)
     if len(body) > codec.blocking_bytes:
         decoded = await run_in_threadpool(_decode, *arguments)

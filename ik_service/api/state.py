@@ -47,7 +47,7 @@ class ServiceState:
         return self.catalog.robot(name).model
 
 
-def service_state(request: Request) -> ServiceState:
+async def service_state(request: Request) -> ServiceState:
     """Return the state of the application that got a request."""
     state = request.app.state.service
     assert isinstance(state, ServiceState)  # put there by create_app

@@ -1,6 +1,6 @@
 """How many problems go into a batch, so that nobody waits long for the one before: what fits into a quantum of time."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable
 
 QUANTUM_S = 1e-3
@@ -8,13 +8,13 @@ BATCH_LEAST = 64
 """Fewer would not fill the lanes of the solver."""
 FIRST_GUESS_S = 4e-6
 """Time of a problem of which nothing is known yet."""
-WEIGHT = 0.3
-"""Of the newest batch in the running mean."""
+BATCHES_KEPT = 4
+"""Batches of a key that are remembered: the fastest tells how fast it goes when no other process has the core."""
 KEYS_MOST = 1024
 
 
 class Pace:
-    """Solver time per problem [s] by key, as a running mean over batches.
+    """Solver time per problem [s] by key: the least of the last batches.
 
     Args:
         batch_problems: Problems in a batch at most.
@@ -22,7 +22,7 @@ class Pace:
 
     def __init__(self, batch_problems: int) -> None:
         self._most = batch_problems
-        self._seconds: OrderedDict[Hashable, float] = OrderedDict()
+        self._seconds: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
     def budget(self, key: Hashable) -> int:
         """Return how many problems of a key a batch may hold."""
@@ -30,14 +30,14 @@ class Pace:
 
     def seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key takes in a large batch, about [s]."""
-        return self._seconds.get(key, FIRST_GUESS_S)
+        return min(self._seconds.get(key, (FIRST_GUESS_S,)))
 
     def note(self, key: Hashable, problem_count: int, seconds: float) -> None:
-        """Take the time of a batch into the mean; those of a few problems say little and are left out."""
+        """Remember the time of a batch; those of a few problems say little and are left out."""
         if problem_count < BATCH_LEAST:
             return
-        before = self._seconds.pop(key, None)
-        now = max(seconds / problem_count, 1e-9)
-        self._seconds[key] = now if before is None else (1.0 - WEIGHT) * before + WEIGHT * now
+        kept = self._seconds.pop(key, None) or deque(maxlen=BATCHES_KEPT)
+        kept.append(max(seconds / problem_count, 1e-9))
+        self._seconds[key] = kept
         if len(self._seconds) > KEYS_MOST:
             self._seconds.popitem(last=False)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +46,7 @@ PER_SOLVE_OPTIONS = (
     "solution_difference",
     "precision",
 )
+FIXED_OPTIONS = tuple(field.name for field in fields(SolverOptions) if field.name not in PER_SOLVE_OPTIONS)
 
 
 class IKSolver:
@@ -281,6 +282,8 @@ class IKSolver:
     # ------------------------------------------------------------------ input and output of a solve
     def _options_for(self, options: "dict[str, object] | SolverOptions | None") -> SolverOptions:
         if isinstance(options, SolverOptions):
+            if all(getattr(options, name) == getattr(self.options, name) for name in FIXED_OPTIONS):
+                return options
             options = options.changes_from(self.options)
         if options is not None and not isinstance(options, dict):
             raise InputError(f"options is {options!r}. Allowed: a dict of option names and values, or SolverOptions.")

@@ -126,7 +126,16 @@ def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray
             return (value,)
         if value.ndim == 3 and value.shape[1:] == (target_count, width):
             return tuple(value[:, k] for k in range(target_count))
+    if type(value) is list and len(value) == target_count and all(_is_plain(array, width) for array in value):
+        return tuple(value)
     return None
+
+
+def _is_plain(array: object, width: int) -> bool:
+    """Whether this is a column of one target, or none."""
+    if array is None:
+        return True
+    return type(array) is np.ndarray and array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] == width
 
 
 def host_array(name: str, value: object) -> NDArray[np.float64]:

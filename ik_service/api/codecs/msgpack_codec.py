@@ -4,11 +4,11 @@ A column is ``{"dtype": "float32", "shape": [n, 3], "data": <bytes, little-endia
 to walk; a list of rows is taken too. Extension types are not.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import msgpack
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import Document
 from ik_service.api.packed_column import PACKED_FIELDS, PackedColumn
@@ -68,9 +68,11 @@ class MsgpackCodec:
 def _packed(array: object) -> dict[str, Any]:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{type(array).__name__} cannot be written as MessagePack")
-    return {"dtype": str(array.dtype), "shape": array.shape, "data": _contiguous(array).data}
+    name, wire_type = _on_the_wire(array.dtype)
+    return {"dtype": name, "shape": array.shape, "data": np.ascontiguousarray(array, wire_type).data}
 
 
-def _contiguous(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as the wire has it: little-endian, C order."""
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+@lru_cache(maxsize=64)
+def _on_the_wire(dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
+    """The name of a type of numbers, and the type in little-endian."""
+    return dtype.name, dtype.newbyteorder("<")
