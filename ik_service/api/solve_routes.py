@@ -53,6 +53,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     """
     started = time.perf_counter()
     model = state.robot(robot)
+    state.pool.require_room()  # a request that will be refused anyway is not worth reading
     codec = request_codec(request.headers)
     replier = answer_codec(request.headers, codec)
     body = await request.body()
