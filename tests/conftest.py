@@ -1,5 +1,56 @@
-"""What holds for every test: Warp says nothing below a warning."""
+"""What holds for every test: Warp says nothing below a warning; and a service with a server, for those that ask."""
 
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
 import warp as wp
 
 wp.config.log_level = wp.LOG_WARNING
+
+SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
+SERVICE_END_S = 60.0
+
+
+@contextmanager
+def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
+    """A service with its own server on a free port of this machine: its address and the server."""
+    from ik_service.api import create_app
+    from ik_service.api.connection import server_config
+    from ik_service.cli.serve import ServiceServer
+    from ik_service.settings import ServiceSettings
+
+    settings = ServiceSettings(device="cpu", **options)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        app = create_app(settings, bound_to="127.0.0.1", compile_apart=False)
+        server = ServiceServer(server_config(app, settings), app, settings)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        thread.start()
+        try:
+            while not (server.started and hasattr(app.state, "service")):
+                assert thread.is_alive()
+                time.sleep(0.01)
+            app.state.service.warm_up.result(SERVICE_START_S)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
+        finally:
+            server.should_exit = True
+            thread.join(SERVICE_END_S)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def service_url() -> Iterator[str]:
+    """Address of a running service without API keys."""
+    with running_service() as (url, _):
+        yield url
+
+
+@pytest.fixture(name="running_service", scope="session")
+def running_service_fixture() -> Any:
+    """Runs a service of a test's own: `with running_service(**settings) as (url, server)`."""
+    return running_service

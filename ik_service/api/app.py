@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from ik_service.api import catalog_routes, forward_routes, health_routes, robot_routes, solve_routes
+from ik_service.api import catalog_routes, forward_routes, health_routes, robot_routes, solve_routes, stream_routes
 from ik_service.api.access import AccessCheck, require_safe_address
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.docs_page import install_docs_page
@@ -25,6 +25,7 @@ from ik_service.api.problems import install_problem_handlers
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.robot_store import RobotStore
 from ik_service.api.state import ServiceState
+from ik_service.api.stream_routes import end_streams
 from ik_service.api.warm_up import warm_up
 from ik_service.batching.solver_pool import PoolLimits, SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
@@ -110,6 +111,7 @@ def create_app(
         app.state.service = state
         yield
         state.draining = True
+        await end_streams(state)
         await run_in_threadpool(state.pool.close)
 
     app = Service(
@@ -123,7 +125,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    for routes in (solve_routes, forward_routes, robot_routes, catalog_routes, health_routes):
+    for routes in (solve_routes, stream_routes, forward_routes, robot_routes, catalog_routes, health_routes):
         app.include_router(routes.router)
     install_problem_handlers(app)
     install_openapi(app)

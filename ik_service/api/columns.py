@@ -49,6 +49,27 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     return _checked(numbers.reshape(-1, width), pointer)
 
 
+def read_row(value: object, width: int, pointer: str) -> FloatArray:
+    """Return one row, shape [width].
+
+    Raises:
+        FaultyFieldsError: Not a row of `width` finite numbers of a sane size.
+    """
+    if isinstance(value, (PackedColumn, np.ndarray)):
+        array = _as_array(value, pointer)
+        if array.shape != (width,):
+            raise _fault(pointer, "wrong_shape", f"The row has shape {list(array.shape)}. Give [{width}].")
+        return _checked(array, pointer)
+    if not isinstance(value, list):
+        raise _fault(pointer, "wrong_type", f"Give a row of {width} numbers, not {_kind(value)}.")
+    if len(value) != width:
+        raise _fault(pointer, "wrong_shape", f"The row has {len(value)} numbers. Give {width}.")
+    for index, number in enumerate(value):
+        if type(number) not in _NUMBERS:
+            raise _fault(f"{pointer}/{index}", "wrong_type", f"Give a number, not {_kind(number)}.")
+    return _checked(np.array(value, dtype=np.float64), pointer)
+
+
 def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
     """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
 
@@ -57,15 +78,11 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
         TooManyProblemsError: Too many rows.
     """
     if isinstance(value, (PackedColumn, np.ndarray)):
-        array = _as_array(value, pointer)
-        if array.ndim == 1:
-            if len(array) != width:
-                raise _fault(pointer, "wrong_shape", f"The row has {len(array)} numbers. Give {width}.")
-            return _checked(array, pointer)
-        return read_rows(array, width, pointer)
-    if isinstance(value, list) and value and not isinstance(value[0], list):
-        return _read_row(value, width, pointer)
-    return read_rows(value, width, pointer)
+        value = _as_array(value, pointer)
+        is_row = value.ndim == 1
+    else:
+        is_row = isinstance(value, list) and bool(value) and not isinstance(value[0], list)
+    return read_row(value, width, pointer) if is_row else read_rows(value, width, pointer)
 
 
 def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
@@ -116,15 +133,6 @@ def _check_row_count(count: int, pointer: str) -> None:
         raise TooManyProblemsError(
             f"{pointer} has {count} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
         )
-
-
-def _read_row(row: list[Any], width: int, pointer: str) -> FloatArray:
-    if len(row) != width:
-        raise _fault(pointer, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
-    for index, number in enumerate(row):
-        if type(number) not in _NUMBERS:
-            raise _fault(f"{pointer}/{index}", "wrong_type", f"Give a number, not {_kind(number)}.")
-    return _checked(np.array(row, dtype=np.float64), pointer)
 
 
 def _checked(array: FloatArray, pointer: str) -> FloatArray:

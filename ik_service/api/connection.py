@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.problems import MEDIA_TYPE, Kind, framework_kind, problem_document
 from ik_service.settings import ServiceSettings
 
@@ -24,7 +25,8 @@ def server_config(app: FastAPI, settings: ServiceSettings) -> Config:
     return Config(
         app,
         http=_bounded_connection(settings),
-        ws_max_size=settings.max_body_bytes,
+        ws_max_size=MAX_STREAM_MESSAGE_BYTES,
+        ws_per_message_deflate=False,  # messages are small; packing them costs more than it saves
         timeout_keep_alive=math.ceil(settings.keep_alive_s),
         timeout_graceful_shutdown=math.ceil(settings.drain_s),
         backlog=2048,

@@ -14,3 +14,7 @@ MAX_VALUE = 1e6
 """Largest magnitude of a position [m], coordinate or weight: float32 keeps its square finite with room to spare."""
 MAX_RANDOM_SEED = 2**32 - 1
 NAME_LENGTH = 256
+
+MAX_STREAM_MESSAGE_BYTES = 64 * 1024
+MAX_SEQUENCE = 2**53 - 1
+"""Largest whole number that every JSON reader holds exactly."""

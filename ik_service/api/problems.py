@@ -237,6 +237,14 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _answer_unexpected)
 
 
+def error_document(error: Exception) -> dict[str, Any]:
+    """Return the problem document of an error; the text of one that is our fault stays inside."""
+    kind = kind_of(error)
+    if kind.status == 500:
+        return problem_document(kind, INTERNAL_DETAIL)
+    return problem_document(kind, str(error), error.faults if isinstance(error, FaultyFieldsError) else ())
+
+
 def error_response(error: Exception) -> Response:
     """Return the answer to an error; the text of one that is our fault stays inside."""
     kind = kind_of(error)

@@ -33,14 +33,16 @@ def _row_or_rows(width: int, least: float = -limits.MAX_VALUE) -> tuple[dict[str
 
 
 _JOINT_Q_ROW = {"type": "array", "items": _row(1)["items"], "minItems": 1}
-_Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
+Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
 
 
-class _Envelope(BaseModel):
+class Envelope(BaseModel):
+    """What a caller sends: nothing but the fields that are known, of their own types."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Offset(_Envelope):
+class Offset(Envelope):
     """A tool frame (TCP) in the frame of the link that carries it."""
 
     position: _nullable(*_row_or_rows(3)) = Field(  # type: ignore[valid-type]  # the type is made by a function
@@ -53,10 +55,10 @@ class Offset(_Envelope):
     )
 
 
-class SolveTarget(_Envelope):
+class SolveTarget(Envelope):
     """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
 
-    link: _Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
+    link: Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
     positions: _nullable(_column(_row(3))) = Field(  # type: ignore[valid-type]  # the type is made by a function
         default=None, description="One row x, y, z per problem [m]. null: the position is free."
     )
@@ -64,7 +66,7 @@ class SolveTarget(_Envelope):
         default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
     )
     offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
-    reference_link: _Name | None = Field(
+    reference_link: Name | None = Field(
         default=None, description="Link in whose frame the target is given; null is the world."
     )
     row_weights: _nullable(*_row_or_rows(6, 0.0)) = Field(  # type: ignore[valid-type]  # the type is made by a function
@@ -74,7 +76,7 @@ class SolveTarget(_Envelope):
     )
 
 
-class SolveOptions(_Envelope):
+class SolveOptions(Envelope):
     """What a solve may spend, and when it is content."""
 
     seeds: Annotated[int, Field(ge=1, le=limits.MAX_SEEDS)] | None = Field(
@@ -114,7 +116,7 @@ class SolveOptions(_Envelope):
     )
 
 
-class SolveRequestBody(_Envelope):
+class SolveRequestBody(Envelope):
     """Problems for one robot, as columns: row k of every column belongs to problem k."""
 
     model_config = ConfigDict(json_schema_extra={"examples": list(SOLVE_REQUESTS.values())})

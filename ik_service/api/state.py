@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from ik_service.api.robot_catalog import RobotCatalog
+from ik_service.api.stream_session import StreamSession
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import Robots
 from ik_service.batching.solver_pool import SolverPool
@@ -23,6 +24,7 @@ class ServiceState:
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
+        streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
     """
 
@@ -31,6 +33,7 @@ class ServiceState:
     max_body_bytes: int
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
+    streams: set[StreamSession] = field(default_factory=set)
     draining: bool = False
 
     @property

@@ -16,6 +16,7 @@ from ik_service.api import create_app
 from ik_service.api.access import require_safe_address
 from ik_service.api.connection import server_config
 from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.api.stream_routes import end_streams
 from ik_service.cli.console import message_console
 from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import IKError
@@ -91,6 +92,9 @@ class ServiceServer(uvicorn.Server):
         """Go on for a while, so that whoever watches the ready route sends nothing more; then end what is under way."""
         if signal.SIGTERM in self._captured_signals and self.failure is None:
             await asyncio.sleep(self._settings.drain_delay_s)
+        service = getattr(self._app.state, "service", None)
+        if service is not None:
+            await end_streams(service)
         await super().shutdown(sockets)
 
     async def _announce(self, host: str, port: int) -> None:

@@ -1,0 +1,196 @@
+"""From the messages of a stream to solve requests, and from their answers to messages."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.codecs.json_codec import JsonCodec
+from ik_service.api.codecs.msgpack_codec import MsgpackCodec
+from ik_service.api.columns import check_unit_quaternions, read_row
+from ik_service.api.packed_column import PackedColumn
+from ik_service.api.problems import Fault, FaultyFieldsError, error_document
+from ik_service.api.solve_answer import STATUS_WORDS
+from ik_service.api.solve_body import envelope_faults, read_solve
+from ik_service.api.stream_schema import StreamConfiguration, StreamTarget, Tick
+from ik_service.batching.answer import SolveAnswer, worst_over_targets
+from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
+from ik_service.robots import RobotModel
+
+JSON, MSGPACK = JsonCodec(), MsgpackCodec()
+Frame = str | bytes
+"""A message on the wire: text is JSON, bytes are MessagePack."""
+
+_PLACEHOLDERS = {"positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
+_WIDTHS = {"positions": 3, "orientations_xyzw": 4}
+_GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation": ("orientations_xyzw",)}
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What a stream has been configured to do.
+
+    Attributes:
+        request: One problem with what stays the same from tick to tick; its target poses are placeholders.
+        joint_q: Where the first tick starts, shape [joint_coord_count].
+        codec: Writes what the service sends.
+        tick_timeout_s: When the answer to a tick is of no more use [s].
+    """
+
+    request: SolveRequest
+    joint_q: FloatArray
+    codec: Codec
+    tick_timeout_s: float
+
+
+def decode_frame(frame: Frame) -> Any:
+    """Return the document in a message.
+
+    Raises:
+        MalformedBodyError: Neither JSON as text nor MessagePack as bytes.
+        FaultyFieldsError: JSON with numbers that are not finite.
+    """
+    return JSON.decode(frame.encode()) if isinstance(frame, str) else MSGPACK.decode(frame)
+
+
+def read_configuration(frame: Frame, robot: RobotModel) -> StreamPlan:
+    """Return what the first message asks for.
+
+    Raises:
+        MalformedBodyError: Not a document.
+        FaultyFieldsError: A field that is not as the schema says; pointers are those of the message.
+    """
+    try:
+        given = StreamConfiguration.model_validate(decode_frame(frame))
+    except ValidationError as error:
+        raise FaultyFieldsError(envelope_faults(error)) from error
+    if given.options.solutions > 1:
+        raise _fault("/options/solutions", "out_of_range", "A stream answers with one solution.")
+    document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
+    request = read_solve(document, robot).request
+    for k, target in enumerate(request.targets):
+        if target.varies:
+            raise _fault(f"/targets/{k}", "wrong_shape", "Give one row of offset and of weights, for all ticks.")
+    joint_q: FloatArray = np.asarray(robot.mid_joint_q, np.float64)
+    if given.initial_joint_q is not None:
+        joint_q = read_row(given.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
+    encoding = given.encoding or ("json" if isinstance(frame, str) else "msgpack")
+    codec = JSON if encoding == "json" else MSGPACK
+    return StreamPlan(replace(request, initial_joint_q=joint_q[None]), joint_q, codec, given.tick_timeout_s)
+
+
+def read_tick(document: Any) -> Tick:
+    """Return a tick whose fields are there, their numbers still unchecked.
+
+    Raises:
+        FaultyFieldsError: A field that is not as the schema says.
+    """
+    try:
+        return Tick.model_validate(document)
+    except ValidationError as error:
+        raise FaultyFieldsError(envelope_faults(error)) from error
+
+
+def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequest:
+    """Return the problem of a tick.
+
+    Args:
+        tick: The tick.
+        plan: What stays the same.
+        joint_q: Where to start unless the tick says so, shape [joint_coord_count].
+
+    Raises:
+        FaultyFieldsError: Rows that are missing, or that are not as they must be.
+    """
+    templates = plan.request.targets
+    positions = _rows("positions", tick.positions, templates)
+    orientations = _rows("orientations_xyzw", tick.orientations_xyzw, templates)
+    targets = tuple(
+        TargetColumns(target.link, position, orientation, target.offset, target.reference_link, target.row_weights)
+        for target, position, orientation in zip(templates, positions, orientations, strict=True)
+    )
+    start = joint_q if tick.joint_q is None else read_row(tick.joint_q, len(joint_q), "/joint_q")
+    return SolveRequest(targets, start[None], plan.request.options)
+
+
+def configured_message(robot: RobotModel, name: str, warm_up: SolveAnswer) -> dict[str, Any]:
+    """Return the answer to a configuration, once kernels are loaded."""
+    return {
+        "type": "configured",
+        "robot": name,
+        "joint_names": robot.joint_names,
+        "coordinate_names": robot.coordinate_names,
+        "resolved": {"engine": warm_up.engine, "seeds": warm_up.seeds, "device": warm_up.device},
+    }
+
+
+def answer_message(seq: int, answer: SolveAnswer, skipped: int, codec: Codec) -> dict[str, Any]:
+    """Return the answer to a tick.
+
+    Args:
+        seq: Number of the tick.
+        answer: One problem, solved or not.
+        skipped: Ticks since the last answer that a newer one has replaced.
+        codec: Writes it; MessagePack has rows as plain lists too.
+    """
+    return {
+        "type": "answer",
+        "seq": seq,
+        "joint_q": answer.joint_q[0].tolist() if codec.is_binary else answer.joint_q[0],
+        "success": bool(answer.success[0]),
+        "status": STATUS_WORDS[int(answer.status[0])],
+        "position_error_m": _or_null(worst_over_targets(answer.position_error)[0]),
+        "orientation_error_rad": _or_null(worst_over_targets(answer.orientation_error)[0]),
+        "skipped": skipped,
+    }
+
+
+def error_message(error: Exception, seq: int | None, skipped: int = 0) -> dict[str, Any]:
+    """Return the answer to a message that has none: the problem document of HTTP, with its code once more."""
+    problem = error_document(error)
+    return {"type": "error", "seq": seq, "code": problem["code"], "problem": problem, "skipped": skipped}
+
+
+def _as_target(target: StreamTarget) -> dict[str, Any]:
+    """A target of a solve with placeholders for what ticks will give."""
+    fields = {"link": target.link, "offset": target.offset, "reference_link": target.reference_link}
+    given = {name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}
+    return {**fields, "row_weights": target.row_weights, **given}
+
+
+def _rows(name: str, value: object, templates: tuple[TargetColumns, ...]) -> list[FloatArray | None]:
+    """The rows that a tick gives, [1, width] per target, None where the target is not constrained so."""
+    wanted = [getattr(template, name) is not None for template in templates]
+    pointer = f"/{name}"
+    if value is None:
+        if any(wanted):
+            raise _fault(pointer, "missing_field", "Give one row per target.")
+        return [None] * len(templates)
+    rows: Any = value.array(pointer) if isinstance(value, PackedColumn) else value
+    if not isinstance(rows, (list, np.ndarray)):
+        raise _fault(pointer, "wrong_type", "Give a list with one row per target.")
+    if (isinstance(rows, np.ndarray) and rows.ndim == 0) or len(rows) != len(templates):
+        raise _fault(pointer, "wrong_shape", f"Give one row per target: {len(templates)}.")
+    pairs = enumerate(zip(rows, wanted, strict=True))
+    return [_row(name, row, is_wanted, f"{pointer}/{k}") for k, (row, is_wanted) in pairs]
+
+
+def _row(name: str, row: object, is_wanted: bool, pointer: str) -> FloatArray | None:
+    if not is_wanted:
+        if row is not None:
+            raise _fault(pointer, "unknown_field", "The target was configured without it. Give null.")
+        return None
+    numbers = read_row(row, _WIDTHS[name], pointer)
+    if name == "orientations_xyzw":
+        check_unit_quaternions(numbers, pointer)
+    return numbers[None]
+
+
+def _or_null(value: Any) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
+    return FaultyFieldsError([Fault(pointer, code, detail)])

@@ -1,0 +1,37 @@
+"""`WS /v1/robots/{robot}/stream`: a control loop's targets in, joint configurations out."""
+
+import asyncio
+
+from fastapi import APIRouter, WebSocket
+
+from ik_service.api.state import ServiceState
+from ik_service.api.stream_session import StreamSession
+
+END_S = 2.0
+"""Longest time for streams to end with the service."""
+
+router = APIRouter(prefix="/v1")
+
+
+@router.websocket("/robots/{robot}/stream")
+async def stream(websocket: WebSocket, robot: str) -> None:
+    """Serve one stream; an unknown robot is refused before the handshake, with a problem document."""
+    state = websocket.app.state.service
+    assert isinstance(state, ServiceState)  # put there by create_app
+    session = StreamSession(websocket, robot, state.robot(robot), state.pool)
+    await websocket.accept()
+    state.streams.add(session)
+    try:
+        await session.run()
+    finally:
+        state.streams.discard(session)
+
+
+async def end_streams(state: ServiceState) -> None:
+    """End all streams, each with the close code for a server that goes away."""
+    for session in list(state.streams):
+        session.end()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + END_S
+    while state.streams and loop.time() < end:
+        await asyncio.sleep(0.01)

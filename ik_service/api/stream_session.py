@@ -1,0 +1,224 @@
+"""One stream: targets in, joint configurations out, each solve started where the last one ended.
+
+    reader task: frames -> the newest one, which replaces those not taken yet
+    session:     newest frame -> request -> pool -> answer -> frame, one at a time
+
+Requests of several streams share batches in the pool. A tick that cannot be solved is answered with an error and the
+stream goes on; a configuration that cannot be used ends it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
+from ik_service.api.problems import kind_of
+from ik_service.api.stream_messages import (
+    JSON,
+    Frame,
+    StreamPlan,
+    answer_message,
+    configured_message,
+    decode_frame,
+    error_message,
+    read_configuration,
+    read_tick,
+    tick_request,
+)
+from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.errors import ClosedError
+from ik_service.batching.request import SolveRequest
+from ik_service.batching.solver_pool import SolverPool
+from ik_service.robots import RobotModel
+
+CONFIGURE_S = 10.0
+"""Longest time for the first message to come."""
+IDLE_S = 300.0
+"""Longest time between two messages."""
+SEND_S = 10.0
+"""Longest time for a client to take a message."""
+GOING_AWAY, POLICY, TOO_LARGE, FAILED, TRY_LATER = 1001, 1008, 1009, 1011, 1013
+
+_log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """The newest message that has come and has not been taken.
+
+    Attributes:
+        skipped: Messages replaced by newer ones since the count was last taken.
+        is_closed: Whether none will come any more.
+    """
+
+    def __init__(self) -> None:
+        self.skipped, self.is_closed = 0, False
+        self._frame: Frame | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, frame: Frame) -> None:
+        """Keep a message in the place of the one before."""
+        self.skipped += self._frame is not None
+        self._frame = frame
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Let whoever waits know that nothing more comes."""
+        self.is_closed = True
+        self._arrived.set()
+
+    async def take(self, timeout_s: float) -> Frame | None:
+        """Return the newest message as soon as there is one; None once the inbox is closed.
+
+        Raises:
+            TimeoutError: None has come.
+        """
+        if self._frame is None and not self.is_closed:
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        frame, self._frame = self._frame, None
+        self._arrived.clear()
+        return None if self.is_closed else frame
+
+    def take_skipped(self) -> int:
+        """Return how many messages were replaced, and count anew."""
+        skipped, self.skipped = self.skipped, 0
+        return skipped
+
+
+class StreamSession:
+    """Serves one connection, from after its handshake to its end.
+
+    Args:
+        websocket: The connection, accepted.
+        name: Name of the robot.
+        robot: The robot.
+        pool: Solves.
+    """
+
+    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, pool: SolverPool) -> None:
+        self._websocket, self._name, self._robot, self._pool = websocket, name, robot, pool
+        self._inbox = Inbox()
+        self._solving: asyncio.Future[SolveAnswer] | None = None
+        self._codec: Codec = JSON
+        self._close: tuple[int, str] | None = None
+
+    async def run(self) -> None:
+        """Serve until the client goes, breaks a rule, or the service ends."""
+        reader = asyncio.create_task(self._read())
+        reader.add_done_callback(lambda _: self._inbox.close())
+        try:
+            await self._serve()
+        except WebSocketDisconnect:
+            pass
+        except TimeoutError:
+            self._close = POLICY, "Nothing came for a long time."
+        except ClosedError as error:
+            await self._send(error_message(error, None))
+            self._close = GOING_AWAY, "The service is shutting down."
+        except asyncio.CancelledError:
+            if not self._inbox.is_closed:
+                raise
+        finally:
+            reader.cancel()
+        if self._close is not None:
+            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                async with asyncio.timeout(SEND_S):
+                    await self._websocket.close(*self._close)
+
+    def end(self) -> None:
+        """End the stream because the service ends; `run` returns soon after."""
+        self._hang_up(GOING_AWAY, "The service is shutting down.")
+
+    # ------------------------------------------------------------------ in
+    async def _read(self) -> None:
+        """Keep the newest message until the connection ends."""
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] != "websocket.receive":
+                self._hang_up(None)
+                return
+            frame = message.get("text")
+            frame = message["bytes"] if frame is None else frame
+            if len(frame) > MAX_STREAM_MESSAGE_BYTES:
+                self._hang_up(TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
+                return
+            self._inbox.put(frame)
+
+    def _hang_up(self, code: int | None, reason: str = "") -> None:
+        """Stop waiting, for messages and for the solver."""
+        self._close = None if code is None else (code, reason)
+        self._inbox.close()
+        if self._solving is not None:
+            self._solving.cancel()
+
+    # ------------------------------------------------------------------ the loop
+    async def _serve(self) -> None:
+        frame = await self._inbox.take(CONFIGURE_S)
+        if frame is None:
+            return
+        try:
+            plan = read_configuration(frame, self._robot)
+            self._codec = plan.codec
+            warm_up = await self._solve(plan.request)
+        except ClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the client is told, whatever it is
+            await self._fail(error, None)
+            self._close = _close_code(error), "The configuration cannot be used."
+            return
+        await self._send(configured_message(self._robot, self._name, warm_up))
+        await self._follow(plan)
+
+    async def _follow(self, plan: StreamPlan) -> None:
+        """Answer ticks."""
+        joint_q = plan.joint_q
+        while (frame := await self._inbox.take(IDLE_S)) is not None:
+            seq: int | None = None
+            try:
+                tick = read_tick(decode_frame(frame))
+                seq = tick.seq
+                answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
+            except ClosedError:
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next tick may be better
+                await self._fail(error, seq)
+                continue
+            joint_q = answer.joint_q[0]
+            await self._send(answer_message(seq, answer, self._inbox.take_skipped(), plan.codec))
+
+    async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> SolveAnswer:
+        self._solving = asyncio.wrap_future(self._pool.submit(self._robot, request, timeout_s=timeout_s))
+        task = asyncio.current_task()
+        try:
+            return await self._solving
+        except asyncio.CancelledError:
+            if self._inbox.is_closed or (task is not None and task.cancelling()):
+                raise
+            raise ClosedError("The service is shutting down.") from None  # the pool has dropped what waited
+        finally:
+            self._solving = None
+
+    async def _fail(self, error: Exception, seq: int | None) -> None:
+        """Answer a message with an error."""
+        if kind_of(error).status == 500:
+            _log.error("A message of a stream of '%s' failed", self._name, exc_info=error)
+        await self._send(error_message(error, seq, self._inbox.take_skipped()))
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        content = self._codec.encode(message)
+        async with asyncio.timeout(SEND_S):
+            if self._codec.is_binary:
+                await self._websocket.send({"type": "websocket.send", "bytes": content})
+            else:
+                await self._websocket.send({"type": "websocket.send", "text": content.decode()})
+
+
+def _close_code(error: Exception) -> int:
+    """Why a stream ends whose configuration has met an error."""
+    status = kind_of(error).status
+    return POLICY if status < 500 else FAILED if status == 500 else TRY_LATER
