@@ -3,6 +3,7 @@
 import pytest
 
 import ik_service
+import ik_service.client
 import objectives
 
 IK_SERVICE = [
@@ -36,20 +37,33 @@ OBJECTIVES = [
     "check",
 ]
 
+CLIENT = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "ForwardResult",
+    "ServiceError",
+    "SolveResult",
+    "SolveTarget",
+    "UnreachableError",
+]
+PACKAGES = [(ik_service, IK_SERVICE), (objectives, OBJECTIVES), (ik_service.client, CLIENT)]
 
-@pytest.mark.parametrize(("package", "names"), [(ik_service, IK_SERVICE), (objectives, OBJECTIVES)])
+
+@pytest.mark.parametrize(("package", "names"), PACKAGES)
 def test_public_names_are_the_pinned_ones(package, names):
     assert sorted(package.__all__) == names
 
 
-@pytest.mark.parametrize("package", [ik_service, objectives])
+@pytest.mark.parametrize("package", [package for package, _ in PACKAGES])
 def test_every_public_name_resolves(package):
     assert package.__all__
     assert [name for name in package.__all__ if getattr(package, name, None) is None] == []
 
 
-def test_no_name_is_public_in_both_packages():
-    assert set(ik_service.__all__) & set(objectives.__all__) == set()
+def test_no_name_is_public_in_two_packages():
+    names = [name for package, _ in PACKAGES for name in package.__all__]
+    assert len(names) == len(set(names))
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error():

@@ -1,0 +1,181 @@
+"""The client for programs with an event loop. `client` is the same without one."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+from numpy.typing import ArrayLike
+
+from ik_service.client import requests
+from ik_service.client.errors import UnreachableError
+from ik_service.client.replies import (
+    ForwardResult,
+    SolveResult,
+    check_reply,
+    read_document,
+    read_forward_reply,
+    read_solve_reply,
+)
+from ik_service.client.requests import Call, Encoding, SolveTarget
+from ik_service.client.retries import Retries
+
+
+class AsyncClient:
+    """Calls a service. Use it in an `async with` block, or close it; tasks may share it.
+
+    Args:
+        url: Address of the service, such as "http://127.0.0.1:8000".
+        api_key: Its API key, where it wants one.
+        timeout_s: Longest time to connect, to send or to wait for bytes, and for all waits between tries [s].
+        retries: How often to try again where the service is busy or cannot be connected to.
+        encoding: "msgpack" or "json": how problems and results travel.
+        transport: What carries the requests instead of the network; for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        retries: int = 3,
+        encoding: Encoding = "msgpack",
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        if encoding not in requests.MEDIA_TYPES:
+            raise ValueError(f"encoding is {encoding!r}. Allowed: {', '.join(map(repr, requests.MEDIA_TYPES))}.")
+        headers = {} if api_key is None else {"X-API-Key": api_key}
+        self._encoding: Encoding = encoding
+        self._retries = Retries(retries, timeout_s)
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.aclose()
+
+    async def solve(
+        self,
+        robot: str,
+        positions: ArrayLike | None = None,
+        orientations_xyzw: ArrayLike | None = None,
+        *,
+        link: str | None = None,
+        targets: Sequence[SolveTarget] | None = None,
+        initial_joint_q: ArrayLike | None = None,
+        options: Mapping[str, Any] | None = None,
+        include: Sequence[str] = (),
+    ) -> SolveResult:
+        """Solve a batch of problems.
+
+        Args:
+            robot: Name of the robot.
+            positions: Target positions of `link` [m], shape [n, 3]; None leaves the position free.
+            orientations_xyzw: Target orientations of `link`, shape [n, 4]; None leaves the orientation free.
+            link: The link that is to reach them.
+            targets: Targets of several links, or with tool frames and weights, instead of those three.
+            initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
+            options: Options by the names of the HTTP surface, such as {"seeds": 16}.
+            include: Further columns: "active_limits", "advice", "islands", "solutions".
+
+        Raises:
+            ValueError: The targets are given twice, or not at all.
+            ServiceError: The service refuses the request or fails.
+            UnreachableError: There is no service, or no answer in time.
+        """
+        chosen = requests.one_target(link, positions, orientations_xyzw, targets)
+        call = requests.solve_call(robot, chosen, initial_joint_q, options, include, self._encoding)
+        return read_solve_reply(await self._send(call))
+
+    async def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> ForwardResult:
+        """Compute where links are.
+
+        Args:
+            robot: Name of the robot.
+            joint_q: Configurations [rad or m], shape [n, joint_coord_count].
+            links: The links; None is all.
+
+        Raises:
+            ServiceError: The service refuses the request or fails.
+            UnreachableError: There is no service, or no answer in time.
+        """
+        return read_forward_reply(await self._send(requests.forward_call(robot, joint_q, links, self._encoding)))
+
+    async def robots(self) -> list[dict[str, Any]]:
+        """Return what is served: name, sizes and leaf links of every robot.
+
+        Raises:
+            ServiceError: The service refuses the request or fails.
+            UnreachableError: There is no service, or no answer in time.
+        """
+        listed: list[dict[str, Any]] = read_document(await self._send(requests.robots_call()))["robots"]
+        return listed
+
+    async def robot(self, name: str) -> dict[str, Any]:
+        """Return a robot's joints with their limits, its links and the names of its coordinates and DOFs.
+
+        Raises:
+            ServiceError: There is none of that name, or the service fails.
+            UnreachableError: There is no service, or no answer in time.
+        """
+        return read_document(await self._send(requests.robot_call(name)))
+
+    async def put_robot(
+        self, name: str, urdf: str | bytes, *, if_match: str | None = None, if_none_match: str | None = None
+    ) -> dict[str, Any]:
+        """Let the service serve a robot from now on, and return its description.
+
+        Args:
+            name: Its name.
+            urdf: Text of a URDF.
+            if_match: Replace it only if its ETag is this one.
+            if_none_match: "*": only if there is none of that name.
+
+        Raises:
+            ServiceError: The service refuses the robot, or takes none.
+            UnreachableError: There is no service, or no answer in time.
+        """
+        return read_document(await self._send(requests.put_robot_call(name, urdf, if_match, if_none_match)))
+
+    async def delete_robot(self, name: str, *, if_match: str | None = None) -> None:
+        """Let the service no longer serve a robot that was put.
+
+        Args:
+            name: Its name.
+            if_match: Only if its ETag is this one.
+
+        Raises:
+            ServiceError: There is none of that name, or the service refuses.
+            UnreachableError: There is no service, or no answer in time.
+        """
+        check_reply(await self._send(requests.delete_robot_call(name, if_match)))
+
+    async def _send(self, call: Call) -> httpx2.Response:
+        """Send a request, again where that is of use; return the last reply, an error or not."""
+        tries, waited_s = 0, 0.0
+        while True:
+            outcome: httpx2.Response | httpx2.TransportError
+            try:
+                outcome = await self._http.request(call.method, call.path, content=call.content, headers=call.headers)
+            except httpx2.TransportError as error:
+                outcome = error
+            wait_s = self._retries.wait_s(tries, waited_s, outcome)
+            if wait_s is None:
+                break
+            await asyncio.sleep(wait_s)
+            tries, waited_s = tries + 1, waited_s + wait_s
+        if isinstance(outcome, httpx2.Response):
+            return outcome
+        reason = str(outcome) or type(outcome).__name__
+        raise UnreachableError(f"{call.method} {self._http.base_url}: {reason}.") from outcome

@@ -1,0 +1,173 @@
+"""Calls of the client as HTTP requests, for both kinds of clients."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgpack
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Encoding = Literal["msgpack", "json"]
+MEDIA_TYPES: Mapping[str, str] = {"msgpack": "application/msgpack", "json": "application/json"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SolveTarget:
+    """A link that is to reach a pose, in every problem.
+
+    Attributes:
+        link: The link.
+        positions: [m], shape [n, 3]; None leaves the position free.
+        orientations_xyzw: Unit quaternions, shape [n, 4]; None leaves the orientation free.
+        offset_position: Position of the tool in the link frame [m], shape [3] or [n, 3].
+        offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4] or [n, 4].
+        reference_link: Link in whose frame the target is given; None is the world.
+        row_weights: Weights of x, y, z and of the rotation about x, y, z, shape [6] or [n, 6]; 0 leaves an axis free.
+    """
+
+    link: str
+    positions: ArrayLike | None = None
+    orientations_xyzw: ArrayLike | None = None
+    offset_position: ArrayLike | None = None
+    offset_orientation_xyzw: ArrayLike | None = None
+    reference_link: str | None = None
+    row_weights: ArrayLike | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the target as the service has it, its columns as arrays."""
+        offset = {"position": _array(self.offset_position), "orientation_xyzw": _array(self.offset_orientation_xyzw)}
+        fields = {
+            "link": self.link,
+            "positions": _array(self.positions),
+            "orientations_xyzw": _array(self.orientations_xyzw),
+            "offset": _given(offset) or None,
+            "reference_link": self.reference_link,
+            "row_weights": _array(self.row_weights),
+        }
+        return _given(fields)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One HTTP request.
+
+    Attributes:
+        method: Of HTTP.
+        path: Below the service's address.
+        content: The body.
+        headers: Its headers.
+    """
+
+    method: str
+    path: str
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def solve_call(
+    robot: str,
+    targets: Sequence[SolveTarget],
+    initial_joint_q: ArrayLike | None,
+    options: Mapping[str, Any] | None,
+    include: Sequence[str],
+    encoding: Encoding,
+) -> Call:
+    """Return the request that solves a batch of problems."""
+    document = {
+        "targets": [target.document() for target in targets],
+        "initial_joint_q": _array(initial_joint_q),
+        "options": dict(options) if options else None,
+        "include": list(include) or None,
+    }
+    return _post(f"{_address(robot)}/solve", _given(document), encoding)
+
+
+def forward_call(robot: str, joint_q: ArrayLike, links: Sequence[str] | None, encoding: Encoding) -> Call:
+    """Return the request that computes where links are."""
+    document = {"joint_q": _array(joint_q), "links": None if links is None else list(links)}
+    return _post(f"{_address(robot)}/forward", _given(document), encoding)
+
+
+def robots_call() -> Call:
+    """Return the request that lists the robots."""
+    return Call("GET", "/v1/robots")
+
+
+def robot_call(robot: str) -> Call:
+    """Return the request that describes a robot."""
+    return Call("GET", _address(robot))
+
+
+def put_robot_call(robot: str, urdf: str | bytes, if_match: str | None, if_none_match: str | None) -> Call:
+    """Return the request that puts a robot."""
+    content = urdf.encode() if isinstance(urdf, str) else urdf
+    return Call(
+        "PUT", _address(robot), content, {"Content-Type": "application/xml", **_conditions(if_match, if_none_match)}
+    )
+
+
+def delete_robot_call(robot: str, if_match: str | None) -> Call:
+    """Return the request that deletes a robot."""
+    return Call("DELETE", _address(robot), headers=_conditions(if_match, None))
+
+
+def one_target(
+    link: str | None,
+    positions: ArrayLike | None,
+    orientations_xyzw: ArrayLike | None,
+    targets: Sequence[SolveTarget] | None,
+) -> Sequence[SolveTarget]:
+    """Return the targets of a solve, given as such or as the columns of one.
+
+    Raises:
+        ValueError: Both, or neither.
+    """
+    given = [value is not None for value in (link, positions, orientations_xyzw)]
+    if targets is not None and any(given):
+        raise ValueError("Give targets, or link with positions and orientations_xyzw, but not both.")
+    if targets is not None:
+        return targets
+    if link is None:
+        raise ValueError("Give the link that is to reach the targets, or targets=[SolveTarget(...), ...].")
+    return [SolveTarget(link=link, positions=positions, orientations_xyzw=orientations_xyzw)]
+
+
+def _post(path: str, document: dict[str, Any], encoding: Encoding) -> Call:
+    media_type = MEDIA_TYPES[encoding]
+    if encoding == "json":
+        content = json.dumps(document, default=_as_list, allow_nan=True).encode()
+    else:
+        content = msgpack.packb(document, default=_as_column)
+    return Call("POST", path, content, {"Content-Type": media_type, "Accept": media_type})
+
+
+def _array(value: ArrayLike | None) -> NDArray[Any] | None:
+    """Numbers as float32 where they are, else as float64."""
+    if value is None:
+        return None
+    array = np.asarray(value)
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def _as_list(array: Any) -> Any:
+    return array.tolist()
+
+
+def _as_column(array: Any) -> dict[str, Any]:
+    data = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data
+    return {"dtype": array.dtype.name, "shape": array.shape, "data": data}
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _conditions(if_match: str | None, if_none_match: str | None) -> dict[str, str]:
+    return _given({"If-Match": if_match, "If-None-Match": if_none_match})
+
+
+def _address(robot: str) -> str:
+    return f"/v1/robots/{quote(robot, safe='')}"

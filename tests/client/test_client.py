@@ -1,0 +1,266 @@
+"""The client against a real service: equal results in both encodings, errors with their codes, what it may import."""
+
+import asyncio
+import inspect
+import subprocess
+import sys
+
+import httpx2
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.client import AsyncClient, Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.robots import builtin_urdf
+
+COUNT = 30
+KEY = "a-key-that-is-long-enough-0123456789"
+PROBLEM = {"Content-Type": "application/problem+json"}
+HANDS = ["left_panda_hand", "right_panda_hand"]
+
+
+@pytest.fixture(scope="module")
+def poses():
+    panda = load_robot("panda")
+    reached = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(1), COUNT), links=["panda_hand"])
+    return reached.positions[:, 0], reached.orientations_xyzw[:, 0]
+
+
+@pytest.fixture(params=["msgpack", "json"])
+def client(request, service_url):
+    with Client(service_url, encoding=request.param) as client:
+        yield client
+
+
+def test_a_batch_is_solved(client, poses):
+    result = client.solve("panda", *poses, link="panda_hand", options={"seeds": 32})
+    assert len(result) == COUNT
+    assert result.success.dtype == bool
+    assert result.success.mean() > 0.9
+    assert set(result.status[result.success]) == {"converged"}
+    assert result.joint_q.shape == (COUNT, 7)
+    assert result.coordinate_names == load_robot("panda").coordinate_names
+    assert result.seeds == 32
+    assert result.seed_index.dtype.kind == "i"
+    reached = load_robot("panda").forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
+    assert np.linalg.norm(reached - poses[0], axis=1)[result.success].max() <= 1e-3
+    assert result.timing_ms["solve"] > 0.0
+
+
+def test_both_encodings_and_both_clients_bring_the_same(service_url, poses):
+    with Client(service_url) as binary, Client(service_url, encoding="json") as text:
+        first, second = (client.solve("panda", *poses, link="panda_hand") for client in (binary, text))
+
+    async def third() -> SolveResult:
+        async with AsyncClient(service_url) as client:
+            many = [client.solve("panda", *poses, link="panda_hand") for _ in range(4)]
+            return (await asyncio.gather(*many))[-1]
+
+    for other in (second, asyncio.run(third())):
+        assert np.array_equal(first.joint_q, other.joint_q.astype(np.float32))
+        for name in ("success", "status", "iterations", "seed_index"):
+            assert getattr(first, name).tolist() == getattr(other, name).tolist(), name
+        assert other.position_error_m == pytest.approx(first.position_error_m)
+
+
+def test_targets_of_several_links_with_tool_and_weights(client):
+    robot = load_robot("dual_panda")
+    reached = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 3), links=HANDS)
+    targets = [
+        SolveTarget(link=HANDS[0], positions=reached.positions[:, 0], row_weights=[1, 1, 1, 0, 0, 0]),
+        SolveTarget(
+            link=HANDS[1],
+            positions=reached.positions[:, 1].astype(np.float32),
+            orientations_xyzw=reached.orientations_xyzw[:, 1],
+            offset_position=[0, 0, 0.0],
+            reference_link="base",
+        ),
+    ]
+    include = ["islands", "advice", "active_limits", "solutions"]
+    result = client.solve("dual_panda", targets=targets, include=include, options={"solutions": 2})
+    assert result.success.all()
+    assert np.isnan(result.targets[0]["orientation_error_rad"]).all()
+    assert result.targets[1]["position_error_m"].shape == (3,)
+    assert len(result.islands) == len(result.advice) == 3
+    assert result.active_limits.shape == (3, len(result.dof_names))
+    assert result.solutions.shape == (3, 2, 14)
+    assert (result.solution_count >= 1).all()
+
+
+def test_forward_tells_where_links_are(client):
+    panda = load_robot("panda")
+    joint_q = panda.random_joint_q(np.random.default_rng(0), 5)
+    found = client.forward("panda", joint_q, ["panda_hand", "panda_link4"])
+    expected = panda.forward_kinematics(joint_q, links=["panda_hand", "panda_link4"])
+    assert found.links == ("panda_hand", "panda_link4")
+    assert np.abs(found.positions - expected.positions).max() < 1e-9
+    assert np.abs(found.orientations_xyzw - expected.orientations_xyzw).max() < 1e-9
+
+
+def test_robots_are_listed_and_described(client):
+    assert "panda" in [robot["name"] for robot in client.robots()]
+    assert client.robot("panda")["coordinate_names"] == list(load_robot("panda").coordinate_names)
+
+
+def test_robots_are_put_and_deleted(running_service, tmp_path):
+    settings = {"api_keys": {"ann": KEY}, "catalog_dir": tmp_path, "uploads_enabled": True, "robots": ("panda",)}
+    with running_service(**settings) as (url, _):
+        with Client(url) as stranger, pytest.raises(ServiceError) as caught:
+            stranger.robots()
+        assert (caught.value.status, caught.value.code) == (401, "missing_api_key")
+        with Client(url, KEY) as client:
+            assert client.put_robot("my_arm", builtin_urdf("ur5e"), if_none_match="*")["name"] == "my_arm"
+            assert client.solve("my_arm", [[0.3, 0.2, 0.5]], link="tool0").success.all()
+            with pytest.raises(ServiceError) as caught:
+                client.put_robot("my_arm", builtin_urdf("ur5e").decode(), if_none_match="*")
+            assert caught.value.code == "precondition_failed"
+            client.delete_robot("my_arm")
+            with pytest.raises(ServiceError, match="unknown_robot"):
+                client.robot("my_arm")
+
+
+def test_a_refusal_carries_code_and_faults(client):
+    with pytest.raises(ServiceError) as caught:
+        client.solve("panda", [[0.4, float("nan"), 0.5]], link="panda_hand")
+    assert (caught.value.status, caught.value.code) == (422, "not_finite")
+    assert caught.value.errors[0]["pointer"] == "/targets/0/positions/0/1"
+    assert caught.value.request_id
+    with pytest.raises(ServiceError, match="unknown_robot"):
+        client.robot("pandora")
+
+
+def test_targets_are_given_once(client):
+    with pytest.raises(ValueError, match="Give the link"):
+        client.solve("panda", [[0.4, 0.1, 0.5]])
+    with pytest.raises(ValueError, match="not both"):
+        client.solve("panda", [[0.4, 0.1, 0.5]], targets=[SolveTarget(link="panda_hand")])
+    with pytest.raises(ValueError, match="encoding"):
+        Client("http://127.0.0.1:1", encoding="xml")
+
+
+def test_no_service_is_an_error_of_its_own():
+    with Client("http://127.0.0.1:1", retries=0) as client, pytest.raises(UnreachableError, match="GET http"):
+        client.robots()
+
+
+# ---------------------------------------------------------------------- tries again
+class Scripted(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+    """Answers as it is told, one outcome per request."""
+
+    def __init__(self, *outcomes):
+        self.outcomes, self.count = list(outcomes), 0
+
+    def handle_request(self, request):
+        self.count += 1
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def handle_async_request(self, request):
+        return self.handle_request(request)
+
+
+def busy(wait=None):
+    problem = {"status": 503, "code": "queue_full", "detail": "Too much is waiting."}
+    headers = PROBLEM | ({} if wait is None else {"Retry-After": str(wait)})
+    return httpx2.Response(503, json=problem, headers=headers)
+
+
+def robots():
+    return httpx2.Response(200, json={"robots": []})
+
+
+def ask(kind, transport, **options):
+    """What a client of a kind gets, and how long it waited [s]."""
+    waits = []
+    if kind is Client:
+        with pytest.MonkeyPatch.context() as patch, Client("http://service", transport=transport, **options) as client:
+            patch.setattr("ik_service.client.client.time.sleep", waits.append)
+            return client.robots(), waits
+
+    async def run():
+        async with AsyncClient("http://service", transport=transport, **options) as client:
+            return await client.robots()
+
+    async def note(wait_s):
+        waits.append(wait_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ik_service.client.async_client.asyncio.sleep", note)
+        return asyncio.run(run()), waits
+
+
+@pytest.fixture(params=[Client, AsyncClient])
+def kind(request):
+    return request.param
+
+
+def test_a_busy_service_is_asked_again_when_it_says(kind):
+    transport = Scripted(busy(2), busy(), httpx2.ConnectError("no route"), robots())
+    found, waits = ask(kind, transport)
+    assert found == []
+    assert 2.0 <= waits[0] <= 3.0
+    assert all(0.0 < wait < 1.0 for wait in waits[1:])
+    assert len(waits) == 3
+
+
+def test_it_gives_up_after_some_tries(kind):
+    transport = Scripted(*[busy() for _ in range(9)])
+    with pytest.raises(ServiceError) as caught:
+        ask(kind, transport, retries=2)
+    assert (caught.value.code, caught.value.retry_after_s, transport.count) == ("queue_full", None, 3)
+
+
+def test_it_does_not_wait_longer_than_its_timeout(kind):
+    transport = Scripted(busy(30), robots())
+    with pytest.raises(ServiceError) as caught:
+        ask(kind, transport, timeout_s=10.0)
+    assert (caught.value.retry_after_s, transport.count) == (30.0, 1)
+
+
+@pytest.mark.parametrize("error", [httpx2.ReadTimeout("slow"), httpx2.WriteError("cut off")])
+def test_what_may_have_been_sent_is_not_sent_again(kind, error):
+    transport = Scripted(error, robots())
+    with pytest.raises(UnreachableError):
+        ask(kind, transport)
+    assert transport.count == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (lambda: httpx2.Response(502, html="<html>Bad gateway</html>"), ServiceError),
+        (lambda: httpx2.Response(200, html="<html>Sign in</html>"), ClientError),
+        (lambda: httpx2.Response(200, json=[]), ClientError),
+        (
+            lambda: httpx2.Response(404, content=b"{", headers={"Content-Type": "application/problem+json"}),
+            ServiceError,
+        ),
+        (lambda: httpx2.Response(200, content=b"\xc1", headers={"Content-Type": "application/msgpack"}), ClientError),
+    ],
+)
+def test_a_reply_of_something_else_is_an_error(kind, reply, error):
+    with pytest.raises(error):
+        ask(kind, Scripted(reply()))
+
+
+def test_both_clients_have_the_same_methods():
+    names = [name for name in vars(Client) if not name.startswith("_") and name != "close"]
+    assert len(names) >= 6
+    for name in ("__init__", *names):
+        ours, theirs = getattr(Client, name), getattr(AsyncClient, name)
+        assert ours.__doc__ == theirs.__doc__, name
+        parameters = [list(inspect.signature(method).parameters.values()) for method in (ours, theirs)]
+        same = [(p.name, p.kind, p.default) for p in parameters[0]] == [
+            (p.name, p.kind, p.default) for p in parameters[1]
+        ]
+        assert same, name
+
+
+def test_the_client_needs_neither_warp_nor_the_service():
+    code = (
+        "import sys, ik_service.client; print(sorted({'warp', 'fastapi', 'pydantic', 'objectives'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
