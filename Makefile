@@ -16,7 +16,7 @@ help: ## list these commands
 
 run: ## start the service with the built-in robots; ARGS="--port 9000"
 	@$(environment) run
-	@exec $(VENV)/bin/ik-service serve $(ARGS)
+	@exec $(VENV)/bin/ik-service serve --log-format console $(ARGS)
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
 	@$(python) -m pytest $(ARGS)

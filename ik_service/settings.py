@@ -90,7 +90,7 @@ class ServiceSettings(BaseSettings):
     api_keys: Keys = Field(
         default_factory=dict, description=f"API keys as name:key, each key of {KEY_LENGTH_LEAST} characters or more."
     )
-    api_keys_file: Path | None = Field(default=None, description="File with more of them, one name:key a line.")
+    api_keys_file: Path | None = Field(default=None, description="File with further API keys, one name:key a line.")
     insecure: bool = Field(
         default=False, description="Answer without API keys even where other machines can reach the service."
     )
@@ -126,6 +126,7 @@ class ServiceSettings(BaseSettings):
         default=1_000_000, ge=1, le=10**9, description="Problems that may wait; one request alone may have more."
     )
     queue_keys: int = Field(default=64, ge=1, le=10_000, description="Kinds of requests that may wait at once.")
+    batch_problems: int = Field(default=4096, ge=1, le=65_536, description="Problems that are solved together at most.")
     solvers: int = Field(default=16, ge=1, le=1024, description="Solvers kept for later requests.")
 
     drain_s: float = Field(

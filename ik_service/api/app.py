@@ -6,20 +6,32 @@ and health routes answer meanwhile.
     front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> routes
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from ik_service.api import catalog_routes, forward_routes, health_routes, robot_routes, solve_routes, stream_routes
+from ik_service.api import (
+    catalog_routes,
+    forward_routes,
+    health_routes,
+    metrics_routes,
+    robot_routes,
+    solve_routes,
+    stream_routes,
+)
 from ik_service.api.access import AccessCheck, require_safe_address
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.docs_page import install_docs_page
-from ik_service.api.front_door import FrontDoor
+from ik_service.api.front_door import FrontDoor, RequestObserver
+from ik_service.api.logs import AccessLog
+from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.openapi import install_openapi
 from ik_service.api.problems import install_problem_handlers
 from ik_service.api.robot_catalog import RobotCatalog
@@ -40,18 +52,31 @@ _CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
 _CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "X-API-Key", "X-Request-ID")
 
 
+CLOSE_S = 5.0
+"""How long the end of the service waits for the solver's thread, once nobody waits for an answer any more."""
+
+_log = logging.getLogger(__name__)
+
+
 class Service(FastAPI):
     """The application, with its layers around FastAPI's own.
 
     Args:
         settings: The settings.
         bound_to: Address that its server listens on; None where it is not known.
+        observers: Are told about every request.
         options: For FastAPI.
     """
 
-    def __init__(self, settings: ServiceSettings, bound_to: str | None, **options: object) -> None:
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        bound_to: str | None,
+        observers: Sequence[RequestObserver] = (),
+        **options: object,
+    ) -> None:
         super().__init__(**options)  # type: ignore[arg-type]  # passed through
-        self._settings, self._bound_to = settings, bound_to
+        self._settings, self._bound_to, self._observers = settings, bound_to, observers
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return FastAPI's layers inside ours."""
@@ -66,7 +91,7 @@ class Service(FastAPI):
                 expose_headers=("ETag", "Retry-After", "X-Request-ID"),
             )
         stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s)
-        return FrontDoor(stack, (), self.is_draining)
+        return FrontDoor(stack, self._observers, self.is_draining)
 
     def is_draining(self) -> bool:
         """Return whether the service is about to end."""
@@ -101,22 +126,30 @@ def create_app(
     if unknown:
         raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
 
+    metrics = ServiceMetrics(catalog.name_of)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool = SolverPool(
-            settings.device, limits=pool_limits(settings), threads=settings.threads, compile_apart=compile_apart
+            settings.device,
+            limits=pool_limits(settings),
+            threads=settings.threads,
+            compile_apart=compile_apart,
+            observer=metrics,
         )
-        state = ServiceState(catalog, pool, settings.max_body_bytes, settings.uploaders)
+        state = ServiceState(catalog, pool, metrics, settings.max_body_bytes, settings.uploaders)
         state.warm_up = warm_up(state, settings.warm_up_robots)
+        metrics.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
         app.state.service = state
         yield
         state.draining = True
         await end_streams(state)
-        await run_in_threadpool(state.pool.close)
+        await close_pool(pool)
 
     app = Service(
         settings,
         bound_to,
+        (metrics, AccessLog(settings)) if settings.access_log else (metrics,),
         title="ik-service",
         version=version("ik-service"),
         description=_DESCRIPTION,
@@ -125,12 +158,36 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    for routes in (solve_routes, stream_routes, forward_routes, robot_routes, catalog_routes, health_routes):
+    for routes in (
+        solve_routes,
+        stream_routes,
+        forward_routes,
+        robot_routes,
+        catalog_routes,
+        health_routes,
+        metrics_routes,
+    ):
         app.include_router(routes.router)
     install_problem_handlers(app)
     install_openapi(app)
     install_docs_page(app)
     return app
+
+
+async def close_pool(pool: SolverPool) -> None:
+    """End a pool; give up waiting where it cannot be ended, because something is being compiled."""
+    ended = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+
+    def close() -> None:
+        pool.close()
+        with suppress(RuntimeError):  # the loop is gone, nobody waits any more
+            loop.call_soon_threadsafe(ended.set_result, None)
+
+    threading.Thread(target=close, name="ik-close", daemon=True).start()  # must not keep the process alive
+    await asyncio.wait([ended], timeout=CLOSE_S)
+    if not ended.done():
+        _log.warning("The solver is still compiling %.0f s after the end; it is left behind.", CLOSE_S)
 
 
 def pool_limits(settings: ServiceSettings) -> PoolLimits:
@@ -140,6 +197,7 @@ def pool_limits(settings: ServiceSettings) -> PoolLimits:
         problems=settings.queue_problems,
         keys=settings.queue_keys,
         solvers=settings.solvers,
+        batch_problems=settings.batch_problems,
         timeout_s=settings.request_timeout_s,
     )
 

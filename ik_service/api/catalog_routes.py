@@ -74,6 +74,7 @@ async def delete_robot(robot: NewName, request: Request, state: State, if_match:
     """Stop serving a robot that was put; requests under way go on."""
     _require_rights(request, state, robot)
     await run_in_threadpool(state.catalog.delete, robot, Precondition(if_match))
+    state.metrics.forget(robot)
 
 
 def _require_rights(request: Request, state: ServiceState, robot: str) -> None:

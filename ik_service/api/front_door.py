@@ -27,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class RequestObserver(Protocol):
-    """Is told about every request that has been answered."""
+    """Is told about every request."""
+
+    def began(self) -> None:
+        """A request has come in."""
 
     def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """A request has been answered, or its caller has gone."""
@@ -52,6 +55,8 @@ class FrontDoor:
         started = time.perf_counter()
         own_id = request_id(_header(scope["headers"], HEADER))
         current_request_id.set(own_id)
+        for observer in self._observers:
+            observer.began()
         answer = _Answer(send, own_id.encode(), closes=self._is_draining())
         try:
             await self._app(scope, receive, answer.send)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.stream_session import StreamSession
 from ik_service.batching.answer import SolveAnswer
@@ -21,6 +22,7 @@ class ServiceState:
     Attributes:
         catalog: Robots that are served.
         pool: The solver thread.
+        metrics: What is counted.
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
@@ -30,6 +32,7 @@ class ServiceState:
 
     catalog: RobotCatalog
     pool: SolverPool
+    metrics: ServiceMetrics
     max_body_bytes: int
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
@@ -40,6 +43,12 @@ class ServiceState:
     def robots(self) -> Robots:
         """Models of the robots that are served, by name."""
         return self.catalog.models
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether callers are welcome: the first solves went well, and the end has not come."""
+        done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
+        return done and not self.draining
 
     def robot(self, name: str) -> RobotModel:
         """Return the model of a robot that is served.

@@ -4,14 +4,26 @@ Exit codes: 0 when something was solved, 1 when nothing could be solved or the s
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ik_service.cli.console import reported_errors
 
+
+class CommandGroup(TyperGroup):
+    """The commands; the options of `serve` are made once it is called, because reading the settings takes a while."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the arguments name."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, serve_with_options() if name == "serve" else command, rest
+
+
 app = typer.Typer(
     name="ik-service",
+    cls=CommandGroup,
     help="Batched inverse kinematics: robots and pose targets in, joint configurations out.",
     epilog="Exit codes: 0 solved, 1 nothing could be solved, 2 bad input.",
     no_args_is_help=True,
@@ -30,22 +42,33 @@ def main() -> None:
 
 
 @app.command()
-def serve(
-    *,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Anything but loopback needs --insecure.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
-    device: DeviceOption = "auto",
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on any address, though there is no authentication yet.")
-    ] = False,
-) -> None:
-    """Serve the built-in robots over HTTP and print a request to try."""
-    with reported_errors():
-        from ik_service.cli.serve import run_server
+def serve() -> None:
+    """Serve the robots over HTTP and print a request to try."""
+    # Only for the list of commands: `CommandGroup` puts the command with its options in this one's place.
 
-        run_server(host=host, port=port, device=device, insecure=insecure)
+
+def serve_with_options() -> Any:
+    """Return the command `serve` with an option for every setting."""
+    from ik_service.cli.setting_options import EPILOG, with_setting_options
+
+    def run(**options: Any) -> None:
+        with reported_errors():
+            from ik_service.cli.serve import run_server
+
+            run_server(**options)
+
+    single = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
+    single.command("serve", help=serve.__doc__, epilog=EPILOG)(with_setting_options(run))
+    return typer.main.get_command(single)
+
+
+@app.command()
+def config(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show the settings of the service, and where each comes from."""
+    with reported_errors():
+        from ik_service.cli.config_command import print_config
+
+        print_config(as_json=as_json)
 
 
 @app.command()

@@ -1,9 +1,10 @@
 """`ik-service serve`: the HTTP application under uvicorn, with a request to try once it is ready."""
 
 import asyncio
+import logging
+import multiprocessing
 import os
 import shlex
-import signal
 import socket
 from types import FrameType
 from typing import Any
@@ -16,10 +17,17 @@ from ik_service.api import create_app
 from ik_service.api.access import require_safe_address
 from ik_service.api.connection import server_config
 from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.api.logs import configured_logs, is_for_people
 from ik_service.api.stream_routes import end_streams
 from ik_service.cli.console import message_console
-from ik_service.settings import ServiceSettings, load_settings
+from ik_service.settings import ServiceSettings, load_settings, unknown_variables
 from objectives.errors import IKError
+
+_log = logging.getLogger(__name__)
+
+
+SETTLE_S = 0.1
+"""Time to read what callers had sent before the end: uvicorn closes connections on which it has read nothing."""
 
 
 class StartError(IKError):
@@ -52,12 +60,22 @@ def run_server(**options: Any) -> None:
         InputError: A setting is not allowed, or there is no such device.
     """
     settings = load_settings(**options)
+    with configured_logs(settings):
+        for name in unknown_variables():
+            _log.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
+        _serve(settings)
+
+
+def _serve(settings: ServiceSettings) -> None:
     require_safe_address(settings, settings.host)
     listener = _listen(settings.host, settings.port)
     with listener:
         app = create_app(settings, bound_to=listener.getsockname()[0])
         server = ServiceServer(server_config(app, settings), app, settings)
-        server.run(sockets=[listener])
+        try:
+            server.run(sockets=[listener])
+        finally:
+            _end_children()
     if isinstance(server.failure, IKError):
         raise server.failure
     if server.failure is not None:
@@ -90,18 +108,19 @@ class ServiceServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Go on for a while, so that whoever watches the ready route sends nothing more; then end what is under way."""
-        if signal.SIGTERM in self._captured_signals and self.failure is None:
-            await asyncio.sleep(self._settings.drain_delay_s)
+        if self.failure is None:
+            await asyncio.sleep(max(self._settings.drain_delay_s, SETTLE_S))
+        under_way = len(self.server_state.tasks)
+        _log.info("Ending: %d requests are under way and have %g s.", under_way, self._settings.drain_s)
         service = getattr(self._app.state, "service", None)
         if service is not None:
             await end_streams(service)
         await super().shutdown(sockets)
 
     async def _announce(self, host: str, port: int) -> None:
-        console = message_console()
-        console.print(f"Listening on http://{host}:{port}, loading kernels ...", markup=False)
-        warm_up = self._app.state.service.warm_up
-        await asyncio.wait([asyncio.wrap_future(warm_up)])
+        self._say(f"Listening on http://{host}:{port}, loading kernels ...")
+        warm_up = asyncio.wrap_future(self._app.state.service.warm_up)
+        await asyncio.wait([warm_up])
         if warm_up.cancelled():
             return
         self.failure = warm_up.exception()
@@ -109,8 +128,24 @@ class ServiceServer(uvicorn.Server):
             self.should_exit = True
             return
         line = curl_line(host, port, with_key=bool(self._settings.keys))
-        console.print(f"Ready, solving on {warm_up.result().device}. Try:\n\n{line}\n", markup=False)
-        console.print(f"Documentation: http://{host}:{port}/docs - stop with Ctrl+C.", markup=False)
+        if is_for_people(self._settings):
+            self._say(f"Ready, solving on {warm_up.result().device}. Try:\n\n{line}\n")
+            self._say(f"Documentation: http://{host}:{port}/docs - stop with Ctrl+C.")
+        else:
+            self._say(f"Ready at http://{host}:{port}, solving on {warm_up.result().device}. Try: {line}")
+
+    def _say(self, text: str) -> None:
+        """Tell whoever started the service: as text to people, as a line of the log to machines."""
+        if is_for_people(self._settings):
+            message_console().print(text, markup=False)
+        else:
+            _log.info("%s", text)
+
+
+def _end_children() -> None:
+    """End processes that compile for nobody any more: they would hold up the end."""
+    for child in multiprocessing.active_children():
+        child.terminate()
 
 
 def _listen(host: str, port: int) -> socket.socket:

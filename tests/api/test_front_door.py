@@ -15,11 +15,16 @@ from ik_service.api.front_door import FrontDoor
 
 class Observer:
     def __init__(self):
-        self.seen = []
+        self.seen, self.open = [], 0
+
+    def began(self):
+        self.open += 1
 
     def answered(self, scope, request_id, status, seconds):
         self.seen.append((scope["path"], request_id, status))
         assert seconds >= 0
+        self.open -= 1
+        assert self.open == 0
 
 
 def front_door(app, *, draining=False):

@@ -1,10 +1,77 @@
-from collections.abc import Callable
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from ik_service.cli.app import app
+
+READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
+END_TIMEOUT_S = 60.0
+READY = re.compile(r"Ready at (http://\S+), solving on")
+
+
+class ServerProcess:
+    """`ik-service serve` in a process of its own on a free port of loopback.
+
+    Attributes:
+        process: The process.
+        url: Its address, once it is ready.
+        log: Lines of its log so far.
+    """
+
+    def __init__(self, *arguments: str, **variables: str) -> None:
+        program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
+        command = [*program, "serve", "--port", "0", "--device", "cpu", *arguments]
+        own = {name: value for name, value in os.environ.items() if not name.startswith("IK_SERVICE_")}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**own, **variables})
+        self.url, self.log = "", [""]
+
+    def wait_until_ready(self) -> None:
+        """Reads the log until it says that the service is ready."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        found = None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stderr, selectors.EVENT_READ)
+            while found is None:
+                assert selector.select(deadline - time.monotonic()), f"not ready in time: {self.log}"
+                data = os.read(self.process.stderr.fileno(), 65536).decode()
+                assert data, f"ended before it was ready: {self.log}"
+                lines = (self.log.pop() + data).split("\n")
+                self.log += lines
+                found = next((match for line in self.log if (match := READY.search(line))), None)
+        self.url = found[1]
+
+    def end(self, sig: signal.Signals) -> int:
+        """Sends a signal and returns the exit code; the rest of the log is read."""
+        self.process.send_signal(sig)
+        rest = self.process.communicate(timeout=END_TIMEOUT_S)[1].decode()
+        self.log += (self.log.pop() + rest).split("\n")
+        return self.process.returncode
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ServerProcess]]:
+    """Starts servers, waits until they are ready, and ends them after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: str, **variables: str) -> ServerProcess:
+            server = ServerProcess(*arguments, **variables)
+            stack.callback(server.process.stderr.close)
+            stack.callback(server.process.wait, END_TIMEOUT_S)
+            stack.callback(server.process.kill)
+            server.wait_until_ready()
+            return server
+
+        yield start
 
 
 @pytest.fixture

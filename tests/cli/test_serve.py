@@ -1,19 +1,21 @@
 """`ik-service serve`: where it listens, what it prints, and that the printed line works."""
 
+import contextlib
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import pytest
 
 from ik_service.cli.serve import curl_line
 
+KEY = "0123456789abcdef"
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 CURL = re.compile(r"curl -s (\S+) -H 'Content-Type: application/json' -d '(.*)'")
 
@@ -44,18 +46,9 @@ def test_a_device_that_is_not_there_stops_the_service(run):
 
 
 def test_the_printed_line_works_and_interrupting_ends_it():
-    command = [
-        sys.executable,
-        "-c",
-        "from ik_service.cli import main; main()",
-        "serve",
-        "--port",
-        "0",
-        "--device",
-        "cpu",
-    ]
-    environment = {**os.environ, "PYTHONWARNINGS": "default"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
+    program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
+    command = [*program, "serve", "--port", "0", "--device", "cpu", "--log-format", "console"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             found = None
             deadline = time.monotonic() + READY_TIMEOUT_S
@@ -71,3 +64,24 @@ def test_the_printed_line_works_and_interrupting_ends_it():
             rest = server.communicate(timeout=60)[1]
     assert "Traceback" not in rest
     assert server.returncode in (0, -signal.SIGINT, 130)
+
+
+def test_in_a_container_every_line_of_the_log_is_json(serve):
+    server = serve(IK_SERVICE_API_KEYS=f"lab:{KEY}")
+    for headers in ({"X-API-Key": KEY, "X-Request-ID": "own-id"}, {}):
+        request = urllib.request.Request(f"{server.url}/v1/robots?token=hidden", headers=headers)
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=60):
+            pass
+    with urllib.request.urlopen(f"{server.url}/health/ready", timeout=60):
+        pass
+    server.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in server.log if line and not line.startswith("Warp ")]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [(line["path"], line["status"], line.get("key")) for line in requests] == [
+        ("/v1/robots", 200, "lab"),
+        ("/v1/robots", 401, None),
+    ]
+    assert requests[0]["request_id"] == "own-id"
+    assert all(line["timestamp"].endswith("Z") and line["level"] for line in lines)
+    assert KEY not in "".join(server.log)
+    assert "hidden" not in "".join(server.log)

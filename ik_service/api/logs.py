@@ -1,0 +1,122 @@
+"""Logs: a JSON object a line, or text for people; every line tells the request that it belongs to.
+
+The access log belongs to an application. `configured_logs` is for a process that does nothing but serve: it sets up
+Python's logging, through which all else is logged.
+"""
+
+import logging
+import sys
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from starlette.types import Scope
+from structlog.typing import Processor
+
+from ik_service.api.access import KEY_NAME
+from ik_service.api.request_id import current_request_id
+from ik_service.settings import ServiceSettings
+
+_QUIET = ("/health/", "/metrics")
+_QUIET_LOGGERS = ("uvicorn", "asyncio")
+
+
+def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bool:
+    """Return whether lines are text rather than JSON."""
+    if settings.log_format != "auto":
+        return settings.log_format == "console"
+    return (stream or sys.stderr).isatty()
+
+
+class AccessLog:
+    """One line per request, but for those of supervisors.
+
+    Args:
+        settings: The settings.
+        stream: Where it goes; None is standard error.
+    """
+
+    def __init__(self, settings: ServiceSettings, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stderr
+        logger: Any = structlog.PrintLogger(stream)
+        if not is_for_people(settings, stream) and hasattr(stream, "buffer"):
+            logger = structlog.BytesLogger(stream.buffer)
+        last = _renderers(settings, stream, as_bytes=isinstance(logger, structlog.BytesLogger))
+        self._logger = structlog.wrap_logger(
+            logger,
+            processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper("iso"), *last],
+            wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
+            context_class=dict,
+        ).bind()
+
+    def began(self) -> None:
+        """Nothing is written before the answer."""
+
+    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Write the line of a request."""
+        path = scope["path"]
+        if path.startswith(_QUIET):
+            return
+        client = scope.get("client")
+        fields = {
+            "method": scope.get("method", "WEBSOCKET"),
+            "path": path[:200],
+            "status": status,
+            "duration_ms": round(1e3 * seconds, 3),
+            "request_id": request_id,
+            "client": client[0] if client else None,
+        }
+        if KEY_NAME in scope:
+            fields["key"] = scope[KEY_NAME]
+        if status >= 500:
+            self._logger.warning("request", **fields)
+        else:
+            self._logger.info("request", **fields)
+
+
+@contextmanager
+def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> Iterator[None]:
+    """Send what this process logs to one place in one form, for a while."""
+    stream = stream or sys.stderr
+    before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
+    after = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings, stream)]
+    if not is_for_people(settings, stream):
+        before.append(structlog.processors.format_exc_info)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=after))
+    quiet = logging.NOTSET if settings.log_level == "debug" else logging.WARNING
+    loggers = [logging.getLogger(), *map(logging.getLogger, _QUIET_LOGGERS)]
+    levels, handlers = [logger.level for logger in loggers], loggers[0].handlers[:]
+    loggers[0].handlers[:] = [handler]
+    loggers[0].setLevel(settings.log_level.upper())
+    for logger in loggers[1:]:
+        logger.setLevel(quiet)
+    try:
+        yield
+    finally:
+        loggers[0].handlers[:] = handlers
+        for logger, level_before in zip(loggers, levels, strict=True):
+            logger.setLevel(level_before)
+
+
+def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = False) -> Sequence[Processor]:
+    if is_for_people(settings, stream):
+        return [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+    return [structlog.processors.JSONRenderer(_json_bytes if as_bytes else _json_text)]
+
+
+def _json_bytes(event: Any, **_: Any) -> bytes:
+    return orjson.dumps(event, default=str)
+
+
+def _json_text(event: Any, **_: Any) -> str:
+    return orjson.dumps(event, default=str).decode()
+
+
+def _add_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    request_id = current_request_id.get()
+    if request_id is not None:
+        event["request_id"] = request_id
+    return event

@@ -1,0 +1,168 @@
+"""Prometheus metrics of one application: of its requests, its queue and what is solved, by robot.
+
+Labels are bounded: robots that are served, routes, methods, statuses. Each application has a registry of its own.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+from starlette.types import Scope
+
+from ik_service.api.weighted_histogram import WeightedHistogram
+from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.work import Share, Work
+from ik_service.robots import RobotModel
+from ik_service.solver import IKResult, IKStatus
+
+REMOVED = "(removed)"
+"""Label of robots that are no longer served."""
+_METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "WEBSOCKET"))
+_FAST = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SLOW = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
+_SIZES = tuple(2**k for k in range(13))
+_ISLANDS = (0, 1, 2, 3, 4, 6, 8, 16)
+
+
+@dataclass(frozen=True)
+class _RobotMetrics:
+    """The metrics of one robot, looked up once."""
+
+    batch_problems: Histogram
+    queue_wait: Histogram
+    solve: Histogram
+    problems: dict[int, Counter]
+
+
+class ServiceMetrics:
+    """Metrics of an application; an observer of its requests and of its solver pool.
+
+    Args:
+        name_of: Gives the name under which a model is served, None where it no longer is.
+    """
+
+    def __init__(self, name_of: Callable[[RobotModel], str | None]) -> None:
+        self._name_of = name_of
+        self.registry = registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=registry)
+        Info("ik_service_build", "Version of the service.", registry=registry).info({"version": version("ik-service")})
+        self._requests = Counter(
+            "ik_service_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self._open_count = 0
+        open_requests = Gauge("ik_service_requests_open", "Requests that are being answered.", registry=registry)
+        open_requests.set_function(lambda: self._open_count)
+        self._request_time = _histogram("request_seconds", "Time to answer a request [s].", "route", _FAST, registry)
+        self._problems = Counter(
+            "ik_service_problems", "Problems solved, by how their solve ended.", ["robot", "status"], registry=registry
+        )
+        self._batches = _histogram("batch_problems", "Problems of a batch.", "robot", _SIZES, registry)
+        self._queue_wait = _histogram(
+            "queue_wait_seconds", "Time that a request waited for its first batch [s].", "robot", _FAST, registry
+        )
+        self._solve_time = _histogram("solve_seconds", "Time to solve a batch [s].", "robot", _FAST, registry)
+        self._compile_time = _histogram(
+            "compile_seconds", "Time to compile kernels, or to find them in the cache [s].", "robot", _SLOW, registry
+        )
+        self._islands = WeightedHistogram(
+            "ik_service_problem_islands", "Islands of a problem.", "robot", _ISLANDS, registry
+        )
+        self._dropped = Counter(
+            "ik_service_dropped_requests", "Requests dropped before they were solved.", ["reason"], registry=registry
+        )
+        self._queue_requests = Gauge("ik_service_queue_requests", "Requests that wait.", registry=registry)
+        self._queue_problems = Gauge("ik_service_queue_problems", "Problems that wait.", registry=registry)
+        self._robot_count = Gauge("ik_service_robots", "Robots that are served.", registry=registry)
+        self._ready = Gauge("ik_service_ready", "1 while the service is ready, 0 otherwise.", registry=registry)
+        self._by_robot: dict[str, _RobotMetrics] = {}
+        self._by_request: dict[tuple[str, str, int], Counter] = {}
+        self._by_route: dict[str, Histogram] = {}
+
+    def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
+        """Read the queue and the state of the service whenever metrics are asked for."""
+        self._queue_requests.set_function(lambda: pool.waiting_requests)
+        self._queue_problems.set_function(lambda: pool.waiting_problems)
+        self._robot_count.set_function(robot_count)
+        self._ready.set_function(lambda: float(is_ready()))
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics and their media type, as a scraper's Accept header wants them."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self.registry), media_type
+
+    def forget(self, robot: str) -> None:
+        """Drop the metrics of a robot that is no longer served."""
+        self._by_robot.pop(robot, None)
+        for metric in (self._batches, self._queue_wait, self._solve_time, self._compile_time):
+            metric.remove_by_labels({"robot": robot})
+        self._problems.remove_by_labels({"robot": robot})
+        self._islands.remove(robot)
+
+    # ------------------------------------------------------------------ of requests
+    def began(self) -> None:
+        """Count a request that is open."""
+        self._open_count += 1
+
+    def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._open_count -= 1
+        route = getattr(scope.get("route"), "path", "(none)")
+        key = (scope.get("method", "WEBSOCKET"), route, status)
+        counter = self._by_request.get(key)
+        if counter is None:
+            method = key[0] if key[0] in _METHODS else "(other)"
+            counter = self._by_request.setdefault(
+                (method, route, status), self._requests.labels(method, route, str(status))
+            )
+        counter.inc()
+        timer = self._by_route.get(route)
+        if timer is None:
+            timer = self._by_route.setdefault(route, self._request_time.labels(route))
+        timer.observe(seconds)
+
+    # ------------------------------------------------------------------ of the pool
+    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+        """Count a batch."""
+        name = self._name_of(robot) or REMOVED
+        metrics = self._of_robot(name)
+        metrics.batch_problems.observe(sum(share.count for share in shares))
+        metrics.solve.observe(seconds)
+        started_at = time.monotonic() - seconds
+        for share in shares:
+            if share.rows.start == 0:
+                metrics.queue_wait.observe(max(0.0, started_at - share.work.queued_at))
+        for status, count in enumerate(np.bincount(result.status).tolist()):
+            if count:
+                metrics.problems[status].inc(count)
+        for islands, count in enumerate(np.bincount(result.islands.nisland).tolist()):
+            if count:
+                self._islands.observe(name, islands, count)
+
+    def compiled(self, robot: RobotModel, seconds: float) -> None:
+        """Count a compilation."""
+        self._compile_time.labels(self._name_of(robot) or REMOVED).observe(seconds)
+
+    def dropped(self, works: Sequence[Work]) -> None:
+        """Count requests that nobody waits for any more."""
+        for work in works:
+            self._dropped.labels("cancelled" if work.future.cancelled() else "expired").inc()
+
+    def _of_robot(self, name: str) -> _RobotMetrics:
+        found = self._by_robot.get(name)
+        if found is None:
+            problems = {int(status): self._problems.labels(name, status.name.lower()) for status in IKStatus}
+            found = _RobotMetrics(
+                self._batches.labels(name), self._queue_wait.labels(name), self._solve_time.labels(name), problems
+            )
+            self._by_robot[name] = found
+        return found
+
+
+def _histogram(name: str, documentation: str, label: str, buckets: Sequence[float], registry: CollectorRegistry) -> Any:
+    return Histogram(f"ik_service_{name}", documentation, [label], buckets=buckets, registry=registry)

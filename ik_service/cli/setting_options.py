@@ -1,0 +1,65 @@
+"""The options of `ik-service serve`, made from the settings, so that both say the same."""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ik_service.cli.console import escaped
+from ik_service.settings import ENV_PREFIX, ServiceSettings
+
+EPILOG = f"Every option is an environment variable too: --drain-s is {ENV_PREFIX}DRAIN_S. Keys: {ENV_PREFIX}API_KEYS."
+"""What the help says below the options."""
+NO_OPTION = frozenset(("api_keys",))
+"""Settings that are no options: command lines can be read by everybody on a machine."""
+
+
+def option_names() -> list[str]:
+    """Return the names of the settings that are options."""
+    return [name for name in ServiceSettings.model_fields if name not in NO_OPTION]
+
+
+def with_setting_options(run: Callable[..., None]) -> Callable[..., None]:
+    """Return a function with a keyword argument per setting, for typer; `run` gets those that were given."""
+
+    def command(**options: Any) -> None:
+        run(**{name: value for name, value in options.items() if value is not None})
+
+    hints = {name: _hint(name, ServiceSettings.model_fields[name]) for name in option_names()}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for name, hint in hints.items()
+    ]
+    command.__annotations__ = hints
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    return command
+
+
+def shown_default(field: Any) -> str:
+    """Return the default of a setting as people read it."""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value in (None, (), {}) else str(value)
+
+
+def _hint(name: str, field: Any) -> Any:
+    flag = "--" + name.replace("_", "-")
+    kind = _kind(field.annotation)
+    declared = f"{flag}/--no-{flag[2:]}" if kind is bool and name != "insecure" else flag
+    text = escaped(f"{field.description} Default: {shown_default(field)}.")
+    option = typer.Option(declared, help=text, show_default=False)
+    return Annotated[kind | None, option]
+
+
+def _kind(annotation: Any) -> Any:
+    """The type of an option's value: that of the setting, words as one text."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
+    if typing.get_origin(annotation) is Literal or annotation in (bool, int, float, Path):
+        return annotation
+    return str

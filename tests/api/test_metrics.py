@@ -1,0 +1,156 @@
+"""What Prometheus reads is what happened, under bounded labels, for each application apart."""
+
+import time
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from ik_service import load_robot
+from ik_service.api import create_app
+from ik_service.api.weighted_histogram import WeightedHistogram
+from ik_service.robots import builtin_urdf
+from ik_service.settings import ServiceSettings
+
+PATIENCE_S = 60.0
+KEY = "0123456789abcdef"
+POSITIONS = [[0.4, 0.1, 0.5], [0.5, -0.2, 0.4], [9.0, 9.0, 9.0]]
+SOLVE = {"targets": [{"link": "panda_hand", "positions": POSITIONS}]}
+
+
+def samples(client, **headers):
+    reply = client.get("/metrics", headers=headers)
+    assert reply.status_code == 200, reply.text
+    families = text_string_to_metric_families(reply.text)
+    return {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def samples_after(client, batches, robot="panda"):
+    """The samples once a batch has been counted, which may be after its answer."""
+    deadline = time.monotonic() + PATIENCE_S
+    found = samples(client)
+    while of_robot(found, "ik_service_batch_problems_count", robot) < batches and time.monotonic() < deadline:
+        time.sleep(0.01)
+        found = samples(client)
+    return found
+
+
+def of_robot(found, name, robot="panda", **labels):
+    return found.get((name, *sorted({"robot": robot, **labels}.items())), 0.0)
+
+
+@pytest.fixture
+def own_client(tmp_path):
+    settings = ServiceSettings(
+        device="cpu", robots="panda", api_keys=f"lab:{KEY}", catalog_dir=tmp_path, uploads_enabled=True
+    )
+    with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
+        client.app.state.service.warm_up.result(300)
+        samples_after(client, 1)
+        yield client
+
+
+def test_a_solve_is_counted_by_robot_and_status(own_client):
+    before = samples(own_client)
+    assert own_client.post("/v1/robots/panda/solve", json=SOLVE).json()["success"] == [True, True, False]
+    after = samples_after(own_client, 2)
+
+    def grown(name, **labels):
+        return of_robot(after, name, **labels) - of_robot(before, name, **labels)
+
+    assert grown("ik_service_problems_total", status="converged") == 2
+    statuses = [key for key in after if key[0] == "ik_service_problems_total"]
+    assert len(statuses) == 6
+    assert sum(after[key] - before[key] for key in statuses) == 3
+    for name in ("batch_problems", "queue_wait_seconds", "solve_seconds"):
+        assert grown(f"ik_service_{name}_count") == 1, name
+        assert grown(f"ik_service_{name}_sum") > 0, name
+    assert grown("ik_service_batch_problems_sum") == 3
+    assert grown("ik_service_problem_islands_count") == 3
+    assert grown("ik_service_problem_islands_sum") == 3
+    assert grown("ik_service_problem_islands_bucket", le="0") == 0
+    assert grown("ik_service_problem_islands_bucket", le="1") == 3
+    route = "/v1/robots/{robot}/solve"
+    counted = ("ik_service_requests_total", ("method", "POST"), ("route", route), ("status", "200"))
+    assert after[counted] == 1
+    assert after[("ik_service_request_seconds_count", ("route", route))] == 1
+    assert after[("ik_service_ready",)] == 1
+    assert after[("ik_service_queue_requests",)] == after[("ik_service_queue_problems",)] == 0
+    assert after[("ik_service_requests_open",)] == 1  # the question itself
+
+
+def test_labels_do_not_grow_with_what_callers_make_up(own_client):
+    def series():
+        return {key for key in samples(own_client) if key[0].startswith("ik_service")}
+
+    own_client.get("/v1/robots/none")
+    own_client.get("/none")
+    own_client.request("BREW", "/none")
+    before = series()
+    for k in range(20):
+        own_client.get(f"/v1/robots/none_{k}")
+        own_client.get(f"/none/{k}")
+        own_client.request(f"BREW{k}", "/none")
+        own_client.post("/v1/robots/panda/solve", json={"targets": [{"link": f"link_{k}"}]})
+    assert {key[0] for key in series() - before} <= {
+        f"ik_service_request{name}" for name in ("s_total", "s_created", "_seconds_bucket", "_seconds_count")
+    } | {"ik_service_request_seconds_sum", "ik_service_request_seconds_created"}
+    routes = {label[1] for key in series() for label in key[1:] if label[0] == "route"}
+    assert all("none" not in route.strip("()") or route == "(none)" for route in routes)
+    methods = {label[1] for key in series() for label in key[1:] if label[0] == "method"}
+    assert methods == {"GET", "POST", "(other)"}
+
+
+def test_a_deleted_robot_leaves_no_labels(own_client):
+    url = "/v1/robots/arm"
+    assert own_client.put(url, content=builtin_urdf("ur5e"), headers={"Content-Type": "text/xml"}).status_code == 201
+    pose = load_robot("ur5e").forward_kinematics(np.full(6, 0.3), links=["tool0"]).positions[0].tolist()
+    assert own_client.post(f"{url}/solve", json={"targets": [{"link": "tool0", "positions": pose}]}).status_code == 200
+    assert of_robot(samples_after(own_client, 1, "arm"), "ik_service_batch_problems_count", "arm") == 1
+    assert own_client.delete(url).status_code == 204
+    assert not [key for key in samples(own_client) if ("robot", "arm") in key]
+
+
+def test_metrics_are_in_the_form_that_the_scraper_asks_for(own_client):
+    assert own_client.get("/metrics").headers["content-type"].startswith("text/plain")
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    reply = own_client.get("/metrics", headers=accept)
+    assert reply.headers["content-type"].startswith("application/openmetrics-text")
+    assert reply.text.endswith("# EOF\n")
+
+
+def test_metrics_are_open_on_loopback_or_with_a_key_only(own_client):
+    robots = {"panda": load_robot("panda")}
+    assert own_client.get("/metrics", headers={"X-API-Key": "wrong"}).status_code == 401
+    settings = ServiceSettings(device="cpu", insecure=True)
+    for bound_to, status in (("127.0.0.1", 200), ("0.0.0.0", 403), (None, 403)):
+        app = create_app(settings, robots=robots, bound_to=bound_to, compile_apart=False)
+        with TestClient(app) as client:
+            reply = client.get("/metrics")
+            assert reply.status_code == status, bound_to
+            assert status == 200 or reply.json()["code"] == "metrics_closed"
+
+
+def test_two_applications_count_apart(own_client, client):
+    own_client.get("/v1/robots")
+    route = ("ik_service_request_seconds_count", ("route", "/v1/robots"))
+    before = client.app.state.service.metrics.render("")[0].count(b"ik_service_request_seconds_count")
+    assert samples(own_client)[route] == 1
+    assert client.app.state.service.metrics.render("")[0].count(b"ik_service_request_seconds_count") == before
+
+
+def test_a_histogram_takes_many_equal_values_at_once():
+    registry = CollectorRegistry()
+    histogram = WeightedHistogram("sizes", "Sizes.", "kind", (1, 2, 4), registry)
+    for value, count in ((1, 5), (2, 3), (3, 2), (9, 1)):
+        histogram.observe("a", value, count)
+
+    def value(name, **labels):
+        return registry.get_sample_value(name, {"kind": "a", **labels})
+
+    assert [value("sizes_bucket", le=bound) for bound in ("1", "2", "4", "+Inf")] == [5, 8, 10, 11]
+    assert (value("sizes_count"), value("sizes_sum")) == (11, 26)
+    histogram.remove("a")
+    assert value("sizes_count") is None
