@@ -8,7 +8,7 @@ environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'
 python = $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-format check-lint check-types check-floors check-lock evidence format lock clean environment-test
+.PHONY: help run test check check-format check-lint check-types check-floors check-lock evidence format openapi lock clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
@@ -45,6 +45,9 @@ evidence: environment-test ## the slow checks and the benchmarks, each printing 
 format: environment-test ## rewrite the code as check-format and check-lint want it
 	@$(python) -m ruff format .
 	@$(python) -m ruff check --fix .
+
+openapi: environment-test ## write docs/openapi.json from the application
+	@$(VENV)/bin/ik-service openapi > docs/openapi.json
 
 lock: ## write the lock files from pyproject.toml; ARGS=--upgrade takes newer versions
 	@$(PYTHON) .ci/lock.py write $(ARGS)

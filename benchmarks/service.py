@@ -1,9 +1,9 @@
 """The service under load on one core of this machine: batching, codecs, small requests beside a large one, overload.
 
-python benchmarks/service.py [--quick] [--write]
+python benchmarks/service.py [--full] [--write]
 
-The service runs in a process of its own on one core, the load comes from another. --write keeps the figures in
-service.md beside this file.
+The service runs in a process of its own on one core, the load comes from another. Without --full it measures little;
+--write keeps the figures in service.md beside this file.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import warp as wp
-from ik_service.client import Client
 from problems import PoseProblems
 from report import Report, machine
 from service_process import ServiceProcess, service
 
 import ik_service
 from ik_service.bench.load import LoadPlan, LoadReport, run_load
+from ik_service.client import Client
 
 HERE = Path(__file__).parent
 SERVER_CORE, LOAD_CORE = 0, 1
@@ -45,10 +45,10 @@ QUICK, FULL = Sizes(3.0, 5.0, 3), Sizes(15.0, 60.0, 11)
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="measure little")
+    parser.add_argument("--full", action="store_true", help="measure everything for as long as it takes")
     parser.add_argument("--write", action="store_true", help="keep the figures in service.md")
     arguments = parser.parse_args()
-    sizes = QUICK if arguments.quick else FULL
+    sizes = FULL if arguments.full else QUICK
     os.sched_setaffinity(0, {LOAD_CORE})
     wp.config.log_level = wp.LOG_ERROR
     report = Report("The service under load")

@@ -219,6 +219,15 @@ def load(
 
 
 @app.command()
+def openapi() -> None:
+    """Print the OpenAPI document of the service."""
+    with reported_errors():
+        from ik_service.cli.openapi_command import print_openapi
+
+        print_openapi()
+
+
+@app.command()
 def version() -> None:
     """Print the versions of this program and of what it stands on."""
     from ik_service.cli.console import print_versions
