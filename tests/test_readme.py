@@ -103,7 +103,9 @@ def test_the_readme_names_every_objective_and_robot():
     assert [name for name in (*built_in, *builtin_robot_names()) if f"`{name}`" not in README] == []
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/conventions.md", "docs/adding_an_objective.md"])
+@pytest.mark.parametrize(
+    "path", ["README.md", "docs/conventions.md", "docs/adding_an_objective.md", "docs/operations.md"]
+)
 def test_links_between_documents_lead_somewhere(path):
     text = (ROOT / path).read_text()
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)

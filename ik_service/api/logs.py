@@ -7,7 +7,7 @@ Python's logging, through which all else is logged.
 import logging
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import orjson
@@ -40,6 +40,7 @@ class AccessLog:
 
     def __init__(self, settings: ServiceSettings, stream: TextIO | None = None) -> None:
         stream = stream or sys.stderr
+        self._stream = stream  # its buffer is closed with it
         logger: Any = structlog.PrintLogger(stream)
         if not is_for_people(settings, stream) and hasattr(stream, "buffer"):
             logger = structlog.BytesLogger(stream.buffer)
@@ -70,10 +71,9 @@ class AccessLog:
         }
         if KEY_NAME in scope:
             fields["key"] = scope[KEY_NAME]
-        if status >= 500:
-            self._logger.warning("request", **fields)
-        else:
-            self._logger.info("request", **fields)
+        # A log that cannot be written, a full disk or a closed pipe, must not become an error of the request.
+        with suppress(OSError, ValueError):
+            (self._logger.warning if status >= 500 else self._logger.info)("request", **fields)
 
 
 @contextmanager

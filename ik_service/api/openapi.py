@@ -19,7 +19,15 @@ REF_TEMPLATE = "#/components/schemas/{model}"
 """Where the schema of a model stands in the document."""
 _BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ForwardRequestBody, ProblemBody)
 
-
+_SECURITY_SCHEMES: dict[str, Any] = {
+    "ApiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "Where the operator asks for one.",
+    },
+    "Bearer": {"type": "http", "scheme": "bearer", "description": "The same key."},
+}
 _PACKED_NOTE = (
     "The same document as MessagePack. A numeric column may be a map of `dtype` (float32 or float64), `shape` and "
     "`data` (bytes, little-endian, C order). In answers all are, with NaN for null, -1 for a `seed_index` that islands "
@@ -85,4 +93,6 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
     schemas = built.setdefault("components", {}).setdefault("schemas", {})
     _, ours = models_json_schema([(model, "validation") for model in _BODIES], ref_template=REF_TEMPLATE)
     schemas.update(ours["$defs"])
+    built["components"]["securitySchemes"] = _SECURITY_SCHEMES
+    built["security"] = [{}, *({name: []} for name in _SECURITY_SCHEMES)]
     return built

@@ -75,3 +75,11 @@ def test_logging_is_as_before_afterwards():
     before = root.handlers[:], root.level, logging.getLogger("uvicorn").level
     lines_of(["/a"])
     assert (root.handlers, root.level, logging.getLogger("uvicorn").level) == before
+
+
+def test_a_log_that_cannot_be_written_is_no_error_of_the_request():
+    stream = io.StringIO()
+    log = AccessLog(ServiceSettings(log_format="json"), stream)
+    stream.close()
+    client = TestClient(FrontDoor(application, (log,), lambda: False))
+    assert client.get("/a").status_code == 200
