@@ -2,9 +2,9 @@
 
     put -> a lane per key -> take: the lane that has had least of the solver, a batch of what waits in it
 
-Requests of equal keys share a lane, and a lane's next batch holds an equal share of each: a small request is in the
-first batch whole, a large one moves on batch by batch. Problems are counted, not requests. Nothing waits for company:
-a batch is whatever is there. It holds no lock and reads no clock; whoever owns it does.
+Requests of equal keys share a lane. Small ones are taken whole, in the order in which they came; large ones move on
+batch by batch beside them. Problems are counted, not requests. Nothing waits for company: a batch is whatever is there.
+It holds no lock and reads no clock; whoever owns it does.
 """
 
 from collections import OrderedDict
@@ -14,18 +14,27 @@ from itertools import islice
 from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.work import Share, Work
 
+LARGE_SHARE = 0.25
+"""A request with more problems than this share of a batch is large; large ones together get this share at least."""
+LARGE_AT_ONCE = 4
+"""Large requests that are solved side by side."""
+SCANNED = 256
+"""Requests at the front of a lane that are looked at for a batch."""
+
 
 class Lane:
     """Requests of one key, in the order in which they will be served.
 
     Attributes:
         works: The requests.
+        problems: Problems that wait: of large requests, of small ones.
         is_open: Whether their batches may be taken: kernels are there.
         spent: Solver time that the lane has had [s], from a start common to all lanes.
     """
 
     def __init__(self, spent: float) -> None:
         self.works: OrderedDict[Work, None] = OrderedDict()
+        self.problems = [0, 0]
         self.is_open = False
         self.spent = spent
 
@@ -40,14 +49,30 @@ class FairQueue:
 
     Attributes:
         requests: Requests that wait, those partly handed out included.
-        problems: Problems that wait.
     """
 
     def __init__(self, *, request_limit: int, problem_limit: int, lane_limit: int) -> None:
         self._request_limit, self._problem_limit, self._lane_limit = request_limit, problem_limit, lane_limit
         self._lanes: dict[Hashable, Lane] = {}
         self._common_start = 0.0
-        self.requests, self.problems = 0, 0
+        self.requests = 0
+
+    @property
+    def problems(self) -> int:
+        """Problems that wait."""
+        return sum(sum(lane.problems) for lane in self._lanes.values())
+
+    def seconds_until(self, work: Work, per_problem: Callable[[Hashable], float]) -> float:
+        """Return how long a request would wait before it is solved, about [s].
+
+        Args:
+            work: The request; before a small one there are only small ones.
+            per_problem: Solver time of a problem of a key [s].
+        """
+        small = sum(lane.problems[True] * per_problem(key) for key, lane in self._lanes.items())
+        if work.is_small:
+            return small / (1.0 - LARGE_SHARE)
+        return small + sum(lane.problems[False] * per_problem(key) for key, lane in self._lanes.items())
 
     def put(self, work: Work) -> bool:
         """Let a request wait; return whether it opened a lane.
@@ -63,7 +88,7 @@ class FairQueue:
             self._lanes[work.key] = Lane(self._common_start)
         self._lanes[work.key].works[work] = None
         self.requests += 1
-        self.problems += work.remaining
+        self._lanes[work.key].problems[work.is_small] += work.remaining
         return opened
 
     def require_room(self, problem_count: int) -> None:
@@ -101,14 +126,11 @@ class FairQueue:
         self._common_start, key = min(open_lanes, key=lambda pair: pair[0])
         lane = self._lanes[key]
         shares = []
-        counts = _shares(lane.works, budget(key))
-        for work, count in zip(list(islice(lane.works, len(counts))), counts, strict=True):
+        for work, count in share_out(lane.works, budget(key)):
             shares.append(work.take(count))
-            lane.works.pop(work)
-            self.problems -= count
-            if work.remaining > 0:
-                lane.works[work] = None  # to the end
-            else:
+            lane.problems[work.is_small] -= count
+            if work.remaining == 0:
+                del lane.works[work]
                 self.requests -= 1
         return tuple(shares)
 
@@ -127,7 +149,7 @@ class FairQueue:
             return False
         del lane.works[work]
         self.requests -= 1
-        self.problems -= work.remaining
+        lane.problems[work.is_small] -= work.remaining
         if not lane.works:
             del self._lanes[work.key]
         return True
@@ -157,14 +179,27 @@ def expired(work: Work, now: float) -> ExpiredError:
     return ExpiredError(f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later.")
 
 
-def _shares(works: Iterable[Work], budget: int) -> list[int]:
-    """Problems of each of the first requests: equal shares, and what some do not need goes to the first."""
-    waiting = [work.remaining for work in islice(works, budget)]
-    share = budget // len(waiting)
-    counts = [min(share, count) for count in waiting]
-    spare = budget - sum(counts)
-    for k, count in enumerate(waiting):
-        more = min(spare, count - counts[k])
-        counts[k] += more
+def share_out(works: Iterable[Work], budget: int) -> list[tuple[Work, int]]:
+    """Return the requests of which problems go into a batch, and how many of each.
+
+    Small requests are taken whole, in order: under overload that many are answered in time, where equal shares for all
+    would answer all of them too late. The first few of the large ones share what is kept for them.
+
+    Args:
+        works: Requests in the order in which they came.
+        budget: Problems that the batch may hold.
+    """
+    front = list(islice(works, SCANNED))
+    large = [work for work in front if not work.is_small][:LARGE_AT_ONCE]
+    kept = max(1, int(LARGE_SHARE * budget)) if large else 0
+    counts = {
+        work: min(work.remaining, kept * (n + 1) // len(large) - kept * n // len(large)) for n, work in enumerate(large)
+    }
+    spare = budget - sum(counts.values())
+    for work in (*(work for work in front if work.is_small), *large):
+        if spare == 0:
+            break
+        more = min(spare, work.remaining - counts.get(work, 0))
+        counts[work] = counts.get(work, 0) + more
         spare -= more
-    return counts
+    return [(work, count) for work, count in counts.items() if count > 0]

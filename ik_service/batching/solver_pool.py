@@ -18,7 +18,7 @@ from typing import Protocol
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
-from ik_service.batching.fair_queue import FairQueue, expired
+from ik_service.batching.fair_queue import LARGE_SHARE, FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.pace import Pace
 from ik_service.batching.request import SolveRequest
@@ -126,14 +126,21 @@ class SolverPool:
             QueueFullError: Too much is waiting.
             ClosedError: The pool is closing.
         """
-        now = time.monotonic()
-        work = Work(robot, request, now, now + (self.limits.timeout_s if timeout_s is None else timeout_s))
+        now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
+        work = Work(robot, request, now, now + timeout_s)
         with self._changed:
             self._require_open()
+            work.is_small = request.problem_count <= LARGE_SHARE * self._pace.budget(work.key)
+            wait_s = self._queue.seconds_until(work, self._pace.seconds)
             try:
+                if wait_s > timeout_s:
+                    raise QueueFullError(
+                        f"About {wait_s:.3g} s would pass before the request is solved, and its deadline is in "
+                        f"{timeout_s:.3g} s. Try again later."
+                    )
                 opened = self._queue.put(work)
             except QueueFullError as error:
-                error.retry_after_s = self._retry_after()
+                error.retry_after_s = max(1, min(60, math.ceil(0.5 * wait_s)))
                 raise
             must_compile = opened and self._open_or_await(work, compile_here)
             self._changed.notify()
@@ -150,11 +157,7 @@ class SolverPool:
         """
         with self._changed:
             self._require_open()
-            try:
-                self._queue.require_room(problem_count)
-            except QueueFullError as error:
-                error.retry_after_s = self._retry_after()
-                raise
+            self._queue.require_room(problem_count)
 
     def solve(self, robot: RobotModel, request: SolveRequest) -> SolveAnswer:
         """Queue a request and wait for its answer.
@@ -306,8 +309,3 @@ class SolverPool:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError("The service is shutting down.")
-
-    def _retry_after(self) -> int:
-        """When about half of what waits is done [s]."""
-        seconds = sum(work.remaining * self._pace.seconds(work.key) for work in self._queue)
-        return max(1, min(60, math.ceil(0.5 * seconds)))

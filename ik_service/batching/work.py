@@ -24,6 +24,7 @@ class Work:
         code_key: Requests of equal ones need the same kernels.
         future: Brings the answer, or the error.
         taken: Problems handed out so far, from the first.
+        is_small: Whether it goes into a batch whole, before the large ones.
     """
 
     def __init__(self, robot: RobotModel, request: SolveRequest, queued_at: float, deadline: float) -> None:
@@ -33,6 +34,7 @@ class Work:
         self.code_key: Hashable = (robot.content_hash, request.code_key)
         self.future: Future[SolveAnswer] = Future()
         self.taken = 0
+        self.is_small = True
         self._started_at = queued_at
         self._parts: list[tuple[IKResult, slice]] = []
 

@@ -23,6 +23,12 @@ def work(robot, count, link="panda_hand", *, first=0, deadline=100.0):
     return Work(robot, numbered(first, count, link=link), 0.0, deadline)
 
 
+def large(robot, count, link="panda_hand"):
+    each = work(robot, count, link)
+    each.is_small = False
+    return each
+
+
 def put(one, *works):
     for each in works:
         one.put(each)
@@ -34,38 +40,61 @@ def sizes(shares):
 
 
 def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
-    one, few, many = queue(), work(panda, 3), work(panda, 500)
+    one, few, many = queue(), work(panda, 3), large(panda, 500)
     put(one, few, many)
-    assert sizes(one.take(lambda _: 100)) == [(few, 0, 3), (many, 0, 97)]
+    assert set(sizes(one.take(lambda _: 100))) == {(few, 0, 3), (many, 0, 97)}
     assert sizes(one.take(lambda _: 100)) == [(many, 97, 197)]
     assert (one.requests, one.problems) == (1, 303)
 
 
 def test_small_requests_behind_a_large_one_are_in_the_next_batch(panda):
-    one, large = queue(), work(panda, 100_000)
-    put(one, large)
+    one, many = queue(), large(panda, 100_000)
+    put(one, many)
     one.take(lambda _: 64)
     small = [work(panda, 1) for _ in range(40)]
     put(one, *small)
     batch = one.take(lambda _: 64)
-    assert {share.work for share in batch} == {large, *small}
+    assert {share.work for share in batch} == {many, *small}
     assert sum(share.count for share in batch) == 64
 
 
-def test_large_requests_advance_side_by_side(panda):
-    one, large = queue(), [work(panda, 1000) for _ in range(4)]
-    put(one, *large)
+def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
+    one, many = queue(), [large(panda, 1000) for _ in range(6)]
+    put(one, *many)
     for _ in range(5):
         one.take(lambda _: 100)
-    assert [each.taken for each in large] == [125] * 4
+    taken = [each.taken for each in many]
+    assert sum(taken) == 500
+    assert taken[4:] == [0, 0]
+    assert min(taken[:4]) > 0
 
 
-def test_more_requests_than_a_batch_holds_are_served_in_order(panda):
-    one, works = queue(), [work(panda, 2) for _ in range(10)]
+def test_large_requests_advance_beside_any_number_of_small_ones(panda):
+    one, many = queue(), large(panda, 1000)
+    put(one, many)
+    for _ in range(10):
+        put(one, *(work(panda, 10) for _ in range(20)))
+        batch = one.take(lambda _: 100)
+        assert {share.work: share.count for share in batch}[many] == 25
+
+
+def test_small_requests_are_answered_in_order_and_whole(panda):
+    """Twice as much waits as can be solved in time: the first half is, and not half of each."""
+    one, works = queue(), [work(panda, 20) for _ in range(10)]
     put(one, *works)
-    assert [share.work for share in one.take(lambda _: 4)] == works[:4]
-    assert [share.work for share in one.take(lambda _: 4)] == works[4:8]
-    assert [share.work for share in one.take(lambda _: 4)] == [*works[8:], *works[:2]]
+    done = []
+    for _ in range(2):
+        done += [share.work for share in one.take(lambda _: 50) if share.work.remaining == 0]
+    assert done == works[:5]
+    assert [each.remaining for each in works[5:]] == [20] * 5
+
+
+def test_how_long_a_request_would_wait(panda):
+    one = queue()
+    put(one, large(panda, 10_000), work(panda, 300), work(panda, 100, "panda_link7"))
+    per_problem = {work(panda, 1).key: 0.001, work(panda, 1, "panda_link7").key: 0.01}
+    assert one.seconds_until(work(panda, 1), per_problem.__getitem__) == pytest.approx((0.3 + 1.0) / 0.75)
+    assert one.seconds_until(large(panda, 500), per_problem.__getitem__) == pytest.approx(0.3 + 1.0 + 10.0)
 
 
 def test_lanes_share_the_time_of_the_solver(panda):
@@ -153,6 +182,7 @@ class Model(RuleBasedStateMachine):
     @rule(count=st.integers(1, 120), link=st.sampled_from(LINKS))
     def put(self, count, link):
         each = work(self.robot, count, link)
+        each.is_small = count < 30
         try:
             self.queue.put(each)
         except QueueFullError:
@@ -171,7 +201,11 @@ class Model(RuleBasedStateMachine):
             key = shares[0].work.key
             there = sum(left for each, left in self.waiting.items() if each.key == key)
             assert sum(share.count for share in shares) == min(budget, there)  # greedy
-            assert len(shares) == min(budget, sum(each.key == key for each in self.waiting))  # everyone has a share
+            small = [each for each in self.waiting if each.key == key and each.is_small]
+            taken = [share.work for share in shares if share.work.is_small]
+            assert taken == small[: len(taken)]  # in order
+            if any(each.key == key and not each.is_small for each in self.waiting):
+                assert any(not share.work.is_small for share in shares)
         for share in shares:
             assert share.rows.start == self.handed[share.work]  # in order, none twice
             self.handed[share.work] = share.rows.stop

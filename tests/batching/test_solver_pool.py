@@ -128,15 +128,17 @@ def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
     assert numbers_of(pool.solve(panda, numbered(9, 1))) == [9]
 
 
-def test_retry_after_grows_with_what_waits(make_pool, panda):
-    pool, _, _ = held(make_pool, panda, limits=PoolLimits(problems=1000))
-    key = pool.submit(panda, numbered(0, 900))
+def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(make_pool, panda):
+    pool, _, _ = held(make_pool, panda)
+    waiting = pool.submit(panda, numbered(0, 900))
     for lane in pool._queue._lanes:
         pool._pace.note(lane, 100, 100 * 0.02)  # 20 ms a problem
-    with pytest.raises(QueueFullError) as caught:
-        pool.submit(panda, numbered(0, 200))
+    with pytest.raises(QueueFullError, match="18 s would pass") as caught:
+        pool.submit(panda, numbered(0, 200), timeout_s=10.0)
     assert caught.value.retry_after_s == 9
-    assert not key.done()
+    pool.submit(panda, numbered(0, 200), timeout_s=30.0)
+    pool.submit(panda, numbered(0, 1), timeout_s=0.1)  # small ones do not wait for large ones
+    assert not waiting.done()
 
 
 def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, panda):
