@@ -3,7 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 
-QUANTUM_S = 1e-3
+QUANTUM_S = 2e-3
 BATCH_LEAST = 64
 """Fewer would not fill the lanes of the solver."""
 FIRST_GUESS_S = 4e-6
@@ -25,8 +25,12 @@ class Pace:
         self._seconds: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
     def budget(self, key: Hashable) -> int:
-        """Return how many problems of a key a batch may hold."""
-        return int(min(max(QUANTUM_S / self.seconds(key), BATCH_LEAST), self._most))
+        """Return how many problems of a key a batch may hold.
+
+        A power of two, so that one batch is as large as the next: the solver replays what it has recorded.
+        """
+        fitting = int(max(QUANTUM_S / self.seconds(key), BATCH_LEAST))
+        return int(min(1 << (fitting.bit_length() - 1), self._most))
 
     def seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key takes in a large batch, about [s]."""

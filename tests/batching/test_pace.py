@@ -1,33 +1,40 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
-import pytest
-
 from ik_service.batching.pace import BATCH_LEAST, BATCHES_KEPT, FIRST_GUESS_S, QUANTUM_S, Pace
 
 
 def test_a_key_that_is_not_known_gets_a_guess():
-    assert Pace(4096).budget("new") == int(QUANTUM_S / FIRST_GUESS_S)
+    assert QUANTUM_S / 2 < Pace(4096).budget("new") * FIRST_GUESS_S <= QUANTUM_S
 
 
 def test_a_batch_holds_what_fits_into_a_quantum():
     pace = Pace(4096)
-    pace.note("key", 100, 100 * QUANTUM_S / 500)
-    assert pace.budget("key") == pytest.approx(500, abs=1)
+    pace.note("key", 100, 100 * QUANTUM_S / 600)
+    assert pace.budget("key") == 512
+
+
+def test_small_changes_of_pace_leave_the_size_of_batches():
+    pace = Pace(4096)
+    sizes = set()
+    for per_quantum in (600, 650, 700, 580, 640):
+        pace.note("key", 512, 512 * QUANTUM_S / per_quantum)
+        sizes.add(pace.budget("key"))
+    assert sizes == {512}
 
 
 def test_a_batch_that_had_to_wait_for_the_core_changes_nothing():
     pace = Pace(4096)
-    pace.note("key", 500, QUANTUM_S)
-    pace.note("key", 500, 20 * QUANTUM_S)
-    assert pace.budget("key") == pytest.approx(500, abs=1)
+    pace.note("key", 600, QUANTUM_S)
+    pace.note("key", 600, 20 * QUANTUM_S)
+    assert pace.budget("key") == 512
 
 
 def test_problems_that_have_become_slow_shrink_the_batches():
     pace = Pace(4096)
-    pace.note("key", 1000, QUANTUM_S)
+    pace.note("key", 1100, QUANTUM_S)
     for _ in range(BATCHES_KEPT):
-        pace.note("key", 1000, 5 * QUANTUM_S)
-    assert pace.budget("key") == pytest.approx(200, abs=1)
+        pace.note("key", 1100, 5 * QUANTUM_S)
+    assert pace.budget("key") == 128
 
 
 def test_a_batch_is_never_tiny_and_never_too_large():
