@@ -10,6 +10,7 @@ does no harm: the thread compiles then.
 import hashlib
 import logging
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -57,9 +58,11 @@ class KernelBuilder:
         with self._lock:
             if self._process is None:
                 # Spawned: a fork would inherit the state of Warp and of threads that are not there.
-                self._process = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+                self._process = ProcessPoolExecutor(
+                    1, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
+                )
             self._pending += 1
-            future = self._process.submit(fill_cache, robot, sample, self._device, mark)
+            future = self._process.submit(fill_cache, robot, sample, self._device, mark, wp.config.log_level)
         future.add_done_callback(lambda ended: self._end(ended, done))
 
     def close(self) -> None:
@@ -89,8 +92,21 @@ def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
     return Path(str(wp.config.kernel_cache_dir), MARKS, hashlib.sha256(repr(key).encode()).hexdigest())
 
 
-def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path) -> None:
+def end_with_parent() -> None:
+    """End this process as soon as the one that started it is gone, however that ended; runs in the process."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # it has been started by one
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ik-parent", daemon=True).start()
+
+
+def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path, log_level: int) -> None:
     """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
+    wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
     SolverShelf(device).solve(robot, sample)
     with suppress(OSError):  # a cache that is only read
         mark.parent.mkdir(exist_ok=True)

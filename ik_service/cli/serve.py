@@ -72,10 +72,7 @@ def _serve(settings: ServiceSettings) -> None:
     with listener:
         app = create_app(settings, bound_to=listener.getsockname()[0])
         server = ServiceServer(server_config(app, settings), app, settings)
-        try:
-            server.run(sockets=[listener])
-        finally:
-            _end_children()
+        server.run(sockets=[listener])
     if isinstance(server.failure, IKError):
         raise server.failure
     if server.failure is not None:
@@ -116,6 +113,7 @@ class ServiceServer(uvicorn.Server):
         if service is not None:
             await end_streams(service)
         await super().shutdown(sockets)
+        _end_children()  # here, because uvicorn lets the signal end the process as soon as this is done
 
     async def _announce(self, host: str, port: int) -> None:
         self._say(f"Listening on http://{host}:{port}, loading kernels ...")
