@@ -7,10 +7,12 @@ import shlex
 import sys
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
+from websockets.sync.client import connect
 
 from ik_service import IKStatus, load_robot
 from ik_service.api import create_app
@@ -19,6 +21,7 @@ from ik_service.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+HTTP_API = (ROOT / "docs" / "http_api.md").read_text()
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()
 SHOWN_ERROR = 1e-5  # [m and rad] the answer shown need not be the one of this machine, but it must be one
 
@@ -53,6 +56,34 @@ def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, 
     text = (ROOT / "docs" / f"{document}.md").read_text()
     run_as_module(document, "\n\n".join(blocks(text, "python")), tmp_path)
     assert capsys.readouterr().out.strip()
+
+
+def test_the_python_blocks_of_the_http_api_run_as_one_program(service_url, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("SERVICE_URL", service_url)
+    run_as_module("http_api", "\n\n".join(blocks(HTTP_API, "python")), tmp_path)
+    printed = capsys.readouterr().out
+    assert "converged" in printed
+    assert "422 not_finite /targets/0/positions/0/1" in printed
+
+
+def test_the_json_blocks_of_the_http_api_are_taken(service_url):
+    body, *messages = (json.loads(block) for block in blocks(HTTP_API, "json"))
+    with httpx2.Client(base_url=service_url) as client:
+        assert client.post("/v1/robots/panda/solve", json=body).json()["success"] == [True]
+    with connect(service_url.replace("http", "ws", 1) + "/v1/robots/panda/stream") as stream:
+        types = []
+        for message in messages:
+            stream.send(json.dumps(message))
+            types.append(json.loads(stream.recv(60))["type"])
+    assert types == ["configured", "answer"]
+
+
+def test_the_routes_and_options_of_the_http_api_are_those_of_the_schema():
+    document = create_app(ServiceSettings(device="cpu", insecure=True)).openapi()
+    for path in re.findall(r"`(?:GET|POST|PUT|DELETE) (/v1[^`]*)`", HTTP_API):
+        assert path in document["paths"], path
+    options = document["components"]["schemas"]["SolveOptions"]["properties"]
+    assert [name for name in options if f"`{name}`" not in HTTP_API] == []
 
 
 def test_the_curl_of_the_readme_gets_the_answer_shown():
@@ -104,7 +135,8 @@ def test_the_readme_names_every_objective_and_robot():
 
 
 @pytest.mark.parametrize(
-    "path", ["README.md", "docs/conventions.md", "docs/adding_an_objective.md", "docs/operations.md"]
+    "path",
+    ["README.md", "docs/conventions.md", "docs/adding_an_objective.md", "docs/http_api.md", "docs/operations.md"],
 )
 def test_links_between_documents_lead_somewhere(path):
     text = (ROOT / path).read_text()
