@@ -5,6 +5,7 @@ Needs the package `pyroki` (JAX) beside ours; JAX takes the GPU that it finds.
 
 import os
 import time
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,8 @@ class PyrokiBeam:
         import pyroki
         import yourdfpy
 
-        self.who = f"PyRoki, JAX {jax.__version__} on {jax.devices()[0].platform}"
+        package = metadata.packages_distributions()["pyroki"][0]
+        self.who = f"{package} {metadata.version(package)}, JAX {jax.__version__} on {jax.devices()[0].platform}"
         self._robot = pyroki.Robot.from_urdf(yourdfpy.URDF.load(str(urdf), load_meshes=False))
         self._link = self._robot.links.names.index(link)
         self._solve = jax.jit(jax.vmap(self._solve_one))

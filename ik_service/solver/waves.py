@@ -1,10 +1,11 @@
 """Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and who wins.
 
-    first wave    as many seeds of every problem as the device runs side by side, at least one
-    later waves   as many seeds as all waves before, for the problems that these have not solved
+    first wave    all problems; each later one those that the waves before have not solved
+    every wave    as many seeds of its problems as fill the device, and no fewer than all waves before
 
-So few attempts are made in vain, the device is never empty for long, and hard problems end soon. A wave of more
-attempts than there are rows for answers takes several launches.
+So few attempts are made in vain, and hard problems end soon. How many seeds a wave has is found on the device, where
+the unsolved are counted; the host launches as many waves as it takes if none is ever solved, and those of which
+nothing is left end at once. A wave of more attempts than there are rows for answers takes several launches.
 """
 
 import typing
@@ -39,18 +40,19 @@ class AttemptStorage:
     data: wp.array3d[wp.float32]  # [threads / BLOCK, data, BLOCK]: what each thread's iterations only read
     next_row: wp.array[wp.int32]  # [1]: the first that no thread has taken
     listed: wp.array[wp.int32]  # [problems]: problems of the wave, as places in task.problem
-    listed_count: wp.array[wp.int32]  # [WAVES_MAX]: how many
+    listed_count: wp.array[wp.int32]  # [WAVES_MAX + 1]: how many, by wave
+    first_seed: wp.array[wp.int32]  # [WAVES_MAX + 1]: by wave
 
 
 @wp.struct
 class Wave:
-    """Attempts of one launch. Attempt k of a wave is seed `first_seed + k / problems` of its problem k % problems."""
+    """Attempts of one launch. Attempt k of a wave is of its problem k % problems, seed k / problems after the first."""
 
     number: int
-    first_seed: int
-    seeds: int
+    attempts: int  # of the wave at most
     first_attempt: int  # whose answer is in row 0
-    rows: int  # attempts at most
+    rows: int  # attempts of the launch at most
+    threads: int  # that the device runs side by side
 
 
 StorageRef: Any = wp.ref[AttemptStorage]  # type: ignore[misc]  # generic at run time only
@@ -80,13 +82,22 @@ def problems_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
 
 @wp.func
 @typing.no_type_check
+def seeds_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
+    """Return how many seeds of its problems a wave tries."""
+    problems = problems_of(task, wave, storage)
+    if problems == 0 or task.fault[0] != 0:
+        return 0
+    first = storage.first_seed[wave.number]
+    seeds = wp.max(wave.threads / problems, wp.max(first, 1))
+    return wp.min(wp.min(seeds, wave.attempts / problems), task.settings[SEEDS] - first)
+
+
+@wp.func
+@typing.no_type_check
 def rows_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
     """Return the number of attempts of a launch."""
-    seeds = wp.min(wave.seeds, task.settings[SEEDS] - wave.first_seed)
-    rows = wp.clamp(problems_of(task, wave, storage) * seeds - wave.first_attempt, 0, wave.rows)
-    if task.fault[0] != 0:
-        rows = 0
-    return rows
+    attempts = problems_of(task, wave, storage) * seeds_of(task, wave, storage)
+    return wp.clamp(attempts - wave.first_attempt, 0, wave.rows)
 
 
 @wp.func
@@ -98,7 +109,7 @@ def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
     place = attempt % problems
     if wave.number > 0:
         place = storage.listed[place]
-    return task.problem[place], wave.first_seed + attempt / problems
+    return task.problem[place], storage.first_seed[wave.number] + attempt / problems
 
 
 @wp.func
@@ -121,13 +132,12 @@ def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int)
 @wp.kernel(module=WAVES, enable_backward=False)
 @typing.no_type_check
 def _keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: int):
-    """Copy the answers of attempts that are the best of their problems so far; make the rows free."""
+    """Copy the answers of attempts that are the best of their problems so far; prepare for what follows."""
     row = wp.tid()
     if row == 0:
         storage.next_row[0] = 0
-        if wave.number == 0:
-            for number in range(WAVES_MAX):
-                storage.listed_count[number] = 0
+        storage.listed_count[wave.number + 1] = 0
+        storage.first_seed[wave.number + 1] = storage.first_seed[wave.number] + seeds_of(task, wave, storage)
     rows = rows_of(task, wave, storage)
     while row < rows:
         p, s = attempt_of(task, wave, storage, row)
@@ -144,7 +154,7 @@ def _list_unsolved(task: IslandTask, wave: Wave, storage: AttemptStorage):
     """List the problems that the seeds before those of a wave have not solved."""
     place = wp.tid()
     if place < task.count[0]:
-        if may_win(task, task.problem[place], wave.first_seed):
+        if may_win(task, task.problem[place], storage.first_seed[wave.number]):
             storage.listed[wp.atomic_add(storage.listed_count, wave.number, 1)] = place
 
 
@@ -173,12 +183,13 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
     storage.joint_q, storage.cost = zeros((coordinates, rows), wp.float32), zeros(rows, wp.float32)
     storage.iterations, storage.status, storage.met = zeros(rows), zeros(rows), zeros(rows)
     storage.data, storage.next_row = zeros((blocks, data, BLOCK), wp.float32), zeros(1)
-    storage.listed, storage.listed_count = zeros(problems), zeros(WAVES_MAX)
+    storage.listed, storage.listed_count = zeros(problems), zeros(WAVES_MAX + 1)
+    storage.first_seed = zeros(WAVES_MAX + 1)
     return storage
 
 
-def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Yield the first seed of each wave and how many it has.
+def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[int]:
+    """Yield how many seeds each wave has, if no problem is ever solved: the least that leads through all seeds.
 
     Args:
         problem_count: Problems of the solve.
@@ -188,7 +199,7 @@ def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[tuple[i
     first, count = 0, max(1, threads // problem_count)
     while first < seeds:
         count = min(count, seeds - first)
-        yield first, count
+        yield count
         first += count
         count = first
 
@@ -214,11 +225,12 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
         inputs = [task, wave, storage, *further]
         launches.append(wp.launch(kernel, dim, inputs, device=device, block_dim=block, record_cmd=True))
 
-    for number, (first_seed, count) in enumerate(plan_waves(problem_count, seeds, threads)):
-        for first_attempt in range(0, problem_count * count, rows):
+    for number, count in enumerate(plan_waves(problem_count, seeds, threads)):
+        attempts = max(problem_count * count, min(threads, problem_count * seeds))
+        for first_attempt in range(0, attempts, rows):
             wave: Any = Wave()
-            wave.number, wave.first_seed, wave.seeds, wave.first_attempt = number, first_seed, count, first_attempt
-            wave.rows = min(rows, problem_count * count - first_attempt)
+            wave.number, wave.attempts, wave.first_attempt, wave.threads = number, attempts, first_attempt, threads
+            wave.rows = min(rows, attempts - first_attempt)
             if number > 0 and first_attempt == 0:
                 record(_list_unsolved, problem_count)
             busy = min(threads, wave.rows)

@@ -79,12 +79,20 @@ def test_threads_give_the_answers_of_packets(problems, monkeypatch):
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (7, 32), (64, 1000), (5000, 96)])
+@pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (7, 32), (64, 1000), (5000, 96), (100, 320)])
 def test_waves_and_room_change_no_byte(arms, monkeypatch, rows, at_once):
-    expected = solve(arms)
-    assert expected.islands.seed_index.max() > 2  # later waves have found something
+    positions = arms.positions.copy()
+    positions[::9] += 5.0  # no seed reaches them, so all are tried
+
+    def answers():
+        return solver_of(arms, seeds=50).solve(positions, arms.orientations_xyzw)
+
+    small(monkeypatch, 1 << 20, 10**6)
+    expected = answers()  # in one wave
+    assert expected.islands.seed_index[~expected.success].max() > 20
+    assert expected.islands.seed_index[expected.success].max() > 2
     small(monkeypatch, rows, at_once)
-    same_bytes(solve(arms), expected)
+    same_bytes(answers(), expected)
 
 
 @pytest.mark.usefixtures("threads")
@@ -155,13 +163,11 @@ def test_what_cannot_be_reached_has_its_status(planar_2r):
 
 
 @pytest.mark.parametrize(("problem_count", "seeds", "threads"), [(1, 64, 50000), (100, 64, 500), (5000, 7, 64)])
-def test_waves_hold_every_seed_once_and_grow(problem_count, seeds, threads):
+def test_waves_lead_through_all_seeds_and_grow(problem_count, seeds, threads):
     plan = list(waves.plan_waves(problem_count, seeds, threads))
-    held = [first + k for first, count in plan for k in range(count)]
-    assert held == list(range(seeds))
-    assert len(plan) <= waves.WAVES_MAX
-    assert plan[0][1] == min(seeds, max(1, threads // problem_count))
-    assert all(count == first for first, count in plan[1:-1])
+    assert sum(plan) == seeds
+    assert plan[0] == min(seeds, max(1, threads // problem_count))
+    assert all(plan[k] == sum(plan[:k]) for k in range(1, len(plan) - 1))
 
 
 def test_one_wave_more_than_the_most_seeds_has_room():
