@@ -130,6 +130,7 @@ def test_every_attempt_is_kept_where_all_are_wanted(arms, monkeypatch):
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("problems", ["follower", "floating and ball"], indirect=True)
 def test_float64_follows_in_one_attempt_per_problem(problems):
     fine = solve(problems, seeds=16, precision="float64")
     distance, angle = problems.errors(fine.joint_q)
