@@ -126,7 +126,9 @@ class ServiceSettings(BaseSettings):
         default=1_000_000, ge=1, le=10**9, description="Problems that may wait; one request alone may have more."
     )
     queue_keys: int = Field(default=64, ge=1, le=10_000, description="Kinds of requests that may wait at once.")
-    batch_problems: int = Field(default=4096, ge=1, le=65_536, description="Problems that are solved together at most.")
+    batch_problems: int = Field(
+        default=16_384, ge=1, le=65_536, description="Problems that are solved together at most."
+    )
     solvers: int = Field(default=16, ge=1, le=1024, description="Solvers kept for later requests.")
 
     drain_s: float = Field(

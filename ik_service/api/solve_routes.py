@@ -1,6 +1,5 @@
 """`POST /v1/robots/{robot}/solve`: targets in, joint configurations out."""
 
-import asyncio
 import time
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from ik_service.api.solve_answer import answer_document
 from ik_service.api.solve_body import DecodedSolve, read_solve
 from ik_service.api.solve_schema import SolveAnswerBody
 from ik_service.api.state import State
+from ik_service.api.waiting import wait_for
 from ik_service.robots import RobotModel
 
 RobotName = Annotated[
@@ -64,7 +64,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
         decoded = _decode(*arguments)
     if replier.is_flat and "islands" in decoded.include:
         raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
-    answer = await asyncio.wrap_future(state.pool.submit(model, decoded.request))
+    answer = await wait_for(request, state.solve(model, decoded.request))
 
     def encode() -> bytes:
         total_ms = 1e3 * (time.perf_counter() - started)

@@ -10,6 +10,7 @@ from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.stream_session import StreamSession
 from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.request import Robots
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
@@ -28,6 +29,7 @@ class ServiceState:
         warm_up: First solves after the start; the service is ready once they are done.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
+        solve: Queues a request in the application's event loop, see `LoopBridge.solve`.
     """
 
     catalog: RobotCatalog
@@ -38,6 +40,10 @@ class ServiceState:
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
     streams: set[StreamSession] = field(default_factory=set)
     draining: bool = False
+
+    def __post_init__(self) -> None:
+        """Bridge the pool to the application's event loop."""
+        self.solve = LoopBridge(self.pool).solve
 
     @property
     def robots(self) -> Robots:

@@ -1,9 +1,13 @@
-"""How many problems go into a batch, so that nobody waits long for the one before: what fits into a quantum of time."""
+"""How many problems go into a batch, so that nobody waits long for the one before: what fits into a quantum of time.
+
+A large batch costs less per problem. So a request that has had the solver to itself for a while gets long quanta; who
+comes then waits once for the end of such a batch, and quanta are short from there on.
+"""
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 
-QUANTUM_S = 2e-3
+QUANTUM_S, LONG_QUANTUM_S = 2e-3, 20e-3
 BATCH_LEAST = 64
 """Fewer would not fill the lanes of the solver."""
 FIRST_GUESS_S = 4e-6
@@ -24,12 +28,17 @@ class Pace:
         self._most = batch_problems
         self._seconds: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
-    def budget(self, key: Hashable) -> int:
+    def budget(self, key: Hashable, *, alone: bool = False) -> int:
         """Return how many problems of a key a batch may hold.
 
         A power of two, so that one batch is as large as the next: the solver replays what it has recorded.
+
+        Args:
+            key: The key.
+            alone: Whether nobody else seems to want the solver.
         """
-        fitting = int(max(QUANTUM_S / self.seconds(key), BATCH_LEAST))
+        quantum = LONG_QUANTUM_S if alone else QUANTUM_S
+        fitting = int(max(quantum / self.seconds(key), BATCH_LEAST))
         return int(min(1 << (fitting.bit_length() - 1), self._most))
 
     def seconds(self, key: Hashable) -> float:

@@ -31,6 +31,8 @@ from objectives.errors import InputError
 SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
 CODES_MOST = 4096
+QUIET_S = 0.2
+"""A request that has found nobody else there for so long has the solver to itself."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class PoolLimits:
     problems: int = 1_000_000
     keys: int = 64
     solvers: int = 16
-    batch_problems: int = 4096
+    batch_problems: int = 16_384
     timeout_s: float = 60.0
 
 
@@ -98,6 +100,7 @@ class SolverPool:
         )
         self._changed = threading.Condition()
         self._closed, self._swept_at = False, 0.0
+        self._is_solving, self._shared_at = False, 0.0  # when a request last found others there
         self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
         self._thread.start()
 
@@ -130,6 +133,8 @@ class SolverPool:
         work = Work(robot, request, now, now + timeout_s)
         with self._changed:
             self._require_open()
+            if self._is_solving or self._queue.requests:
+                self._shared_at = now
             work.is_small = request.problem_count <= LARGE_SHARE * self._pace.budget(work.key)
             wait_s = self._queue.seconds_until(work, self._pace.seconds)
             try:
@@ -232,7 +237,8 @@ class SolverPool:
         while True:
             with self._changed:
                 stale = self._drop_stale()
-                shares = () if stale else self._queue.take(self._pace.budget)
+                shares = () if stale else self._queue.take(self._budget)
+                self._is_solving = bool(shares)
                 if not shares and not stale:
                     if self._closed:
                         self._changed.notify_all()  # to `close`, which waits for an empty queue
@@ -243,6 +249,9 @@ class SolverPool:
             self._end_stale(stale)
             if shares:
                 self._solve(shares)
+
+    def _budget(self, key: Hashable) -> int:
+        return self._pace.budget(key, alone=time.monotonic() > self._shared_at + QUIET_S)
 
     def _drop_stale(self) -> list[Work]:
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
-from ik_service.batching.pace import BATCH_LEAST, BATCHES_KEPT, FIRST_GUESS_S, QUANTUM_S, Pace
+from ik_service.batching.pace import BATCH_LEAST, BATCHES_KEPT, FIRST_GUESS_S, LONG_QUANTUM_S, QUANTUM_S, Pace
 
 
 def test_a_key_that_is_not_known_gets_a_guess():
@@ -43,6 +43,12 @@ def test_a_batch_is_never_tiny_and_never_too_large():
     pace.note("fast", 100, 1e-9)
     assert pace.budget("slow") == BATCH_LEAST
     assert pace.budget("fast") == 1000
+
+
+def test_who_is_alone_gets_long_batches():
+    pace = Pace(10**6)
+    pace.note("key", 1000, QUANTUM_S)
+    assert pace.budget("key", alone=True) >= 0.5 * LONG_QUANTUM_S / QUANTUM_S * pace.budget("key")
 
 
 def test_a_few_problems_say_nothing():

@@ -78,10 +78,22 @@ def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
     shelf.gate.set()
     assert numbers_of(small.result(PATIENCE)) == [50_000]
     assert numbers_of(large.result(PATIENCE)) == list(range(20_000))
-    sizes = [len(batch) for batch in shelf.batches]
-    assert max(sizes) <= 4096
+    assert max(map(len, shelf.batches)) <= 4096
     assert 50_000 in shelf.batches[1]  # the small one did not wait for the large one
     assert len(large.result().islands) == 20_000
+
+
+def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, panda):
+    pool, shelf = make_pool(seconds=0.002)
+    pool.solve(panda, numbered(0, 5000))
+    assert [len(batch) for batch in shelf.batches] == [5000]
+    large = pool.submit(panda, numbered(0, 60_000))
+    while len(shelf.batches) < 2:
+        time.sleep(0.001)
+    pool.solve(panda, numbered(-1, 1))
+    before = len(shelf.batches)
+    assert numbers_of(large.result(PATIENCE)) == list(range(60_000))
+    assert max(map(len, shelf.batches[before:])) < 2000
 
 
 def test_batches_can_be_bounded(make_pool, panda):

@@ -1,0 +1,97 @@
+"""The bridge from an event loop: what comes in one turn of it is one batch, and every future ends as it should."""
+
+import asyncio
+import threading
+
+import pytest
+
+from ik_service.batching.errors import QueueFullError
+from ik_service.batching.loop_bridge import LoopBridge
+from ik_service.batching.solver_pool import PoolLimits, SolverPool
+from objectives.errors import InputError
+from tests.batching.conftest import FakeShelf, numbered, numbers_of
+
+
+@pytest.fixture
+def make_bridge(template):
+    pools = []
+
+    def make(limits=None, **fake):
+        pool = SolverPool("cpu", limits=limits, compile_apart=False)
+        pool._shelf = FakeShelf(template, **fake)
+        pools.append(pool)
+        return LoopBridge(pool), pool._shelf
+
+    yield make
+    for pool in pools:
+        pool.close()
+
+
+def test_requests_of_one_turn_are_one_batch(make_bridge, panda):
+    bridge, shelf = make_bridge()
+
+    async def ask():
+        answers = await asyncio.gather(*(bridge.solve(panda, numbered(k, 1)) for k in range(20)))
+        return [numbers_of(answer) for answer in answers]
+
+    assert asyncio.run(ask()) == [[k] for k in range(20)]
+    assert [len(batch) for batch in shelf.batches] == [20]
+
+
+def test_errors_go_to_those_whose_they_are(make_bridge, panda):
+    bridge, _ = make_bridge(limits=PoolLimits(requests=2), refused=1.0)
+
+    async def ask():
+        futures = [bridge.solve(panda, numbered(k, 1)) for k in range(3)]
+        return await asyncio.gather(*futures, return_exceptions=True)
+
+    first, refused, too_many = asyncio.run(ask())
+    assert numbers_of(first) == [0]
+    assert isinstance(refused, InputError)
+    assert isinstance(too_many, QueueFullError)
+
+
+def test_what_is_cancelled_before_its_turn_ends_is_never_submitted(make_bridge, panda):
+    bridge, shelf = make_bridge()
+
+    async def ask():
+        cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
+        cancelled.cancel()
+        return numbers_of(await kept)
+
+    assert asyncio.run(ask()) == [8]
+    assert shelf.batches == [[8.0]]
+
+
+def test_what_is_cancelled_while_it_waits_is_dropped(make_bridge, panda):
+    bridge, shelf = make_bridge(gate=threading.Event())
+
+    async def ask():
+        first = bridge.solve(panda, numbered(0, 1))
+        await asyncio.to_thread(shelf.entered.wait, 60)
+        cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        await asyncio.sleep(0.01)
+        shelf.gate.set()
+        assert numbers_of(await first) == [0]
+        return numbers_of(await kept)
+
+    assert asyncio.run(ask()) == [8]
+    assert 7 not in shelf.solved
+
+
+def test_a_loop_that_has_ended_does_not_disturb_the_pool(make_bridge, panda):
+    bridge, shelf = make_bridge(gate=threading.Event())
+
+    async def leave():
+        bridge.solve(panda, numbered(0, 1))
+        await asyncio.to_thread(shelf.entered.wait, 60)
+
+    asyncio.run(leave())
+    shelf.gate.set()
+
+    async def ask():
+        return numbers_of(await LoopBridge(bridge._pool).solve(panda, numbered(1, 1)))
+
+    assert asyncio.run(ask()) == [1]
