@@ -9,6 +9,7 @@ and solve it alone while the others queue up.
 import asyncio
 import threading
 from concurrent.futures import Future
+from functools import partial
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import SolveRequest
@@ -53,8 +54,8 @@ class LoopBridge:
             except Exception as error:  # noqa: BLE001  # it belongs to the caller, whatever it is
                 answer.set_exception(error)
                 continue
-            answer.add_done_callback(lambda done, submitted=submitted: done.cancelled() and submitted.cancel())
-            submitted.add_done_callback(lambda ended, answer=answer: self._note(loop, answer, ended))
+            answer.add_done_callback(partial(_pass_on_cancellation, submitted))
+            submitted.add_done_callback(partial(self._note, loop, answer))
 
     def _note(
         self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[SolveAnswer]", ended: Future[SolveAnswer]
@@ -81,3 +82,8 @@ class LoopBridge:
                 answer.set_exception(error)
             else:
                 answer.set_result(ended.result())
+
+
+def _pass_on_cancellation(submitted: Future[SolveAnswer], answer: "asyncio.Future[SolveAnswer]") -> None:
+    if answer.cancelled():
+        submitted.cancel()

@@ -7,12 +7,14 @@ answering. Kernels for the first request of a key are compiled in another proces
 under its deadline, and other keys go on.
 """
 
+import logging
 import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +29,8 @@ from ik_service.batching.work import Share, Work
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from objectives.errors import InputError
+
+_log = logging.getLogger(__name__)
 
 SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
@@ -264,7 +268,8 @@ class SolverPool:
         for work in works:
             work.fail(expired(work, time.monotonic()))
         if works and self._observer is not None:
-            self._observer.dropped(works)
+            with _logged_errors():
+                self._observer.dropped(works)
 
     def _solve(self, shares: tuple[Share, ...]) -> None:
         """Solve a batch, but for requests that nobody waits for any more, and charge its lane."""
@@ -308,7 +313,8 @@ class SolverPool:
             else:
                 share.work.keep(result, rows, started_at, ended_at)
         if self._observer is not None:
-            self._observer.solved(robot, shares, result, ended_at - started_at)
+            with _logged_errors():
+                self._observer.solved(robot, shares, result, ended_at - started_at)
 
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._changed:
@@ -318,3 +324,12 @@ class SolverPool:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError("The service is shutting down.")
+
+
+@contextmanager
+def _logged_errors() -> Iterator[None]:
+    """Log what an observer raises: it must not end the thread."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001  # whatever it is
+        _log.exception("An observer of the solver pool has failed.")

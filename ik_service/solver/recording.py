@@ -1,9 +1,11 @@
 """Launches recorded once and replayed: on one thread as a graph, on several threads part by part.
 
 Warp spends more time on looking up a kernel and packing its arguments than a small solve takes. A recorded launch saves
-most of that; a graph of recorded launches nearly all, and it pays from the second solve of the same size on.
+most of that; a graph of recorded launches nearly all. To record a graph takes as long as a few solves of one problem,
+so it is made for numbers of problems that come again and again.
 """
 
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +16,9 @@ from ik_service.solver.mirror import wait
 
 Step = Callable[[int], None]  # given the number of problems
 PART_MIN = 256  # problems a thread is worth: fewer leave lanes idle at the end of a part
+USES_MIN = 2  # solves of a number of problems after which its graph is made
+GRAPHS_MAX = 32
+COUNTS_MAX = 1024  # numbers of problems of which the solves are counted
 
 
 class PartLaunches:
@@ -70,20 +75,27 @@ class Recording:
     def __init__(self, device: wp.Device, record: Callable[[int, int], PartLaunches], threads: int = 1) -> None:
         self._device, self._record, self._threads = device, record, threads
         self._recorded: dict[int, list[PartLaunches]] = {}
-        self._graph: wp.Graph | None = None
-        self._graph_count = self._last_count = -1
+        self._graphs: OrderedDict[int, wp.Graph] = OrderedDict()  # by number of problems
+        self._uses: Counter[int] = Counter()
 
     def prepare(self, count: int) -> bool:
         """Record what `run` will need, with the device to oneself; return whether it will use several threads."""
         parts = self._threads if count >= self._threads * PART_MIN else 1
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
-        if parts == 1 and count != self._graph_count and count == self._last_count:  # the same again: worth a graph
+        if parts == 1 and count not in self._graphs and self._is_frequent(count):
             with wp.ScopedCapture(device=self._device) as capture:
                 self._recorded[1][0].run(count)
-            self._graph, self._graph_count = capture.graph, count
-        self._last_count = count
+            self._graphs[count] = capture.graph
+            if len(self._graphs) > GRAPHS_MAX:
+                self._graphs.popitem(last=False)
         return parts > 1
+
+    def _is_frequent(self, count: int) -> bool:
+        if len(self._uses) >= COUNTS_MAX:
+            self._uses.clear()
+        self._uses[count] += 1
+        return self._uses[count] > USES_MIN
 
     def run(self, count: int, executor: ThreadPoolExecutor | None = None) -> None:
         """Do everything for so many problems, and wait for it; after `prepare` with the same number."""
@@ -92,8 +104,9 @@ class Recording:
             assert executor is not None  # the solver makes one where it has threads
             sizes = [count * (part + 1) // parts - count * part // parts for part in range(parts)]
             list(executor.map(PartLaunches.run, self._recorded[parts], sizes))
-        elif self._graph is not None and count == self._graph_count:
-            wp.capture_launch(self._graph)
+        elif count in self._graphs:
+            self._graphs.move_to_end(count)
+            wp.capture_launch(self._graphs[count])
         else:
             self._recorded[1][0].run(count)
         wait(self._device)

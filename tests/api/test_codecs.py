@@ -86,7 +86,9 @@ def test_msgpack_takes_plain_lists_too(client, poses, by_json):
 def test_float32_columns_reach_the_solver_as_they_are(client, poses, by_json, monkeypatch):
     taken = []
     submit = client.app.state.service.pool.submit
-    monkeypatch.setattr(client.app.state.service.pool, "submit", lambda *a: (taken.append(a[1]), submit(*a))[1])
+    monkeypatch.setattr(
+        client.app.state.service.pool, "submit", lambda *a, **k: (taken.append(a[1]), submit(*a, **k))[1]
+    )
     columns = {"positions": packed(poses[0], "float32"), "orientations_xyzw": packed(poses[1], "float32")}
     content = msgpack.packb({"targets": [{"link": "panda_hand", **columns}], "options": {"seeds": 32}})
     answer = unpacked(post(client, content, MSGPACK).content)

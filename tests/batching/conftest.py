@@ -38,6 +38,7 @@ class FakeShelf:
 
     template: object
     seconds: float = 0.0
+    seconds_per_problem: float = 0.0
     batches: list = field(default_factory=list)  # numbers of the problems, batch by batch
     gate: threading.Event | None = None
     entered: threading.Event = field(default_factory=threading.Event)
@@ -54,7 +55,7 @@ class FakeShelf:
         if self.refused is not None and self.refused in numbers:
             raise_input_error()
         self.batches.append(numbers.tolist())
-        time.sleep(self.seconds)
+        time.sleep(self.seconds + len(numbers) * self.seconds_per_problem)
         return self.result(numbers)
 
     @property
