@@ -10,6 +10,7 @@ the requests that it kept from being sent.
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -47,6 +48,7 @@ class LoadPlan:
         duration_s: How long to measure [s].
         warm_up_s: How long to send before that [s].
         random_seed: Of targets and arrivals.
+        options: Options of the solve, as they stand in a request.
         api_key: Key to send, if any.
     """
 
@@ -59,6 +61,7 @@ class LoadPlan:
     duration_s: float = 10.0
     warm_up_s: float = 2.0
     random_seed: int = 0
+    options: Mapping[str, object] = field(default_factory=dict)
     api_key: str | None = None
 
     def __post_init__(self) -> None:
@@ -190,7 +193,7 @@ async def _requests(plan: LoadPlan) -> list[bytes]:
             "positions": poses.positions[:, 0].astype(np.float32),
             "orientations_xyzw": poses.orientations_xyzw[:, 0].astype(np.float32),
         }
-        body = orjson.dumps({"targets": [target]}, option=orjson.OPT_SERIALIZE_NUMPY)
+        body = orjson.dumps({"targets": [target], "options": plan.options}, option=orjson.OPT_SERIALIZE_NUMPY)
         requests.append(_raw(plan, "POST", f"/v1/robots/{plan.robot}/solve", body))
     status, body = await _once(plan, requests[0])
     if status != 200:
