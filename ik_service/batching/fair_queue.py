@@ -2,9 +2,9 @@
 
     put -> a lane per key -> take: the lane that has had least of the solver, a batch of what waits in it
 
-Requests of equal keys share a lane. Small ones are taken whole, in the order in which they came; large ones move on
-batch by batch beside them. Problems are counted, not requests. Nothing waits for company: a batch is whatever is there.
-It holds no lock and reads no clock; whoever owns it does.
+Requests of equal keys share a lane. Small ones, which fit into a batch, are taken whole and in the order in which they
+came; large ones move on batch by batch in turn with them. Problems are counted, not requests. Nothing waits for
+company: a batch is whatever is there. It holds no lock and reads no clock; whoever owns it does.
 """
 
 from collections import OrderedDict
@@ -14,8 +14,6 @@ from itertools import islice
 from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.work import Share, Work
 
-LARGE_SHARE = 0.25
-"""A request with more problems than this share of a batch is large; large ones together get this share at least."""
 LARGE_AT_ONCE = 4
 """Large requests that are solved side by side."""
 SCANNED = 256
@@ -37,6 +35,22 @@ class Lane:
         self.problems = [0, 0]
         self.is_open = False
         self.spent = spent
+        self._large_next = False
+
+    def next_batch(self, budget: int) -> list[tuple[Work, int]]:
+        """Return requests and how many problems of each: small ones or large ones, in turn where both wait.
+
+        Small requests go whole and in order: under overload that many are answered in time, where equal shares would
+        answer all of them too late. The first few of the large ones share their batch.
+        """
+        front = list(islice(self.works, SCANNED))
+        small = [work for work in front if work.is_small]
+        large = [work for work in front if not work.is_small][:LARGE_AT_ONCE]
+        if small and not (large and self._large_next):
+            self._large_next = bool(large)
+            return whole_ones(small, budget)
+        self._large_next = False
+        return share_out(large, budget)
 
 
 class FairQueue:
@@ -66,13 +80,12 @@ class FairQueue:
         """Return how long a request would wait before it is solved, about [s].
 
         Args:
-            work: The request; before a small one there are only small ones.
+            work: The request; before a small one there are small ones, and large ones in turn with them.
             per_problem: Solver time of a problem of a key [s].
         """
-        small = sum(lane.problems[True] * per_problem(key) for key, lane in self._lanes.items())
-        if work.is_small:
-            return small / (1.0 - LARGE_SHARE)
-        return small + sum(lane.problems[False] * per_problem(key) for key, lane in self._lanes.items())
+        seconds = [[count * per_problem(key) for count in lane.problems] for key, lane in self._lanes.items()]
+        large, small = (sum(column) for column in zip(*seconds, strict=True)) if seconds else (0.0, 0.0)
+        return small + min(large, small) if work.is_small else small + large
 
     def put(self, work: Work) -> bool:
         """Let a request wait; return whether it opened a lane.
@@ -126,7 +139,7 @@ class FairQueue:
         self._common_start, key = min(open_lanes, key=lambda pair: pair[0])
         lane = self._lanes[key]
         shares = []
-        for work, count in share_out(lane.works, budget(key)):
+        for work, count in lane.next_batch(budget(key)):
             shares.append(work.take(count))
             lane.problems[work.is_small] -= count
             if work.remaining == 0:
@@ -180,26 +193,29 @@ def expired(work: Work, now: float) -> ExpiredError:
 
 
 def share_out(works: Iterable[Work], budget: int) -> list[tuple[Work, int]]:
-    """Return the requests of which problems go into a batch, and how many of each.
-
-    Small requests are taken whole, in order: under overload that many are answered in time, where equal shares for all
-    would answer all of them too late. The first few of the large ones share what is kept for them.
+    """Return how many problems of each request go into a batch.
 
     Args:
         works: Requests in the order in which they came.
         budget: Problems that the batch may hold.
     """
-    front = list(islice(works, SCANNED))
-    large = [work for work in front if not work.is_small][:LARGE_AT_ONCE]
-    kept = max(1, int(LARGE_SHARE * budget)) if large else 0
-    counts = {
-        work: min(work.remaining, kept * (n + 1) // len(large) - kept * n // len(large)) for n, work in enumerate(large)
-    }
-    spare = budget - sum(counts.values())
-    for work in (*(work for work in front if work.is_small), *large):
-        if spare == 0:
-            break
-        more = min(spare, work.remaining - counts.get(work, 0))
-        counts[work] = counts.get(work, 0) + more
+    works = list(works)
+    counts = [min(work.remaining, budget // len(works)) for work in works]
+    spare = budget - sum(counts)
+    for k, work in enumerate(works):  # whoever is in front
+        more = min(spare, work.remaining - counts[k])
+        counts[k] += more
         spare -= more
-    return [(work, count) for work, count in counts.items() if count > 0]
+    return [(work, count) for work, count in zip(works, counts, strict=True) if count > 0]
+
+
+def whole_ones(works: Iterable[Work], budget: int) -> list[tuple[Work, int]]:
+    """Return the requests that go into a batch whole, the last one perhaps in part, and how many problems of each."""
+    chosen = []
+    for work in works:
+        if budget == 0:
+            break
+        count = min(work.remaining, budget)
+        chosen.append((work, count))
+        budget -= count
+    return chosen

@@ -7,7 +7,7 @@ comes then waits once for the end of such a batch, and quanta are short from the
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 
-QUANTUM_S, LONG_QUANTUM_S = 2e-3, 20e-3
+QUANTUM_S, LONG_QUANTUM_S = 1e-3, 20e-3
 BATCH_LEAST = 64
 """Fewer would not fill the lanes of the solver."""
 FIRST_GUESS_S = 4e-6
@@ -44,6 +44,11 @@ class Pace:
     def seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key takes in a large batch, about [s]."""
         return min(self._seconds.get(key, (FIRST_GUESS_S,)))
+
+    def usual_seconds(self, key: Hashable) -> float:
+        """Return the time that a problem of a key has taken lately, with whatever else has the core meanwhile [s]."""
+        kept = self._seconds.get(key, (FIRST_GUESS_S,))
+        return sum(kept) / len(kept)
 
     def note(self, key: Hashable, problem_count: int, seconds: float) -> None:
         """Remember the time of a batch; those of a few problems say little and are left out."""

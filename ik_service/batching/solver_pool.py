@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
-from ik_service.batching.fair_queue import LARGE_SHARE, FairQueue, expired
+from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.pace import Pace
 from ik_service.batching.request import SolveRequest
@@ -139,8 +139,8 @@ class SolverPool:
             self._require_open()
             if self._is_solving or self._queue.requests:
                 self._shared_at = now
-            work.is_small = request.problem_count <= LARGE_SHARE * self._pace.budget(work.key)
-            wait_s = self._queue.seconds_until(work, self._pace.seconds)
+            work.is_small = request.problem_count <= self._pace.budget(work.key)
+            wait_s = self._queue.seconds_until(work, self._pace.usual_seconds)
             try:
                 if wait_s > timeout_s:
                     raise QueueFullError(
