@@ -1,8 +1,11 @@
 """One Levenberg-Marquardt iteration of an island as a straight line of C++ over packets, without a branch.
 
-    trial configuration -> rows, J'J, J'r of the program -> accept or reject lane by lane, by choices
-    -> hold DOFs at a limit that the gradient pushes outwards -> Cholesky factor of J'J + damping -> step
-    -> clamp into the limits -> next trial; whether any lane has finished
+    trial configuration -> rows, J'J, J'r of the program -> keep it where it is the best so far; raise the damping
+    where it is no progress -> hold DOFs at a limit that the gradient pushes outwards -> factors of J'J + damping
+    -> step from the trial, clamped into the limits: the next trial; whether any lane has finished
+
+No step is taken back: a lane walks on from a trial that is worse, with more damping, and what it keeps is its best.
+So it needs J'J of one configuration only, and valleys that curve are crossed rather than followed.
 
 All that a lane remembers stands in one array of packets, the state, in the order that `LaneState` gives.
 """
@@ -23,23 +26,25 @@ COMPONENTS = "xyzw"
 
 @dataclass(frozen=True)
 class Damping:
-    """How steps are damped: boost * (min(share |r|^2, most * largest diagonal entry of J'J) + least).
+    """How steps are damped: boost * (min(share |r|^2, most h) + least h), h the largest diagonal entry of J'J.
 
     Attributes:
         share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
-        most: Of the largest diagonal entry: far targets are approached in long steps.
-        up: Factor on the boost after a rejected step.
-        down: Factor on the boost after an accepted one; it does not fall under 1.
-        boost_max: A step this short that still fails will not succeed.
-        pivot_min: Smallest pivot of the factorisation.
+        most: Of h: far targets are approached in long steps.
+        least: Of h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
+        progress: Share by which a trial must lower the least |r|^2 so far to count as progress.
+        up: Factor on the boost after a trial that is no progress.
+        down: Factor on the boost after one that is; it does not fall under 1.
+        boost_max: A lane this much damped that makes no progress will make none.
     """
 
     share: float
     most: float
+    least: float
+    progress: float
     up: float
     down: float
     boost_max: float
-    pivot_min: float
 
 
 @dataclass(frozen=True)
@@ -49,19 +54,18 @@ class LaneState:
     What the iteration only reads, from the limits on, takes no places where it stands apart.
 
     Attributes:
-        q: Accepted configuration: a number per active DOF, four for a rotation that has a quaternion.
-        trial: Trial configuration, alike.
-        gradient: J'r, per DOF.
-        diagonal: Diagonal of J'J, per DOF; its entries for the coupled pairs of the program follow.
-        errors: Squared errors of the targets.
-        norm2: |r|^2.
+        q: Best configuration so far: a number per active DOF, four for a rotation that has a quaternion.
+        trial: Configuration to be evaluated next, alike.
+        gradient: J'r at q, per DOF.
+        diagonal: Diagonal of J'J at q, per DOF.
+        errors: Squared errors of the targets at q.
+        norm2: |r|^2 at q.
         boost: Factor on the damping.
         steps: Steps tried.
         lower: Lower limits, per DOF.
         upper: Upper limits, per DOF.
         inputs: Data of the problem, as the program lists it.
         floor2: |r|^2 that ends the attempt.
-        damping_least: Least damping.
         size: Number of places.
     """
 
@@ -77,15 +81,14 @@ class LaneState:
     upper: int
     inputs: int
     floor2: int
-    damping_least: int
     size: int
 
     @classmethod
     def of(cls, program: IslandProgram, *, data_apart: bool = False) -> "LaneState":
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
-        counts = [coordinates, coordinates, dofs, dofs + len(program.coupled), len(error_outputs(program)), 1, 1, 1]
-        counts += [0, 0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1, 1]
+        counts = [coordinates, coordinates, dofs, dofs, len(error_outputs(program)), 1, 1, 1]
+        counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 
 
@@ -138,27 +141,32 @@ class IterationSource:
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
         lines += self._read_data()
-        lines += [*self._evaluate(), *self._accept(), *self._factor(), *self._solve(), *self._propose()]
+        lines += [*self._evaluate(), *self._keep(), *self._factor(), *self._solve(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])
 
     def _number(self, value: float) -> str:
         return self.lanes.number(value)
 
     def _loaded(self) -> dict[str, int]:
-        """Names of what the iteration reads, and their places; q and what belongs to it are the accepted ones."""
-        state, program = self.state, self.program
-        names = {f"old_q{c}": state.q + k for k, c in enumerate(self.coordinates)}
-        names |= {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
-        for k, a in enumerate(program.dofs):
-            names[f"old_gradient{a}"] = state.gradient + k
-        names |= {f"old_{name}": place for name, place in self._hessian_places().items()}
-        names |= {f"old_error{k}": state.errors + k for k in range(len(error_outputs(program)))}
-        return names | {"old_norm2": state.norm2, "old_boost": state.boost, "steps": state.steps}
+        """Names of what the iteration reads and writes, and their places."""
+        state = self.state
+        names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
+        names |= {f"old_{name}": place for name, _, place in self._kept()}
+        return names | {"old_boost": state.boost, "steps": state.steps}
+
+    def _kept(self) -> list[tuple[str, str, int]]:
+        """What a lane keeps of its best configuration: name, what it is called at the trial, and place."""
+        state, dofs = self.state, self.program.dofs
+        kept = [(f"q{c}", f"trial{c}", state.q + k) for k, c in enumerate(self.coordinates)]
+        kept += [(f"gradient{a}", f"gradient{a}", state.gradient + k) for k, a in enumerate(dofs)]
+        kept += [(f"diagonal{a}", f"hessian{a}_{a}", state.diagonal + k) for k, a in enumerate(dofs)]
+        errors = range(len(error_outputs(self.program)))
+        return [*kept, *((f"error{k}", f"error{k}", state.errors + k) for k in errors), ("norm2", "norm2", state.norm2)]
 
     def data_names(self) -> list[str]:
-        """Names of what the iteration only reads, in order: limits, inputs, floor and least damping."""
+        """Names of what the iteration only reads, in order: limits, inputs and floor."""
         limits = [f"{side}{a}" for side in ("lower", "upper") for a in self.program.dofs]
-        return [*limits, *(one.name for one in self.program.inputs), "floor2", "damping_least"]
+        return [*limits, *(one.name for one in self.program.inputs), "floor2"]
 
     def _read_data(self) -> list[str]:
         names, columns = self.data_names(), self.data_columns
@@ -167,13 +175,8 @@ class IterationSource:
         first = f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});"
         return [first, *(f"const F {name} = d[{k * columns}];" for k, name in enumerate(names))]
 
-    def _hessian_places(self) -> dict[str, int]:
-        return {f"hessian{a}_{b}": self.state.diagonal + k for k, (a, b) in enumerate(self._hessian_entries())}
-
-    def _hessian_entries(self) -> list[tuple[int, int]]:
-        return [*((a, a) for a in self.program.dofs), *self.program.coupled]
-
     def _evaluate(self) -> list[str]:
+        """What the program computes at the trial."""
         program, lanes, names = self.program, self.lanes, dict[Expression, str]()
         lines = []
         for half, (active, multiplier, offset) in program.halves.items():
@@ -182,33 +185,36 @@ class IterationSource:
                 angle = trial_name(active)
             turns = lanes.nearest(f"{angle} * {self._number(1.0 / TURN)}")
             lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(TURN)} * {turns});")
-        outputs = {"new_norm2": program.norm2}
-        outputs |= {f"new_gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
+        outputs = {"norm2": program.norm2}
+        outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
         place = {a: k for k, a in enumerate(program.dofs)}
-        outputs |= {f"new_hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in self._hessian_entries()}
-        outputs |= {f"new_error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
+        entries = [*((a, a) for a in program.dofs), *program.coupled]
+        outputs |= {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
+        outputs |= {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
         lines += statements(lanes, list(outputs.values()), names)
         return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
 
-    def _accept(self) -> list[str]:
-        """A trial of lower cost replaces the accepted configuration; NaN compares false and so is rejected."""
+    def _keep(self) -> list[str]:
+        """Keep the trial where it is the best so far, and relax the damping where it is progress, else raise it.
+
+        NaN compares false, and so it is neither.
+        """
         number, lanes, damping = self._number, self.lanes, self.damping
-        lines = ["const auto better = new_norm2 < old_norm2;"]
-        kept = [f"gradient{a}" for a in self.program.dofs]
-        kept += [*self._hessian_places(), *(f"error{k}" for k in range(len(error_outputs(self.program)))), "norm2"]
-        lines += [f"const F q{c} = {lanes.choose('better', f'trial{c}', f'old_q{c}')};" for c in self.coordinates]
-        lines += [f"const F {x} = {lanes.choose('better', f'new_{x}', f'old_{x}')};" for x in kept]
-        one = lanes.everywhere(number(1.0))
+        lines = ["const auto better = norm2 < old_norm2;"]
+        for name, at_trial, _ in self._kept():
+            lines.append(f"const F best_{name} = {lanes.choose('better', at_trial, f'old_{name}')};")
+        lines.append(f"const auto progress = norm2 < old_norm2 * {number(1.0 - damping.progress)};")
         lines.append(f"const F lowered = old_boost * {number(damping.down)};")
-        lines.append(f"const F relaxed = {lanes.choose(f'lowered > {number(1.0)}', 'lowered', one)};")
+        relaxed = lanes.choose(f"lowered > {number(1.0)}", "lowered", lanes.everywhere(number(1.0)))
         raised = f"(old_boost * {number(damping.up)})"
-        return [*lines, f"const F boost = {lanes.choose('better', 'relaxed', raised)};"]
+        return [*lines, f"const F boost = {lanes.choose('progress', relaxed, raised)};"]
 
     def _factor(self) -> list[str]:
-        """Cholesky factor of J'J + damping I, column by column, but for what is always zero.
+        """Factors L D L' of J'J + damping I at the trial, column by column, but for what is always zero.
 
-        The column of a DOF held at a limit is zero, and so is its step, exactly: moved off a limit of 0 by as little
-        as rounding, it would not count as being on it.
+        Without the roots of a Cholesky factor, on which every following column would wait. A pivot below the damping is
+        one that rounding has eaten: its step would be noise, and long. The column of a DOF held at a limit is zero, and
+        so is its step, exactly: moved off a limit of 0 by as little as rounding, it would not count as being on it.
         """
         dofs, lanes, number = self.program.dofs, self.lanes, self._number
         lines = [f"F largest = hessian{dofs[0]}_{dofs[0]};"]
@@ -217,39 +223,41 @@ class IterationSource:
         lines.append(f"const F shared = norm2 * {number(self.damping.share)};")
         lines.append(f"const F most = largest * {number(self.damping.most)};")
         share = lanes.choose("shared < most", "shared", "most")
-        lines.append(f"const F damping = boost * ({share} + damping_least);")
-        least = number(self.damping.pivot_min)
-        elimination, places, zero = self._elimination, self._hessian_places(), lanes.everywhere(number(0.0))
+        least = number(self.damping.least * lanes.rounding)
+        lines.append(f"const F damping = boost * ({share} + largest * {least});")
+        elimination, coupled, zero = self._elimination, set(self.program.coupled), lanes.everywhere(number(0.0))
         for a in elimination.order:
-            products = "".join(f" - factor{a}_{b} * factor{a}_{b}" for b in elimination.earlier[a])
+            products = "".join(f" - factor{a}_{b} * scaled{a}_{b}" for b in elimination.earlier[a])
             lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{products};")
-            positive = lanes.choose(f"pivot{a} > {least}", f"pivot{a}", lanes.everywhere(least))
-            lines.append(f"const F free{a} = {number(1.0)} / {lanes.sqrt(positive)};")
+            sound = lanes.choose(f"pivot{a} > damping", f"pivot{a}", "damping")
+            lines.append(f"const F free{a} = {number(1.0)} / {sound};")
             lines.append(f"const F inverse{a} = {self._unless_held(a)};")
             for c in elimination.later[a]:
                 shared = [b for b in elimination.earlier[a] if c in elimination.later[b]]
-                products = "".join(f" - factor{c}_{b} * factor{a}_{b}" for b in shared)
-                entry = f"hessian{max(a, c)}_{min(a, c)}"
-                lines.append(f"const F factor{c}_{a} = ({entry if entry in places else zero}{products}) * inverse{a};")
+                products = "".join(f" - factor{c}_{b} * scaled{a}_{b}" for b in shared)
+                pair = max(a, c), min(a, c)
+                entry = f"hessian{pair[0]}_{pair[1]}" if pair in coupled else zero
+                lines.append(f"const F scaled{c}_{a} = {entry}{products};")
+                lines.append(f"const F factor{c}_{a} = scaled{c}_{a} * inverse{a};")
         return lines
 
     def _unless_held(self, a: int) -> str:
-        """Inverse of a pivot's root; 0 where the DOF is at a limit and its gradient pushes it outwards."""
+        """Inverse of a pivot; 0 where the DOF is at a limit and its gradient pushes it outwards."""
         if a in self._quaternion_dofs:
             return f"free{a}"
         lanes, zero = self.lanes, self._number(0.0)
-        low = lanes.both(f"q{a} <= lower{a}", f"gradient{a} > {zero}")
-        high = lanes.both(f"q{a} >= upper{a}", f"gradient{a} < {zero}")
+        low = lanes.both(f"trial{a} <= lower{a}", f"gradient{a} > {zero}")
+        high = lanes.both(f"trial{a} >= upper{a}", f"gradient{a} < {zero}")
         return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), f"free{a}")
 
     def _solve(self) -> list[str]:
         elimination, lines = self._elimination, list[str]()
         for a in elimination.order:
             products = "".join(f" - factor{a}_{b} * half_step{b}" for b in elimination.earlier[a])
-            lines.append(f"const F half_step{a} = (gradient{a}{products}) * inverse{a};")
+            lines.append(f"const F half_step{a} = gradient{a}{products};")
         for a in reversed(elimination.order):
             products = "".join(f" - factor{c}_{a} * step{c}" for c in elimination.later[a])
-            lines.append(f"const F step{a} = (half_step{a}{products}) * inverse{a};")
+            lines.append(f"const F step{a} = half_step{a} * inverse{a}{products};")
         return lines
 
     def _propose(self) -> list[str]:
@@ -257,7 +265,7 @@ class IterationSource:
         for k, (a, component) in enumerate(coordinate_names(self.program)):
             place = f"s[{self.state.trial + k}]"
             if not component:
-                lines.append(f"const F moved{a} = q{a} - step{a};")
+                lines.append(f"const F moved{a} = trial{a} - step{a};")
                 below = self.lanes.choose(f"moved{a} < lower{a}", f"lower{a}", f"moved{a}")
                 lines.append(f"const F above{a} = {below};")
                 lines.append(f"{place} = {self.lanes.choose(f'above{a} > upper{a}', f'upper{a}', f'above{a}')};")
@@ -266,7 +274,7 @@ class IterationSource:
         return lines
 
     def _turn(self, a: int, place: int) -> list[str]:
-        """The trial quaternion exp(-step) q, of unit length; a step of more than half a turn is cut to that."""
+        """The next quaternion exp(-step) trial, of unit length; a step of more than half a turn is cut to that."""
         graph, lanes = ExpressionGraph(), self.lanes
         limit = lanes.everywhere(self._number(END))
         lines = [
@@ -282,7 +290,7 @@ class IterationSource:
         error = FLOAT32_ERROR if lanes.precision == "float32" else FLOAT64_ERROR
         sinc, cosine = half_angle_sinc_cosine(graph.variable(f"cut{a}"), error)
         scaled = [sinc * graph.variable(f"length{a}") * graph.variable(f"step{a + k}") for k in range(3)]
-        old = quaternion([graph.variable(f"q{a}{component}") for component in COMPONENTS])
+        old = quaternion([graph.variable(f"trial{a}{component}") for component in COMPONENTS])
         product = quaternion_product(quaternion([*scaled, cosine]), old)
         length2 = product[0] * product[0] + product[1] * product[1] + product[2] * product[2] + product[3] * product[3]
         zero, names = graph.constant(0.0), dict[Expression, str]()
@@ -295,15 +303,11 @@ class IterationSource:
     def _finish(self) -> list[str]:
         """Store what has changed, and tell whether any lane has finished."""
         state, number = self.state, self._number
-        stored = {f"q{c}": state.q + k for k, c in enumerate(self.coordinates)}
-        stored |= {f"gradient{a}": state.gradient + k for k, a in enumerate(self.program.dofs)}
-        stored |= self._hessian_places()
-        stored |= {f"error{k}": state.errors + k for k in range(len(error_outputs(self.program)))}
-        stored |= {"norm2": state.norm2, "boost": state.boost}
-        lines = [f"s[{place}] = {name};" for name, place in stored.items()]
+        lines = [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
+        lines.append(f"s[{state.boost}] = boost;")
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
-        over = "(norm2 <= floor2)"
+        over = "(best_norm2 <= floor2)"
         for other in (f"boost > {number(self.damping.boost_max)}", "tried >= iterations"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.any(over)};"]

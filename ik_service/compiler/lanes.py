@@ -38,6 +38,11 @@ class Lanes:
         """Return the lanes that fill a register."""
         return cls(REGISTER // BYTES[precision], precision)
 
+    @property
+    def rounding(self) -> float:
+        """Distance from 1 to the next number."""
+        return float(np.finfo(self.precision).eps)
+
     def prologue(self) -> list[str]:
         """Lines at the beginning of a block: the types of a packet in a register and in memory."""
         scalar = "float" if self.precision == "float32" else "double"

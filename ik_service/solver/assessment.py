@@ -1,7 +1,8 @@
 """First half of a Levenberg-Marquardt iteration: which attempts are over, what is held and how much to damp.
 
-Cost is 1/2 |r|^2 over an island's rows. The damping of a step is `boost * (DAMPING_SHARE * |r|^2 + DAMPING_MIN)`:
-proportional to the error (Chan and Lawrence 1988) up to a share of J'J, and raised by `boost` while steps are rejected.
+Cost is 1/2 |r|^2 over an island's rows. The damping of a step is `boost * (DAMPING_SHARE * |r|^2 + DAMPING_MIN * h)`, h
+the largest diagonal entry of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h, and raised by
+`boost` while steps are rejected.
 A DOF at a limit whose gradient pushes it outwards is held for the step. Islands share nothing.
 """
 
@@ -33,7 +34,7 @@ COSINE_STUCK = wp.constant(1.0e-2)  # the same where no step lowers the cost: fl
 UNEVEN_MIN = wp.constant(1.0e-4)  # float32 resolves no smaller cosines
 DAMPING_SHARE = wp.constant(0.05)
 DAMPING_MAX = wp.constant(0.5)  # of the largest diagonal entry of J'J: far targets are approached in long steps
-DAMPING_MIN = wp.constant(1.0e-7)
+DAMPING_MIN = wp.constant(5.0e-8)  # of the same
 
 
 @wp.func
@@ -136,7 +137,7 @@ def _assess(
         else:
             slope = wp.max(slope, cosine2)
     share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
-    damping_out[i, island] = boost[i, island] * (share + DAMPING_MIN * heaviest2[p, island])
+    damping_out[i, island] = boost[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - iterations[i, island]
     phase = phase_after(norm2, lightest2[p, island], heaviest2[p, island], slope, blocked, ended[i, island], left)
     if winner_rank[p, island] < wp.int64(seed[i]):

@@ -11,12 +11,10 @@ import warp as wp
 
 from ik_service.compiler import Damping, IslandProgram, IterationSource, coordinate_names, error_outputs
 from ik_service.kinematics import quat_exp
-from ik_service.linear_solve.small_block import PIVOT_MIN
 from ik_service.solver import trial_steps
 from ik_service.solver.assessment import (
     COSINE_MAX,
     DAMPING_MAX,
-    DAMPING_MIN,
     DAMPING_SHARE,
     RESIDUAL_FLOOR2,
     phase_after,
@@ -38,13 +36,19 @@ from ik_service.solver.slots import (
 )
 from ik_service.solver.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
 
+# Chosen among many: benchmarks/iteration_study.md
+DAMPING_LEAST = 4.0  # roundings of the largest diagonal entry of J'J
+PROGRESS_MIN = 1.0e-4  # of |r|^2
+BOOST_MAX = 1.0e3  # passed by five trials in a row that are no progress
+
 DAMPING = Damping(
     share=float(DAMPING_SHARE),
     most=float(DAMPING_MAX),
+    least=DAMPING_LEAST,
+    progress=PROGRESS_MIN,
     up=float(trial_steps.BOOST_UP),
     down=float(trial_steps.BOOST_DOWN),
-    boost_max=float(trial_steps.BOOST_MAX),
-    pivot_min=float(PIVOT_MIN),
+    boost_max=BOOST_MAX,
 )
 FLOAT64_FLOOR2 = 1.0e-22  # |r|^2 at which float64 kinematics has nothing more to give
 NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
@@ -136,7 +140,6 @@ class Lane:
                 put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
             w = wp.min(p, task.lightest2.shape[0] - 1)
             put(data, lane, 2 * DOFS + INPUTS, Real(FLOOR2) * Real(task.lightest2[w, island]))
-            put(data, lane, 2 * DOFS + INPUTS + 1, Real(DAMPING_MIN * task.heaviest2[w, island]))
 
         self.read_data = read_data
 

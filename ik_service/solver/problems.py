@@ -40,7 +40,7 @@ class Problems:
         polish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
         polished_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
-        heaviest2: Square of the largest: the least damping scales with it.
+        heaviest2: Square of the largest.
     """
 
     def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:

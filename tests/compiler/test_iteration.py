@@ -1,4 +1,4 @@
-"""Laws of the native iteration: what is kept and what changes when trials are accepted, rejected or not numbers."""
+"""Laws of the native iteration: what is kept and what changes when trials are better, worse or not numbers."""
 
 import itertools
 from dataclasses import fields, replace
@@ -16,24 +16,25 @@ COUNT = 8  # a multiple of every width
 MANY = 1e6  # iterations that no test takes
 LANES = [Lanes(8), Lanes(4, "float64"), Lanes(1)]
 FLOOR2 = 1e-10  # a residual of 1e-5, a few times what float32 resolves
-KEPT = ("q", "gradient", "hessian", "errors", "norm2")
+KEPT = ("q", "gradient", "diagonal", "errors", "norm2")
 UNIT = {"float32": 2e-7, "float64": 4e-16}  # quaternions are normalised in every step
 
 
 class Line:
     """The native line of an island, and lanes to run it on."""
 
-    def __init__(self, name, lanes):
+    def __init__(self, name, lanes, damping=DAMPING):
         self.case, self.lanes = island(name), lanes
         self.program = program_of(self.case, lanes)
-        self.text = IterationSource(self.program, lanes, DAMPING).text()
+        self.source = IterationSource(self.program, lanes, damping)
+        self.text = self.source.text()
 
     def lanes_at(self, seed=0, **numbers):
         joint_q = self.case.robot.random_joint_q(np.random.default_rng(seed), COUNT)
         return single(States.start(self.case, self.program, joint_q, **numbers))
 
     def iterate(self, states, iterations=MANY):
-        places, returned = through_native(self.text, self.lanes, states.packed(self.program), iterations)
+        places, returned = through_native(self.text, self.lanes, states.packed(), iterations)
         return States.unpacked(places, self.program), returned
 
     def about_to_fail(self):
@@ -67,7 +68,7 @@ def same(a, b, lanes=slice(None), names=None):
 def test_a_trial_that_is_worse_changes_nothing_but_boost_steps_and_trial(line):
     before = line.about_to_fail()
     after, returned = line.iterate(before)
-    same(after, before, names=(*KEPT, "inputs", "lower", "upper", "floor2", "damping_least"))
+    same(after, before, names=(*KEPT, "inputs", "lower", "upper", "floor2"))
     np.testing.assert_array_equal(after.boost, 4.0 * before.boost)
     np.testing.assert_array_equal(after.steps, before.steps + 1.0)
     assert not returned.any()
@@ -81,19 +82,28 @@ def test_a_trial_that_is_no_better_is_no_progress(line):
     np.testing.assert_array_equal(after.boost, 4.0 * before.boost)
 
 
-def test_rejections_shorten_the_step_until_boost_is_hopeless(line):
+@pytest.mark.parametrize(("gain", "factor"), [(0.5, 4.0), (2.0, 0.25)])
+def test_a_trial_that_gains_next_to_nothing_is_kept_and_is_no_progress(line, gain, factor):
+    evaluated, _ = line.iterate(line.lanes_at())
+    before = replace(evaluated, trial=evaluated.q, norm2=evaluated.norm2 * (1.0 + gain * DAMPING.progress))
+    after, _ = line.iterate(replace(before, boost=np.full(COUNT, 64.0)))
+    same(after, evaluated, names=KEPT)
+    np.testing.assert_array_equal(after.boost, 64.0 * factor)
+
+
+def test_trials_in_vain_shorten_the_step_until_boost_is_hopeless(line):
     states, worse = line.about_to_fail(), line.lanes_at(seed=1).trial
     lengths, returned = [], np.array([False])
     while not returned.all():
         states, returned = line.iterate(replace(states, trial=worse))
-        lengths.append(np.linalg.norm(states.trial - states.q, axis=1).max())
-    assert states.boost.tolist() == [4.0**10] * COUNT  # the first power beyond a million
-    assert len(lengths) == 10
+        lengths.append(np.linalg.norm(states.trial - worse, axis=1).max())  # steps go on from the trial
+    assert states.boost.tolist() == [4.0**7] * COUNT  # the first power beyond ten thousand
+    assert len(lengths) == 7
     assert all(b < a for a, b in itertools.pairwise(lengths))
     assert 0.0 < lengths[-1] < 0.1 * lengths[0]
 
 
-def test_an_accepted_trial_takes_its_place_and_lowers_the_boost_to_one_at_least(line):
+def test_a_better_trial_is_kept_and_lowers_the_boost_to_one_at_least(line):
     boost = np.resize([64.0, 8.0, 4.0, 2.0, 1.0], COUNT)
     before = line.lanes_at(boost=boost)
     after, _ = line.iterate(before)
@@ -103,8 +113,25 @@ def test_an_accepted_trial_takes_its_place_and_lowers_the_boost_to_one_at_least(
     assert (after.norm2 > 1e-3).all()
 
 
+@pytest.mark.parametrize("name", ["panda pose", "floating pose", "two trees ball"])
+def test_what_is_kept_is_the_best_of_all_that_was_tried(name):
+    line = Line(name, Lanes(8))
+    states, best, upwards = line.reachable(), np.full(COUNT, np.inf), 0
+    place = states.q.copy()
+    for _ in range(12):
+        trial = states.trial
+        fresh, _ = line.iterate(replace(states, norm2=np.full(COUNT, NOT_EVALUATED)))
+        states, _ = line.iterate(states)
+        better = fresh.norm2 < best
+        upwards += (~better).sum()
+        best, place = np.where(better, fresh.norm2, best), np.where(better[:, None], trial, place)
+        np.testing.assert_array_equal(states.norm2, best)
+        np.testing.assert_array_equal(states.q, place)
+    assert upwards > 0
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_trial_that_is_no_number_is_rejected_and_disturbs_no_other_lane(line, bad):
+def test_a_trial_that_is_no_number_is_not_kept_and_disturbs_no_other_lane(line, bad):
     before = replace(line.about_to_fail(), norm2=np.full(COUNT, 1e6))
     trial = before.trial.copy()
     trial[1, 0] = bad  # of a quaternion
@@ -115,12 +142,12 @@ def test_a_trial_that_is_no_number_is_rejected_and_disturbs_no_other_lane(line, 
     same(after, clean, others)
     same(after, before, ill, names=KEPT)
     np.testing.assert_array_equal(after.boost[ill], 4.0 * before.boost[ill])
-    assert np.isfinite(after.trial).all()
+    assert np.isfinite(after.trial[others]).all()
     assert (after.norm2[others] < before.norm2[others]).all()
     assert not returned.any()
 
 
-def test_targets_that_are_no_numbers_are_never_accepted(line):
+def test_nothing_is_kept_where_targets_are_no_numbers(line):
     states = line.lanes_at()
     inputs = states.inputs.copy()
     inputs[3] = np.nan
@@ -137,9 +164,9 @@ FINISHED = {
     "at the floor": ({"floor2": 1e9}, True),
     "exactly at the floor": ({"norm2": 1e-6, "floor2": 1e-6}, True),
     "above the floor": ({"norm2": 1e-6, "floor2": 9.99e-7}, False),
-    "hopeless boost": ({"norm2": 1e-6, "boost": 1e6}, True),
-    "largest boost": ({"norm2": 1e-6, "boost": 2.5e5}, False),
-    "boost saved by success": ({"boost": 3e6}, False),
+    "hopeless boost": ({"norm2": 1e-6, "boost": 1e4}, True),
+    "largest boost": ({"norm2": 1e-6, "boost": 2.5e3}, False),
+    "boost saved by progress": ({"boost": 3e4}, False),
     "out of iterations": ({"steps": 19.0}, True),
     "one more iteration": ({"steps": 18.0}, False),
     "idle": ({"steps": -1e9, "floor2": -1.0}, False),
@@ -185,8 +212,9 @@ def test_limits_hold_to_the_bit_and_held_dofs_stay(lanes):
         before, (states, _) = states, line.iterate(states)
         assert (states.trial >= states.lower).all()
         assert (states.trial <= states.upper).all()
-        frozen = held(line.program, states)
-        np.testing.assert_array_equal(states.trial[frozen], states.q[frozen])
+        better = states.norm2 < before.norm2  # so that its gradient is that of the last trial
+        frozen = held(line.program, states, states.q, states.gradient) & better[:, None]
+        np.testing.assert_array_equal(states.trial[frozen], before.trial[frozen])
         stayed += frozen.sum()
         assert (states.trial != before.trial).any()
     assert stayed > COUNT
@@ -209,10 +237,26 @@ def test_iterations_lead_to_targets_within_reach(name):
             assert np.abs(distance[states.norm2 < FLOOR2]).max() < 1e-4
 
 
+@pytest.mark.parametrize("lanes", [Lanes(8), Lanes(1)], ids=lanes_name)
+def test_rounding_makes_no_long_steps_where_dofs_are_to_spare(lanes):
+    """The pivots of such DOFs are nothing but the damping and the rounding of J'J, which is about as large."""
+    line, longest = Line("floating two poses", lanes), 0.0
+    for seed in range(5):
+        states = line.reachable(seed)
+        for _ in range(30):
+            states, _ = line.iterate(states)
+        near = single(replace(states, trial=states.q, norm2=np.full(COUNT, NOT_EVALUATED), boost=np.ones(COUNT)))
+        after, _ = line.iterate(near)
+        solved = after.norm2 < FLOOR2
+        longest = max(longest, np.abs(after.trial - after.q)[solved].max())
+    assert 0.0 < longest < 0.1, longest
+
+
 def test_quaternions_stay_of_unit_length(line):
     states = line.lanes_at()
     for _ in range(30):
-        states, _ = line.iterate(replace(states, norm2=np.full(COUNT, NOT_EVALUATED)))  # accepts everything
+        states, _ = line.iterate(replace(states, norm2=np.full(COUNT, NOT_EVALUATED)))  # keeps everything
+        assert (states.q != states.trial).any(axis=1).all()
     np.testing.assert_allclose(np.linalg.norm(states.q[:, :4], axis=1), 1.0, rtol=UNIT[line.lanes.precision])
 
 
@@ -229,19 +273,22 @@ def test_the_state_holds_every_number_once(name):
     coordinates = len(coordinate_names(program))
     assert starts[0] == 0
     sizes = np.diff(starts).tolist()
-    assert sizes[:4] == [coordinates, coordinates, dofs, dofs + len(program.coupled)]
-    assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, dofs, dofs, len(program.inputs), 1, 1]
+    assert sizes[:4] == [coordinates, coordinates, dofs, dofs]
+    assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, dofs, dofs, len(program.inputs), 1]
     apart = LaneState.of(program, data_apart=True)
-    assert replace(at, **dict.fromkeys(("upper", "inputs", "floor2", "damping_least", "size"), at.lower)) == apart
+    assert replace(at, **dict.fromkeys(("upper", "inputs", "floor2", "size"), at.lower)) == apart
     assert coordinates == dofs + len(program.quaternions)
 
 
 def test_precisions_agree():
     """The same lanes in both precisions take the same way, as far as float32 goes."""
-    wide, narrow = Line("floating two poses", Lanes(4, "float64")), Line("floating two poses", Lanes(8))
+    lanes = Lanes(4, "float64")
+    narrow = Line("floating two poses", Lanes(8))
+    as_much = replace(DAMPING, least=DAMPING.least * narrow.lanes.rounding / lanes.rounding)
+    wide = Line("floating two poses", lanes, as_much)
     a, b = wide.lanes_at(boost=16.0), narrow.lanes_at(boost=16.0)
     for _ in range(3):
         a, b = wide.iterate(a)[0], narrow.iterate(b)[0]
         np.testing.assert_allclose(a.trial, b.trial, atol=1e-4)  # of float32 over three steps
-    expected, _ = reference_iteration(wide.case, wide.program, wide.lanes_at(boost=16.0), DAMPING)
+    expected, _ = reference_iteration(wide.case, wide.program, wide.lanes_at(boost=16.0), wide.source)
     assert np.abs(a.q - expected.q).max() > 0.1

@@ -86,8 +86,11 @@ def test_more_seeds_change_only_what_had_failed(panda_targets):
         )
         for seeds in (2, 32)
     )
-    assert 0 < few.success.sum() < len(few)
-    np.testing.assert_array_equal(many.joint_q[few.success], few.joint_q[few.success])
+    # An answer that is within the tolerances and no more yields to a precise one of a later seed.
+    precise = few.success & (few.position_error[:, 0] <= 1e-5) & (few.orientation_error[:, 0] <= 1e-4)
+    assert 0.5 * len(few) < precise.sum() < len(few)
+    np.testing.assert_array_equal(many.joint_q[precise], few.joint_q[precise])
+    assert many.success[few.success].all()
     assert many.success.mean() >= 0.99
 
 

@@ -142,13 +142,13 @@ def test_both_engines_solve_the_same_problems_of_all_robots():
 
 
 def test_both_engines_take_the_same_way():
-    """The same seed wins, after about as many iterations, in nearly all islands."""
+    """The same seed wins in nearly all islands, and the compiled engine takes no more iterations."""
     for name in CASES:
         _, compiled, staged = outcome(name)
         both = compiled.success & staged.success
         same = compiled.islands.seed_index[both] == staged.islands.seed_index[both]
         assert same.mean() >= 0.95, name
-        assert abs(compiled.iterations[both].mean() - staged.iterations[both].mean()) <= 1.5, name
+        assert compiled.iterations[both].mean() <= staged.iterations[both].mean() + 0.5, name
 
 
 # ---------------------------------------------------------------------- kinds of targets
