@@ -21,6 +21,7 @@ KEY_LENGTH_LEAST = 16
 """Shorter API keys can be guessed."""
 _KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?|https?://\[[0-9A-Fa-f:]+\](:\d{1,5})?")
+_OTHERS = {f"{ENV_PREFIX}CPU_TARGET"}  # read by ik_service.compiler, which does without settings
 # Kubernetes sets these in every container where there is a Service named ik-service.
 _KUBERNETES = re.compile(r"IK_SERVICE_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 
@@ -206,7 +207,7 @@ def setting_source(name: str, options: Mapping[str, object]) -> str:
 
 def unknown_variables() -> list[str]:
     """Return the environment variables that look like settings but are none, sorted."""
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in ServiceSettings.model_fields}
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in ServiceSettings.model_fields} | _OTHERS
     given = {name for name in os.environ if name.upper().startswith(ENV_PREFIX)}
     return sorted(name for name in given if name.upper() not in known and not _KUBERNETES.fullmatch(name))
 

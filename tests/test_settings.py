@@ -73,6 +73,7 @@ def test_what_kubernetes_sets_for_a_service_of_this_name_is_passed_over(monkeypa
     monkeypatch.setenv("IK_SERVICE_SERVICE_HOST", "10.1.2.3")
     monkeypatch.setenv("IK_SERVICE_PORT_80_TCP_ADDR", "10.1.2.3")
     monkeypatch.setenv("IK_SERVICE_PROT", "9000")
+    monkeypatch.setenv("IK_SERVICE_CPU_TARGET", "x86-64-v3")
     assert load_settings().port == 8000
     assert load_settings(port=9000).port == 9000
     assert setting_source("port", {}) == "default"

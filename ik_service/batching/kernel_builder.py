@@ -23,6 +23,7 @@ import warp as wp
 
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.compiler import cpu_target
 from ik_service.robots import RobotModel
 
 MARKS = "ik_service_marks"
@@ -88,7 +89,8 @@ class KernelBuilder:
 
 def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
     """Return the file that stands for the kernels of a request."""
-    key = (version("ik-service"), wp.__version__, device, robot.content_hash, request.code_key)
+    code = (version("ik-service"), wp.__version__, device, cpu_target().name)
+    key = (*code, robot.content_hash, request.code_key)
     return Path(str(wp.config.kernel_cache_dir), MARKS, hashlib.sha256(repr(key).encode()).hexdigest())
 
 

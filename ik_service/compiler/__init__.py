@@ -1,5 +1,6 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
+from ik_service.compiler.cpu_targets import CpuTarget, cpu_target
 from ik_service.compiler.elimination import Elimination
 from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
@@ -9,6 +10,7 @@ from ik_service.compiler.program import DataInput, IslandProgram, build_program,
 __all__ = [
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
+    "CpuTarget",
     "Damping",
     "DataInput",
     "Elimination",
@@ -19,6 +21,7 @@ __all__ = [
     "Precision",
     "build_program",
     "coordinate_names",
+    "cpu_target",
     "error_outputs",
     "packet",
     "statements",

@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 
+from ik_service.compiler.cpu_targets import cpu_target
 from objectives.expression import Expression, reachable
 from objectives.operation import Operation
 
 Precision = Literal["float32", "float64"]
 BYTES = {"float32": 4, "float64": 8}
-REGISTER = 32  # bytes of an AVX2 register; wider ones measured no faster
 _INFIX = {Operation.ADD: "+", Operation.SUBTRACT: "-", Operation.MULTIPLY: "*", Operation.DIVIDE: "/"}
 _COMPARE = {Operation.MINIMUM: "<", Operation.MAXIMUM: ">"}
 
@@ -35,8 +35,8 @@ class Lanes:
 
     @classmethod
     def on_cpu(cls, precision: Precision = "float32") -> "Lanes":
-        """Return the lanes that fill a register."""
-        return cls(REGISTER // BYTES[precision], precision)
+        """Return the lanes of the packets that this machine's code is made for."""
+        return cls(cpu_target().register // BYTES[precision], precision)
 
     @property
     def rounding(self) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import IterationSource
+from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.lane import Lane
 from ik_service.solver.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
@@ -41,6 +41,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
     W, place = source.lanes.width, source.state
     NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
     BOOST_MAX = source.damping.boost_max
+    options = {"block_dim": 1, "max_unroll": 1, "enable_backward": False, "cpu_compiler_flags": cpu_target().flags}
 
     @wp.func
     def drop(state: StateRef, problem: LanesRef, seed: Lanes, p: int, rank: wp.int64):
@@ -64,7 +65,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its
                         found = lane
         return found
 
-    @wp.kernel(module="unique", enable_backward=False, module_options={"block_dim": 1, "max_unroll": 1})
+    @wp.kernel(module="unique", enable_backward=False, module_options=options)
     def solve_island(task: IslandTask, part: int, parts: int):
         count = task.count[0]
         next_problem = count * part / parts

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.compiler import Lanes, packet, statements
+from ik_service.compiler import Lanes, cpu_target, packet, statements
 from objectives.expression import ExpressionGraph, evaluate, maximum, minimum, sign, sqrt, step
 from objectives.operation import FUNCTIONS, Operation
 from tests.compiler.conftest import WIDTHS, lanes_name, through_native
@@ -122,9 +122,10 @@ def test_nothing_returned_unless_some_lane_holds(lanes):
     assert through_native(text, lanes, one_in_the_middle)[1].tolist() == [False, True, False]
 
 
-def test_a_register_is_filled():
-    assert Lanes.on_cpu() == Lanes(8, "float32")
-    assert Lanes.on_cpu("float64") == Lanes(4, "float64")
+def test_a_packet_of_the_target_is_filled():
+    size = cpu_target().register
+    assert Lanes.on_cpu() == Lanes(size // 4, "float32")
+    assert Lanes.on_cpu("float64") == Lanes(size // 8, "float64")
 
 
 def test_numbers_are_rounded_to_the_precision():
