@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ik_service.errors import EngineError, RobotFileError
+    from ik_service.errors import EngineError, KernelCacheError, RobotFileError
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
     from ik_service.solver import IKResult, IKSolver, IKStatus, SolverOptions, Target
 
@@ -18,6 +18,7 @@ __all__ = [
     "IKResult",
     "IKSolver",
     "IKStatus",
+    "KernelCacheError",
     "RobotFileError",
     "RobotModel",
     "SolverOptions",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ik_service.errors": ("EngineError", "RobotFileError"),
+    "ik_service.errors": ("EngineError", "KernelCacheError", "RobotFileError"),
     "ik_service.robots": ("RobotModel", "builtin_robot_names", "load_robot"),
     "ik_service.solver": ("IKResult", "IKSolver", "IKStatus", "SolverOptions", "Target"),
 }

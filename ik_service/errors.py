@@ -5,7 +5,8 @@ IKError                              root; in objectives/errors.py
 │   ├── UnknownNameError             a robot, link, joint or option that is not there; in objectives/errors.py
 │   └── RobotFileError               a robot description that cannot be read; names the element and the line
 ├── ObjectiveError                   an objective breaks its contract; in objectives/errors.py
-└── EngineError                      the engine asked for cannot run this problem
+├── EngineError                      the engine asked for cannot run this problem
+└── KernelCacheError                 compiled kernels can be neither read nor kept
 
 A failure to converge is not an error: it is a status of the result.
 """
@@ -39,3 +40,7 @@ class RobotFileError(InputError):
 
 class EngineError(IKError):
     """The engine asked for cannot run this problem; the message says which one can."""
+
+
+class KernelCacheError(IKError):
+    """Compiled kernels can be neither read nor kept; the message names the folder and says what to do."""

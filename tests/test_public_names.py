@@ -11,6 +11,7 @@ IK_SERVICE = [
     "IKResult",
     "IKSolver",
     "IKStatus",
+    "KernelCacheError",
     "RobotFileError",
     "RobotModel",
     "SolverOptions",

@@ -35,7 +35,7 @@ from ik_service.api.errors import (
 )
 from ik_service.api.request_id import current_request_id
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
-from ik_service.errors import EngineError, RobotFileError
+from ik_service.errors import EngineError, KernelCacheError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
 MEDIA_TYPE = "application/problem+json"
@@ -161,6 +161,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
+    KernelCacheError: Kind(500, "internal_error", "Internal error"),
     ObjectiveError: Kind(500, "internal_error", "Internal error"),
     IKError: Kind(500, "internal_error", "Internal error"),
     Exception: Kind(500, "internal_error", "Internal error"),

@@ -13,7 +13,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.intake import SOLVE_IO, first_problem
+from ik_service.solver.intake import SOLVE_EXTRAS, first_problem
 from ik_service.solver.mirror import Mirror
 from ik_service.solver.partition import Partition
 from ik_service.solver.slots import FAILED, SEEDS, Winners
@@ -111,7 +111,7 @@ def least_rank(tries: Attempts, p: int, island: int, seeds: int):
     return best
 
 
-@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _choose(
     # part

@@ -14,6 +14,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.mirror import Mirror
@@ -26,7 +27,11 @@ SLACK = wp.constant(wp.float64(UNIT_QUATERNION_SLACK))
 SHORTEST = wp.constant(wp.float64(MIN_QUATERNION_LENGTH))
 # What stands in `given` for a start: nothing, one line for all problems, or one each.
 NO_START, ONE_START, OWN_START = wp.constant(0), wp.constant(1), wp.constant(2)
-SOLVE_IO = wp.get_module("ik_service_solve_io")  # one module: a fresh cache compiles these kernels in one go
+# One module for what every solve runs: a fresh cache compiles it in one go. Another for what few ask for.
+SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
+SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
+for module in (SOLVE_IO, SOLVE_EXTRAS):
+    module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
 
 @wp.func

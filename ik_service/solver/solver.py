@@ -20,6 +20,7 @@ from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.island_results import IslandResults
+from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition
 from ik_service.solver.reading import check_lines, has_lines, raise_fault, read_start, read_targets
@@ -35,6 +36,7 @@ SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cac
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
 ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits
+TOLD_CACHE_ERRORS = ToldCacheErrors()
 PER_SOLVE_OPTIONS = (
     "seeds",
     "max_iterations",
@@ -68,6 +70,7 @@ class IKSolver:
         InputError: An argument has a value that is not allowed.
         ObjectiveError: An objective breaks its contract or is bound to another solver.
         EngineError: The engine asked for cannot run this problem.
+        KernelCacheError: Compiled kernels can be neither read nor kept.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class IKSolver:
         self._per_problem_targets = [target for target in self.targets if has_lines(target)]
         self._threads = 1 if threads is None or island_launches.in_threads(self.device) else threads
         self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
-        with DEVICE_LOCK:
+        with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._set_up(engine)
 
     def _set_up(self, engine: str) -> None:
@@ -158,6 +161,7 @@ class IKSolver:
             InputError: A value that is not allowed; nothing has been launched.
             ObjectiveError: `check_jacobians` found a wrong Jacobian.
             EngineError: The compiled engine cannot hold an island of this problem.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         chosen = self.options if options is None else self._options_for(options)
         given = read_targets(self.targets, positions, orientations_xyzw, problem_count)
@@ -169,7 +173,7 @@ class IKSolver:
             attempts = f"{count} problems x {seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
         wishes = self._wishes(count, seeds, chosen)
-        with DEVICE_LOCK:
+        with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(count)
             work = self._work
             work.intake.stage(given.positions, given.orientations_xyzw, start)
@@ -338,7 +342,7 @@ class IKSolver:
         number = np.zeros(count, np.int32)
         for k in range(wishes.solutions):
             if k > 0:
-                with DEVICE_LOCK:
+                with DEVICE_LOCK, TOLD_CACHE_ERRORS:
                     self._work.solution(k, partition, count)
             good = np.flatnonzero((found > k) & outcome.success.read(count))
             solutions[good, number[good]] = outcome.joint_q.read(count)[good]
@@ -347,7 +351,8 @@ class IKSolver:
 
 
 def _resolve_device(device: Any) -> wp.Device:
-    wp.init()
+    with TOLD_CACHE_ERRORS:
+        wp.init()
     if device == "auto":
         return wp.get_preferred_device()
     try:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
-from ik_service.solver.intake import SOLVE_IO, Intake, first_problem
+from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake, first_problem
+from ik_service.solver.kernel_loading import load_kernels
 from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
@@ -187,9 +188,13 @@ class Workspace:
         after: list[_Record] = []
         if wishes.choosing:
             after.append(partial(self._chooses, partition))
+        work = engine.tasks(*of_problems, answers)
+        polish = [] if self._wide is None else engine.polish_tasks(*of_problems, self._wide)
+        extras = [SOLVE_EXTRAS] if wishes.choosing or wishes.polished else []
+        load_kernels([*(one.kernel.module for one, _ in (*work, *polish)), SOLVE_IO, *extras], self._model.device)
         if self._wide is not None:
-            after += [partial(self._widens, self._wide), partial(record, engine.polish_tasks(*of_problems, self._wide))]
-        return partial(record, engine.tasks(*of_problems, answers)), after
+            after += [partial(self._widens, self._wide), partial(record, polish)]
+        return partial(record, work), after
 
     def solution(self, k: int, partition: Partition, count: int) -> None:
         """Judge solution k of every problem in place of its winner."""
@@ -225,7 +230,7 @@ class Workspace:
         return PartLaunches([per_problem(wp.launch(_widen, 1, inputs, device=self._model.device, record_cmd=True))])
 
 
-@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _widen(
     settings: wp.array[wp.int32],
