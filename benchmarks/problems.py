@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service import RobotModel
+from ik_service.bench.pose_problems import inside_limits, pose_errors
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,7 @@ class PoseProblems:
             orientation: Tolerance [rad].
             limit_slack: How far outside its limits a joint may be [m or rad]; for solvers whose limits are soft.
         """
-        poses = self.robot.forward_kinematics(joint_q, [self.link])
-        distance = np.linalg.norm(poses.positions[:, 0] - self.positions, axis=1)
-        overlap = np.abs((poses.orientations_xyzw[:, 0] * self.orientations_xyzw).sum(axis=1))
-        # arccos loses all digits near 1; the chord between the two quaternions does not.
-        chord = np.minimum(
-            np.linalg.norm(poses.orientations_xyzw[:, 0] - self.orientations_xyzw, axis=1),
-            np.linalg.norm(poses.orientations_xyzw[:, 0] + self.orientations_xyzw, axis=1),
-        )
-        angle = np.where(overlap > 0.5, 4.0 * np.arcsin(np.minimum(0.5 * chord, 1.0)), np.pi)
-        own = self.robot.dof_coordinate >= 0
-        q = joint_q[:, self.robot.dof_coordinate[own]].astype(np.float64)
-        above = q >= self.robot.joint_limit_lower[own] - limit_slack
-        inside = (above & (q <= self.robot.joint_limit_upper[own] + limit_slack)).all(axis=1)
-        return np.asarray((distance <= position) & (angle <= orientation) & inside)
+        targets = self.positions[:, None], self.orientations_xyzw[:, None]
+        distance, angle = pose_errors(self.robot, [self.link], joint_q, *targets)
+        near = (distance[:, 0] <= position) & (angle[:, 0] <= orientation)
+        return near & inside_limits(self.robot, joint_q, limit_slack)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from problems import PoseProblems
 
 import ik_service
+from ik_service.bench.pose_problems import TOLERANCES
 
 HERE = Path(__file__).parent
 NEWTON = "newton==1.8.0"
 NEWTON_ITERATIONS = 24
 SLACK = 1e-4  # [rad] allowed to newton.ik, whose limits are soft: without it a fifth of its answers would fail
-TOLERANCES = ((5e-3, 5e-2), (1e-3, 1e-2), (1e-5, 1e-4))
 
 
 def run_engine(

@@ -136,7 +136,14 @@ def test_the_readme_names_every_objective_and_robot():
 
 @pytest.mark.parametrize(
     "path",
-    ["README.md", "docs/conventions.md", "docs/adding_an_objective.md", "docs/http_api.md", "docs/operations.md"],
+    [
+        "README.md",
+        "docs/conventions.md",
+        "docs/adding_an_objective.md",
+        "docs/http_api.md",
+        "docs/operations.md",
+        "docs/kernel_cache.md",
+    ],
 )
 def test_links_between_documents_lead_somewhere(path):
     text = (ROOT / path).read_text()

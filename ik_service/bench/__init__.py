@@ -1,1 +1,1 @@
-"""Measurements that are part of the product: load on a service."""
+"""Measurements that are part of the product: a robot on this machine, and load on a service."""

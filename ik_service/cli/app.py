@@ -181,6 +181,53 @@ def islands(
 
 
 @app.command()
+def warmup(
+    robots: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROBOT]...", help="Built-in robots or paths. Default: all built in.")
+    ] = None,
+    *,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--link", "-l", help="Link with a target; several together. Default: each leaf link, then all of them."
+        ),
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compile kernels for pose targets into the cache, so that later processes start at once."""
+    with reported_errors():
+        from ik_service.cli.warmup_command import print_warm_up
+
+        print_warm_up(robots or (), link or (), device, as_json=as_json)
+
+
+@app.command()
+def bench(
+    robot: RobotArgument,
+    *,
+    link: Annotated[
+        list[str] | None, typer.Option("--link", "-l", help="Link with a target. Default: the only leaf link.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Random reachable targets.")] = 10_000,
+    batch: Annotated[int | None, typer.Option(min=1, help="Targets of a call. Default: all at once.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the targets.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to try. Default: one per core.")] = None,
+    staged: Annotated[bool, typer.Option("--staged", help="Measure the staged engine too.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Measurements of each figure.")] = 7,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure a robot on this machine: time per target, success, latency, threads."""
+    with reported_errors():
+        from ik_service.cli.bench_command import bench_robot
+
+        plan = {"count": count, "batch": batch, "random_seed": seed, "threads": threads, "staged": staged}
+        solved = bench_robot(robot, link or (), as_json=as_json, repeats=repeats, device=device, **plan)
+    raise typer.Exit(0 if solved else 1)
+
+
+@app.command()
 def load(
     url: Annotated[str, typer.Argument(help="Where the service listens, such as http://127.0.0.1:8000.")],
     *,

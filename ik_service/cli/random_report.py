@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from ik_service.batching.answer import SolveAnswer, worst_over_targets
-from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.bench.pose_problems import PoseProblems
 from ik_service.cli.console import output_console
 from ik_service.robots import RobotModel
 
@@ -81,11 +82,9 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
     Raises:
         UnknownNameError: A link is not in the robot.
     """
-    joint_q = robot.random_joint_q(np.random.default_rng(seed), problem_count)
-    poses = robot.forward_kinematics(joint_q, links=list(links))
-    return SolveRequest(
-        tuple(TargetColumns(link, poses.positions[:, k], poses.orientations_xyzw[:, k]) for k, link in enumerate(links))
-    )
+    problems = PoseProblems.random(robot, links, problem_count, seed)
+    columns = zip(links, problems.positions.swapaxes(0, 1), problems.orientations_xyzw.swapaxes(0, 1), strict=True)
+    return SolveRequest(tuple(TargetColumns(*column) for column in columns))
 
 
 def report_of(robot: RobotModel, request: SolveRequest, answer: SolveAnswer, seed: int) -> Report:
@@ -142,21 +141,12 @@ def _lines(report: Report) -> list[tuple[str, str]]:
 
 def _confirmed(robot: RobotModel, request: SolveRequest, answer: SolveAnswer) -> NDArray[np.bool_]:
     """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
-    joint_q = answer.joint_q.astype(np.float64)
-    poses = robot.forward_kinematics(joint_q, links=[target.link for target in request.targets])
-    met = _inside_limits(robot, joint_q)
-    for k, target in enumerate(request.targets):
+    positions, orientations = [], []
+    for target in request.targets:
         assert target.positions is not None  # random_request gives both
         assert target.orientations_xyzw is not None
-        distance = np.linalg.norm(poses.positions[:, k] - target.positions, axis=1)
-        cosine = np.abs((poses.orientations_xyzw[:, k] * target.orientations_xyzw).sum(axis=1))
-        angle = 2.0 * np.arccos(np.minimum(cosine, 1.0))
-        met &= (distance <= request.options.position_tolerance) & (angle <= request.options.orientation_tolerance)
-    return met
-
-
-def _inside_limits(robot: RobotModel, joint_q: Float64Array) -> NDArray[np.bool_]:
-    dofs = np.flatnonzero(robot.dof_coordinate >= 0)
-    values = joint_q[:, robot.dof_coordinate[dofs]]
-    inside = (values >= robot.joint_limit_lower[dofs]) & (values <= robot.joint_limit_upper[dofs])
-    return np.asarray(inside.all(axis=1))
+        positions.append(target.positions)
+        orientations.append(target.orientations_xyzw)
+    links = tuple(target.link for target in request.targets)
+    problems = PoseProblems(robot, links, np.stack(positions, axis=1), np.stack(orientations, axis=1))
+    return problems.judge(answer.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)

@@ -1,7 +1,7 @@
 """`ik-service solve`: a file of targets to a file of results, or random reachable targets to a report."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,24 +39,25 @@ class Job:
     device: str
     options: Mapping[str, object]
 
-    def default_links(self, robot: RobotModel) -> tuple[str, ...]:
-        """Return the links given, or else the only leaf link.
-
-        Raises:
-            InputError: No link is given, and the robot has no leaf link or several.
-        """
-        leaves = leaf_links(robot)
-        if not self.links and len(leaves) != 1:
-            count = "several leaf links" if leaves else "no leaf link that moves"
-            raise InputError(
-                f"Robot '{robot.name}' has {count}, so none is the default. Give --link; "
-                f"leaf links: {', '.join(leaves) or 'none'}."
-            )
-        return self.links or tuple(leaves)
-
     def with_options(self, request: SolveRequest) -> SolveRequest:
         """Return the request with the caller's options over its own."""
         return replace(request, options=request.options.merged(dict(self.options)))
+
+
+def default_links(robot: RobotModel, links: Sequence[str]) -> tuple[str, ...]:
+    """Return the links given, or else the only leaf link.
+
+    Raises:
+        InputError: No link is given, and the robot has no leaf link or several.
+    """
+    leaves = leaf_links(robot)
+    if not links and len(leaves) != 1:
+        count = "several leaf links" if leaves else "no leaf link that moves"
+        raise InputError(
+            f"Robot '{robot.name}' has {count}, so none is the default. Give --link; "
+            f"leaf links: {', '.join(leaves) or 'none'}."
+        )
+    return tuple(links or leaves)
 
 
 def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
@@ -67,7 +68,7 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     """
     check_output(output)
     robot = load_robot(job.robot)
-    links = job.links if targets.suffix == ".json" else job.default_links(robot)
+    links = job.links if targets.suffix == ".json" else default_links(robot, job.links)
     decoded = read_targets(targets, robot, links)
     decoded = replace(decoded, request=job.with_options(decoded.request))
     request = decoded.request
@@ -106,7 +107,7 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
         InputError: Something in the input is not allowed.
     """
     robot = load_robot(job.robot)
-    links = job.default_links(robot)
+    links = default_links(robot, job.links)
     request = job.with_options(random_request(robot, links, problem_count, seed))
     shelf = SolverShelf(job.device)
     _solve(shelf, robot, request, "Loading kernels")

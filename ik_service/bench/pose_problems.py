@@ -1,0 +1,99 @@
+"""Reachable pose targets of a robot's links, and the judge of answers: float64 on the host, no code of the solver."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+
+Float64Array = NDArray[np.float64]
+TOLERANCES = ((5e-3, 5e-2), (1e-3, 1e-2), (1e-5, 1e-4))
+"""Position [m] and orientation [rad]: what others publish, what most arms need, and what float32 can give."""
+
+
+@dataclass(frozen=True)
+class PoseProblems:
+    """Pose targets of several links that one configuration reaches.
+
+    Attributes:
+        robot: The robot.
+        links: The links.
+        positions: In the world frame [m], shape [n, links, 3].
+        orientations_xyzw: In the world frame, shape [n, links, 4].
+    """
+
+    robot: RobotModel
+    links: tuple[str, ...]
+    positions: Float64Array
+    orientations_xyzw: Float64Array
+
+    @classmethod
+    def random(cls, robot: RobotModel, links: Sequence[str], count: int, random_seed: int) -> "PoseProblems":
+        """Return the poses of the links at random configurations inside the limits.
+
+        Raises:
+            UnknownNameError: A link is not in the robot.
+        """
+        joint_q = robot.random_joint_q(np.random.default_rng(random_seed), count)
+        poses = robot.forward_kinematics(joint_q, list(links))
+        return cls(robot, tuple(links), poses.positions, poses.orientations_xyzw)
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.positions)
+
+    def __getitem__(self, rows: slice) -> "PoseProblems":
+        """Return some of the problems."""
+        return PoseProblems(self.robot, self.links, self.positions[rows], self.orientations_xyzw[rows])
+
+    def judge(self, joint_q: NDArray[Any], position: float, orientation: float) -> NDArray[np.bool_]:
+        """Return which answers bring all links within both tolerances [m, rad], inside the limits, shape [n].
+
+        Args:
+            joint_q: Answers, shape [n, joint_coord_count].
+            position: Tolerance [m].
+            orientation: Tolerance [rad].
+        """
+        distance, angle = pose_errors(self.robot, self.links, joint_q, self.positions, self.orientations_xyzw)
+        near = (distance <= position) & (angle <= orientation)
+        return np.asarray(near.all(axis=1) & inside_limits(self.robot, joint_q))
+
+
+def pose_errors(
+    robot: RobotModel,
+    links: Sequence[str],
+    joint_q: NDArray[Any],
+    positions: Float64Array,
+    orientations_xyzw: Float64Array,
+) -> tuple[Float64Array, Float64Array]:
+    """Return the distances [m] and angles [rad] between links and their targets, shape [n, links].
+
+    Args:
+        robot: The robot.
+        links: Its links.
+        joint_q: Configurations, shape [n, joint_coord_count].
+        positions: Targets in the world frame [m], shape [n, links, 3].
+        orientations_xyzw: Targets in the world frame, shape [n, links, 4].
+    """
+    poses = robot.forward_kinematics(np.asarray(joint_q, np.float64), list(links))
+    distance = np.linalg.norm(poses.positions - positions, axis=-1)
+    # arccos loses all digits near 1; the chord between the two quaternions does not.
+    chords = [np.linalg.norm(poses.orientations_xyzw - sign * orientations_xyzw, axis=-1) for sign in (1.0, -1.0)]
+    return distance, 4.0 * np.arcsin(np.minimum(0.5 * np.minimum(*chords), 1.0))
+
+
+def inside_limits(robot: RobotModel, joint_q: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
+    """Return which configurations are inside the limits, shape [n].
+
+    Args:
+        robot: The robot.
+        joint_q: Configurations, shape [n, joint_coord_count].
+        slack: How far outside its limits a joint may be [m or rad].
+    """
+    dofs = np.flatnonzero(robot.dof_coordinate >= 0)
+    q = np.asarray(joint_q, np.float64)[:, robot.dof_coordinate[dofs]]
+    above = q >= robot.joint_limit_lower[dofs] - slack
+    return np.asarray((above & (q <= robot.joint_limit_upper[dofs] + slack)).all(axis=1))

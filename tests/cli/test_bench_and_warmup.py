@@ -1,0 +1,69 @@
+"""`ik-service bench` and `ik-service warmup`: what they print. What warmup leaves behind: tests/solver."""
+
+import json
+
+import pytest
+
+from ik_service import builtin_robot_names, load_robot
+from ik_service.bench import robot_bench
+from ik_service.cli import warmup_command
+
+BENCH = ("bench", "panda", "--count", "50", "--repeats", "2", "--threads", "2", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _few_calls(monkeypatch):
+    monkeypatch.setitem(robot_bench.LATENCY_CALLS, "compiled", 10)
+
+
+def test_the_bench_as_json(run):
+    report = json.loads(run(*BENCH, "--json").stdout)
+    assert report["robot"] == "panda"
+    assert report["links"] == ["panda_hand"]
+    assert len(report["batches"]) == 3
+    assert all(batches["solved_share"] > 0.9 for batches in report["batches"])
+    assert all(batches["us_per_target"]["median"] > 0 for batches in report["batches"])
+    assert report["threads"]["threads"] == 2
+    assert report["latency"]["p50_us"] > 0
+    assert report["machine"]["warp"]
+
+
+def test_the_bench_for_people(run):
+    text = run(*BENCH).stdout
+    assert "1 mm, 0.01 rad" in text
+    assert "One target: median" in text
+    assert "2 threads:" in text
+
+
+def test_a_robot_with_several_leaf_links_needs_one_named(run):
+    assert "Give --link" in run("bench", "dual_panda", "--count", "5", code=2).output
+
+
+def test_warmup_names_what_was_there_already(run):
+    first = json.loads(run("warmup", "panda", "--device", "cpu", "--json").stdout)
+    again = json.loads(run("warmup", "panda", "--device", "cpu", "--json").stdout)
+    assert again["robots"][0]["compiled"] == 0
+    assert again["cache"] == first["cache"]
+    text = run("warmup", "panda", "--device", "cpu").stdout
+    assert text.startswith("panda panda_hand: nothing to compile, ")
+    assert text.endswith("s (compiled engine, cpu)\n")
+
+
+def test_warmup_refuses_an_unknown_link_and_robot(run):
+    assert "panda_hand" in run("warmup", "panda", "--link", "tool", code=2).output
+    assert "'pandas'" in run("warmup", "pandas", code=2).output
+
+
+def test_without_names_warmup_takes_every_robot_and_leaf(monkeypatch):
+    solved = []
+    monkeypatch.setattr(warmup_command, "_solve_once", lambda solver, robot, links: solved.append((robot.name, links)))
+    for warmed in warmup_command.warm_up((), (), "cpu"):
+        assert warmed.compiled == 0
+    assert {name for name, _ in solved} == set(builtin_robot_names())
+    assert ("panda", ("panda_hand",)) in solved
+    hands = ("left_panda_hand", "right_panda_hand")
+    assert [links for name, links in solved if name == "dual_panda"] == [hands[:1], hands[1:], hands]
+
+
+def test_links_that_are_named_are_solved_together():
+    assert warmup_command.link_sets(load_robot("dual_panda"), ["a", "b"]) == [("a", "b")]

@@ -1,0 +1,237 @@
+"""The kernel cache: what fills it, who may share it, and what becomes of a cache that is damaged or read-only."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+COUNT = 20
+# Gives up what lets root write where modes forbid it (CAP_DAC_OVERRIDE, by PR_CAPBSET_DROP), then runs the program.
+LIKE_ANYBODY = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, "-c", os.environ["PROGRAM"]])
+"""
+
+PROGRAM = f"""
+import json, sys
+import numpy as np
+import warp as wp
+wp.config.log_level = wp.LOG_ERROR
+import ik_service
+from ik_service.cli.warmup_command import compiled_objects
+
+def counted(action):
+    wp.init()
+    before = compiled_objects()
+    result = action()
+    return len(compiled_objects() - before), result
+
+panda = ik_service.load_robot("panda")
+joint_q = panda.random_joint_q(np.random.default_rng(0), {COUNT})
+poses = panda.forward_kinematics(joint_q, ["panda_hand"])
+wanted = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+
+def solve(robot=panda, targets=("panda_hand",), given=wanted, **arguments):
+    return ik_service.IKSolver(robot, list(targets), device="cpu").solve(*given, **arguments)
+
+def report(**values):
+    print("REPORT" + json.dumps(values), flush=True)
+"""
+SOLVES = """
+compiled, result = counted(solve)
+report(compiled=compiled, solved=int(result.success.sum()), joint_q=result.joint_q.tobytes().hex())
+"""
+FAILS = """
+try:
+    solve()
+except ik_service.KernelCacheError as error:
+    report(error=str(error))
+"""
+
+
+def start(code, cache, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", LIKE_ANYBODY],
+        env=os.environ | {"WARP_CACHE_PATH": str(cache), "PROGRAM": PROGRAM + code} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return json.loads(out.partition("REPORT")[2].splitlines()[0])
+
+
+def run(code, cache, **environment):
+    return finish(start(code, cache, **environment))
+
+
+def files(cache):
+    return sorted(path for path in cache.rglob("*") if path.is_file())
+
+
+def objects(cache):
+    return [path for path in files(cache) if path.suffix == ".o"]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A cache that `ik-service warmup panda` has filled, and what it printed."""
+    cache = tmp_path_factory.mktemp("filled")
+    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]
+    done = subprocess.run(
+        [*command, "--json"],
+        env=os.environ | {"WARP_CACHE_PATH": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return cache, json.loads(done.stdout)
+
+
+@pytest.fixture
+def cache(filled, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(filled[0], tmp_path / "cache")
+
+
+@pytest.fixture
+def read_only(cache):
+    def close(folder):
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        return folder
+
+    yield close
+    for path in [cache.parent, *cache.parent.rglob("*")]:
+        path.chmod(0o755)
+
+
+def test_warmup_tells_what_it_compiled(filled):
+    (panda,) = filled[1]["robots"]
+    assert panda["robot"] == "panda"
+    assert panda["links"] == ["panda_hand"]
+    assert panda["engine"] == "compiled"
+    assert panda["compiled"] == len(objects(filled[0])) == 2
+
+
+def test_after_warmup_nothing_is_compiled(cache):
+    before = files(cache)
+    found = run(SOLVES, cache)
+    assert found["compiled"] == 0
+    assert found["solved"] == COUNT
+    assert files(cache) == before
+
+
+def test_data_compile_nothing_and_other_rows_do(cache):
+    found = run(
+        """
+import dataclasses
+from ik_service import SolverOptions, Target
+lower, upper = 0.9 * panda.joint_limit_lower, 0.9 * panda.joint_limit_upper
+data = [
+    lambda: solve(given=(wanted[0] + 0.01, wanted[1])),
+    lambda: solve(targets=[Target("panda_hand", row_weights=[1, 2, 3, 1, 1, 0.5])]),
+    lambda: solve(options={"seeds": 3, "max_iterations": 7, "position_tolerance": 1e-4, "random_seed": 5}),
+    lambda: solve(initial_joint_q=panda.mid_joint_q),
+    lambda: solve(robot=dataclasses.replace(panda, joint_limit_lower=lower, joint_limit_upper=upper)),
+]
+counts = [counted(action)[0] for action in data]
+rows = counted(lambda: solve(given=(wanted[0], None)))[0]
+link = counted(lambda: solve(targets=["panda_link6"]))[0]
+offsets = [Target("panda_hand", offset=(0, 0, z, 0, 0, 0, 1)) for z in (0.1, 0.2)]
+report(data=counts, rows=rows, link=link, offsets=[counted(lambda: solve(targets=[one]))[0] for one in offsets])
+""",
+        cache,
+    )
+    assert found["data"] == [0] * 5
+    assert found["rows"] == found["link"] == 1
+    assert found["offsets"] == [1, 0]
+
+
+def test_processes_fill_one_cache_at_once(tmp_path):
+    results = [finish(process) for process in [start(SOLVES, tmp_path) for _ in range(2)]]
+    assert results[0]["joint_q"] == results[1]["joint_q"]
+    assert [result["solved"] for result in results] == [COUNT] * 2
+    assert len(objects(tmp_path)) == 2
+    assert not [path for path in tmp_path.glob("*/*") if "_p" in path.name.rpartition("_")[0][-12:]]
+
+
+def test_a_filled_cache_may_be_read_only(cache, read_only):
+    found = run(SOLVES, read_only(cache))
+    assert found["solved"] == COUNT
+    assert found["compiled"] == 0
+
+
+def test_a_read_only_cache_that_lacks_code_says_what_to_do(cache, read_only):
+    shutil.rmtree(next(cache.glob("*/wp_packet*")))
+    error = run(FAILS, read_only(cache))["error"]
+    assert str(cache) in error
+    assert "ik-service warmup" in error
+    assert "WARP_CACHE_PATH" in error
+
+
+def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(cache, read_only):
+    empty = cache.parent / "empty"
+    empty.mkdir()
+    error = run(FAILS, read_only(empty))["error"]
+    assert str(empty) in error
+    assert "WARP_CACHE_PATH" in error
+
+
+def test_the_staged_engine_says_it_too(cache, read_only):
+    code = "import ik_service.solver; make = ik_service.IKSolver\n" + FAILS.replace(
+        "solve()", 'make(panda, ["panda_hand"], device="cpu", engine="staged").solve(*wanted)'
+    )
+    assert "ik-service warmup" in run(code, read_only(cache))["error"]
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "zeros within": lambda content: content[:64] + bytes(len(content) - 2064) + content[-2000:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_object_is_compiled_anew(cache, damage):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    whole = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](whole))
+    found = run(SOLVES, cache)
+    assert found["solved"] == COUNT
+    assert len(path.read_bytes()) == len(whole)
+
+
+def test_a_damaged_object_without_a_checksum_is_compiled_anew(cache):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    path.with_name(f"{path.name}.sha256").unlink()
+    path.write_bytes(path.read_bytes()[:1000])
+    assert run(SOLVES, cache)["solved"] == COUNT
+
+
+def test_damaged_metadata_are_made_anew(cache):
+    (path,) = cache.glob("*/wp_packet*/*.meta")
+    path.write_bytes(path.read_bytes()[:5])
+    assert run(SOLVES, cache)["solved"] == COUNT
+    json.loads(path.read_bytes())
+
+
+def test_a_damaged_object_in_a_read_only_cache_is_an_error(cache, read_only):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    path.write_bytes(path.read_bytes()[:1000])
+    assert str(cache) in run(FAILS, read_only(cache))["error"]
+
+
+def test_lower_targets_have_code_of_their_own_and_the_same_answers(cache):
+    before = len(objects(cache))
+    found = run(SOLVES, cache)
+    lower = run(SOLVES, cache, IK_SERVICE_CPU_TARGET="x86-64-v3")
+    assert lower["joint_q"] == found["joint_q"]
+    assert len(objects(cache)) in (before, before + 2)
