@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
 CODES_MOST = 4096
+WAIT_SHARE = 0.5
+"""Of a deadline that a request may spend waiting, by estimate, to be accepted; the rest is for the estimate's errors."""
 QUIET_S = 0.2
 """A request that has found nobody else there for so long has the solver to itself."""
 
@@ -142,7 +144,7 @@ class SolverPool:
             work.is_small = request.problem_count <= self._pace.budget(work.key)
             wait_s = self._queue.seconds_until(work, self._pace.usual_seconds)
             try:
-                if wait_s > timeout_s:
+                if wait_s > WAIT_SHARE * timeout_s:
                     raise QueueFullError(
                         f"About {wait_s:.3g} s would pass before the request is solved, and its deadline is in "
                         f"{timeout_s:.3g} s. Try again later."
