@@ -36,7 +36,7 @@ SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
 CODES_MOST = 4096
 WAIT_SHARE = 0.5
-"""Of a deadline that a request may spend waiting, by estimate, to be accepted; the rest is for the estimate's errors."""
+"""Of its deadline that a request may spend waiting, by estimate, to be accepted; the rest covers the estimate."""
 QUIET_S = 0.2
 """A request that has found nobody else there for so long has the solver to itself."""
 

@@ -1,6 +1,7 @@
 """`ik-service serve`: the HTTP application under uvicorn, with a request to try once it is ready."""
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -125,6 +126,10 @@ class ServiceServer(uvicorn.Server):
         if self.failure is not None:
             self.should_exit = True
             return
+        # Warp, the robots and their kernels stay as long as the process; to go through them with every full collection
+        # would hold up all callers for a tenth of a second.
+        gc.collect()
+        gc.freeze()
         line = curl_line(host, port, with_key=bool(self._settings.keys))
         if is_for_people(self._settings):
             self._say(f"Ready, solving on {warm_up.result().device}. Try:\n\n{line}\n")
