@@ -80,12 +80,14 @@ class FairQueue:
         """Return how long a request would wait before it is solved, about [s].
 
         Args:
-            work: The request; before a small one there are small ones, and large ones in turn with them.
+            work: The request. Before a small one there are the small ones of its lane, and large ones in turn with
+                them; beside its lane, the others have as much of the solver.
             per_problem: Solver time of a problem of a key [s].
         """
-        seconds = [[count * per_problem(key) for count in lane.problems] for key, lane in self._lanes.items()]
-        large, small = (sum(column) for column in zip(*seconds, strict=True)) if seconds else (0.0, 0.0)
-        return small + min(large, small) if work.is_small else small + large
+        seconds = {key: [n * per_problem(key) for n in lane.problems] for key, lane in self._lanes.items()}
+        large, small = seconds.pop(work.key, (0.0, 0.0))
+        own = small + min(large, small) if work.is_small else small + large
+        return own + sum(min(own, sum(other)) for other in seconds.values())
 
     def put(self, work: Work) -> bool:
         """Let a request wait; return whether it opened a lane.

@@ -7,9 +7,14 @@ import httptools
 
 
 class HttpConnection(asyncio.Protocol):
-    """Sends one request at a time and waits for its answer."""
+    """Sends one request at a time and waits for its answer.
+
+    Attributes:
+        answers: Answers so far.
+    """
 
     def __init__(self) -> None:
+        self.answers = 0
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -71,6 +76,7 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Bring the answer."""
         body, self._body = b"".join(self._body), []
+        self.answers += 1
         status = self._parser.get_status_code()
         self._parser = httptools.HttpResponseParser(self)
         if self._answer is not None and not self._answer.done():

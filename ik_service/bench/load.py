@@ -96,6 +96,7 @@ class LoadReport:
         statuses: Answers by HTTP status; 0 stands for a connection that was closed.
         solved_share: Share of the problems in answers with status 200 that succeeded.
         latency_ms: Latencies of answers with status 200 [ms], sorted.
+        inside_ms: How long their requests were in the service, as it says [ms], sorted.
         problems: Problems in each request.
         problems_per_launch: Mean size of the service's batches meanwhile; None where it does not tell.
     """
@@ -105,6 +106,7 @@ class LoadReport:
     statuses: dict[int, int]
     solved_share: float
     latency_ms: NDArray[np.float64]
+    inside_ms: NDArray[np.float64]
     problems: int
     problems_per_launch: float | None
 
@@ -137,6 +139,7 @@ class LoadReport:
 class _Tally:
     statuses: Counter[int] = field(default_factory=Counter)
     latencies_ms: list[float] = field(default_factory=list)
+    inside_ms: list[float] = field(default_factory=list)
     solved: int = 0
     sent: int = 0
     until: float = 0.0  # when the last answer that counts has come
@@ -174,6 +177,7 @@ async def _run(plan: LoadPlan) -> LoadReport:
         statuses=dict(tally.statuses),
         solved_share=tally.solved / answered if answered else 0.0,
         latency_ms=np.sort(np.array(tally.latencies_ms)),
+        inside_ms=np.sort(np.array(tally.inside_ms)),
         problems=plan.problems,
         problems_per_launch=per_launch,
     )
@@ -307,12 +311,19 @@ async def _send(
     try:
         if not connection.is_open:
             connection = await _connect(plan)
-        status, body = await connection.send(request)
+        try:
+            status, body = await connection.send(request)
+        except ConnectionError:
+            if connection.answers == 0:
+                raise
+            connection = await _connect(plan)  # the service may close one that was idle just when it is used again
+            status, body = await connection.send(request)
     except ConnectionError:
         tally.statuses[0] += 1
         return connection
     tally.statuses[status] += 1
     if status == 200:
         tally.latencies_ms.append(1e3 * (time.perf_counter() - due))
+        tally.inside_ms.append(float(body.rpartition(b'"total":')[2].partition(b"}")[0] or "nan"))
         tally.solved += body.partition(b'"success":[')[2].partition(b"]")[0].count(b"true")
     return connection

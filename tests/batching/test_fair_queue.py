@@ -89,8 +89,13 @@ def test_how_long_a_request_would_wait(panda):
     one = queue()
     put(one, large(panda, 10_000), work(panda, 300), work(panda, 100, "panda_link7"))
     per_problem = {work(panda, 1).key: 0.001, work(panda, 1, "panda_link7").key: 0.01}
-    assert one.seconds_until(work(panda, 1), per_problem.__getitem__) == pytest.approx(2 * (0.3 + 1.0))
-    assert one.seconds_until(large(panda, 500), per_problem.__getitem__) == pytest.approx(0.3 + 1.0 + 10.0)
+
+    def wait(each):
+        return one.seconds_until(each, lambda key: per_problem.get(key, 1.0))
+
+    assert wait(work(panda, 1)) == pytest.approx(2 * 0.3 + min(2 * 0.3, 1.0))
+    assert wait(large(panda, 500)) == pytest.approx(0.3 + 10.0 + 1.0)
+    assert wait(work(panda, 1, "panda_link6")) == 0.0  # a lane of its own
 
 
 def test_lanes_share_the_time_of_the_solver(panda):
