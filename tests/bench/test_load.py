@@ -67,6 +67,10 @@ def running(server):
         started.set()
         async with listener:
             await stop.wait()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
     stop = asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
