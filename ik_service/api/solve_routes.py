@@ -19,6 +19,7 @@ from ik_service.api.solve_body import DecodedSolve, read_solve
 from ik_service.api.solve_schema import SolveAnswerBody
 from ik_service.api.state import State
 from ik_service.api.waiting import wait_for
+from ik_service.batching.errors import ExpiredError
 from ik_service.robots import RobotModel
 
 RobotName = Annotated[
@@ -64,7 +65,10 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
         decoded = _decode(*arguments)
     if replier.is_flat and "islands" in decoded.include:
         raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
-    answer = await wait_for(request, state.solve(model, decoded.request))
+    time_left_s = state.pool.limits.timeout_s - (time.perf_counter() - started)
+    answer = await wait_for(request, state.solve(model, decoded.request, timeout_s=max(0.0, time_left_s)))
+    if time.perf_counter() - started > state.pool.limits.timeout_s:
+        raise ExpiredError("The deadline passed before the answer could be sent.")
 
     def encode() -> bytes:
         total_ms = 1e3 * (time.perf_counter() - started)

@@ -19,6 +19,7 @@ class HttpConnection(asyncio.Protocol):
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
+        self._lost = asyncio.Event()
 
     @classmethod
     async def open(cls, host: str, port: int) -> Self:
@@ -47,10 +48,11 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(request)
         return await self._answer
 
-    def close(self) -> None:
-        """Disconnect."""
+    async def close(self) -> None:
+        """Disconnect, and wait until that is done."""
         if self._transport is not None:
             self._transport.close()
+        await self._lost.wait()
 
     # what asyncio calls
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,6 +63,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the request under way."""
         self._transport = None
+        self._lost.set()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("The connection was closed before the answer."))
 

@@ -227,7 +227,7 @@ async def _once(plan: LoadPlan, request: bytes) -> tuple[int, bytes]:
     try:
         return await connection.send(request)
     finally:
-        connection.close()
+        await connection.close()
 
 
 async def _connect(plan: LoadPlan) -> HttpConnection:
@@ -273,18 +273,22 @@ async def _send_all(plan: LoadPlan, requests: list[bytes]) -> _Tally:
 async def _eager_client(plan: LoadPlan, requests: list[bytes], first: int, end: float, tally: _Tally) -> None:
     """Send the next request as soon as the last one is answered."""
     connection, k = await _connect(plan), first
-    while (now := time.perf_counter()) < end:
-        connection = await _send(plan, connection, requests[k % len(requests)], now, tally)
-        k += plan.clients
-    connection.close()
+    try:
+        while (now := time.perf_counter()) < end:
+            connection = await _send(plan, connection, requests[k % len(requests)], now, tally)
+            k += plan.clients
+    finally:
+        await connection.close()
 
 
 async def _paced_client(plan: LoadPlan, due: "asyncio.Queue[tuple[bytes, float] | None]", tally: _Tally) -> None:
     """Send what is due, one after the other."""
     connection = await _connect(plan)
-    while (arrival := await due.get()) is not None:
-        connection = await _send(plan, connection, *arrival, tally)
-    connection.close()
+    try:
+        while (arrival := await due.get()) is not None:
+            connection = await _send(plan, connection, *arrival, tally)
+    finally:
+        await connection.close()
 
 
 async def _let_arrive(plan: LoadPlan, requests: list[bytes], due: "asyncio.Queue[tuple[bytes, float] | None]") -> None:
@@ -324,6 +328,7 @@ async def _send(
     tally.statuses[status] += 1
     if status == 200:
         tally.latencies_ms.append(1e3 * (time.perf_counter() - due))
-        tally.inside_ms.append(float(body.rpartition(b'"total":')[2].partition(b"}")[0] or "nan"))
+        _, told, rest = body.rpartition(b'"total":')
+        tally.inside_ms.append(float(rest.partition(b"}")[0]) if told else float("nan"))
         tally.solved += body.partition(b'"success":[')[2].partition(b"]")[0].count(b"true")
     return connection

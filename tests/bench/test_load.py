@@ -47,7 +47,7 @@ class Server:
                 if self.close_every and len(self.bodies) % self.close_every == 0:
                     break
                 self._write(writer, self.status, orjson.dumps(self.answer))
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
