@@ -128,13 +128,15 @@ class ToldCacheErrors:
 
 def told_cache_error(error: BaseException) -> KernelCacheError | None:
     """Return what to tell the caller where an error comes from the kernel cache, else None."""
-    folder = str(wp.config.kernel_cache_dir)
-    if isinstance(error, OSError) and str(error.filename or "").startswith(folder):
-        return KernelCacheError(
-            f"The kernel cache '{folder}' lacks code for this robot and these targets, or it cannot be read, and it "
-            f"cannot be written: {error.strerror}. Fill it beforehand with 'ik-service warmup' as a user who may write "
-            "there, or let WARP_CACHE_PATH name a folder that can be written."
-        )
+    folder = Path(str(wp.config.kernel_cache_dir))
+    if isinstance(error, OSError) and error.filename is not None:
+        at_fault = Path(os.fsdecode(error.filename))
+        if at_fault.is_relative_to(folder) or folder.is_relative_to(at_fault):
+            return KernelCacheError(
+                f"The kernel cache '{folder}' has no code that can be read for this robot and these targets, and it "
+                f"cannot be written: {error.strerror}. Fill it beforehand with 'ik-service warmup' as a user who may "
+                "write there, or let WARP_CACHE_PATH name a folder that can be written."
+            )
     if isinstance(error, json.JSONDecodeError) or str(error).startswith("Failed to load CPU module"):
         return KernelCacheError(f"A file in the kernel cache '{folder}' is damaged: {error}. Delete that folder.")
     return None

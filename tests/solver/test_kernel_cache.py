@@ -103,14 +103,16 @@ def cache(filled, tmp_path):
 
 
 @pytest.fixture
-def read_only(cache):
+def read_only(tmp_path):
+    """Takes the right to write from a folder and all in it, for as long as the test runs."""
+
     def close(folder):
         for path in [folder, *folder.rglob("*")]:
             path.chmod(0o555 if path.is_dir() else 0o444)
         return folder
 
     yield close
-    for path in [cache.parent, *cache.parent.rglob("*")]:
+    for path in [tmp_path, *tmp_path.rglob("*")]:
         path.chmod(0o755)
 
 
@@ -178,11 +180,10 @@ def test_a_read_only_cache_that_lacks_code_says_what_to_do(cache, read_only):
     assert "WARP_CACHE_PATH" in error
 
 
-def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(cache, read_only):
-    empty = cache.parent / "empty"
-    empty.mkdir()
-    error = run(FAILS, read_only(empty))["error"]
-    assert str(empty) in error
+@pytest.mark.parametrize("place", ["", "new/folder"])
+def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(tmp_path, read_only, place):
+    error = run(FAILS, read_only(tmp_path) / place)["error"]
+    assert str(tmp_path / place) in error
     assert "WARP_CACHE_PATH" in error
 
 
