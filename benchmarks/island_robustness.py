@@ -77,7 +77,7 @@ def _show_one_out_of_reach(report: Report, problems: HandProblems, reachable: in
 
 def _solver(robot: ik_service.RobotModel, links: list[str], islands: bool) -> ik_service.IKSolver:
     options = ik_service.SolverOptions(seeds=SEEDS)
-    return ik_service.IKSolver(robot, links, device="cpu", islands=islands, options=options)
+    return ik_service.IKSolver(robot, links, device="cpu", engine="staged", islands=islands, options=options)
 
 
 def _coordinates_of(robot: ik_service.RobotModel, link: str) -> NDArray[np.bool_]:

@@ -35,7 +35,13 @@ class RecordedStages:
     def __init__(self, problems: HandProblems, *, islands: bool, objectives: tuple[IKObjective, ...] = ()) -> None:
         options = ik_service.SolverOptions(seeds=1, max_iterations=3 * ITERATIONS)
         solver = ik_service.IKSolver(
-            problems.robot, problems.links, objectives=objectives, device="cpu", islands=islands, options=options
+            problems.robot,
+            problems.links,
+            objectives=objectives,
+            device="cpu",
+            engine="staged",
+            islands=islands,
+            options=options,
         )
         solver.solve(problems.positions, problems.orientations_xyzw)
         self._solver, self._batch = solver, solver._batch
@@ -53,7 +59,9 @@ class RecordedStages:
         start = _replay(self._start)
         times["iteration"] = (_replay(self._whole) - start) / (SLOTS * ITERATIONS)
         running = self._batch._slots.running.numpy().sum()
-        assert running == self._solver._problems.islands.nisland.numpy()[:SLOTS].sum(), "an attempt has ended early"
+        assert running == self._solver._work.problems.islands.nisland.numpy()[:SLOTS].sum(), (
+            "an attempt has ended early"
+        )
         return times
 
     def _bring_to_state(self) -> None:
@@ -89,7 +97,7 @@ class RecordedDiscovery:
     """The two launches of the discovery of islands, recorded, for the problems of a solver's last solve."""
 
     def __init__(self, solver: ik_service.IKSolver, problem_count: int) -> None:
-        problems = solver._problems
+        problems = solver._work.problems
         assert problems._structure is not None  # solve has made it
         row_on = problems._row_on[:problem_count]
         self._recording = _record(lambda: discover_islands(solver._structure, row_on, problems.islands, join=False))

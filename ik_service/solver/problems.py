@@ -69,6 +69,7 @@ class Problems:
         self._structure = structure
         self._discovery: list[wp.Launch] = []
         self._discovery_key: tuple[object, ...] = ()
+        self._discovery_weights: list[wp.array[Any] | None] = []
         self._discovery_count = 0
         self._discovery_graph: wp.Graph | None = None
         self.islands = Islands.allocate(structure, capacity)
@@ -93,10 +94,11 @@ class Problems:
             join: Whether to put all touched trees into one island.
         """
         weights = [_row_weights(objective) for objective in rows.objectives]
-        key = (join, *(None if array is None else (array.ptr, array.shape) for array in weights))
+        key = (join, *map(id, weights))
         if key != self._discovery_key:
             self._discovery = self._record(rows, weights, join)
             self._discovery_key, self._discovery_count = key, 0
+            self._discovery_weights = weights  # as long as they are kept, no other array has their ids
         if problem_count != self._discovery_count:
             for launch in self._discovery:
                 launch.set_dim(problem_count)
