@@ -51,6 +51,14 @@ def test_a_python_block_of_the_readme_runs_by_itself(number, tmp_path, capsys):
     assert capsys.readouterr().out.strip()
 
 
+def test_the_figures_of_speed_are_those_of_the_results():
+    section = README.partition("## Speed")[2].partition("\n## ")[0]
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    figures = re.findall(r"\d+\.\d+", section.partition("![")[0].replace("0.01 rad", ""))
+    assert len(figures) > 10
+    assert [figure for figure in figures if figure not in results] == []
+
+
 @pytest.mark.parametrize("document", ["adding_an_objective", "conventions"])
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()
