@@ -175,9 +175,18 @@ class IterationSource:
         first = f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});"
         return [first, *(f"const F {name} = d[{k * columns}];" for k, name in enumerate(names))]
 
+    def _outputs(self) -> dict[str, Expression]:
+        """What the program computes at the trial, by the names that the rest of the iteration reads."""
+        program = self.program
+        outputs = {"norm2": program.norm2}
+        outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
+        place = {a: k for k, a in enumerate(program.dofs)}
+        entries = [*((a, a) for a in program.dofs), *program.coupled]
+        outputs |= {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
+        return outputs | {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
+
     def _evaluate(self) -> list[str]:
-        """What the program computes at the trial."""
-        program, lanes, names = self.program, self.lanes, dict[Expression, str]()
+        program, lanes, names, outputs = self.program, self.lanes, dict[Expression, str](), self._outputs()
         lines = []
         for half, (active, multiplier, offset) in program.halves.items():
             angle = f"({trial_name(active)} * {self._number(multiplier)} + {self._number(offset)})"
@@ -185,12 +194,6 @@ class IterationSource:
                 angle = trial_name(active)
             turns = lanes.nearest(f"{angle} * {self._number(1.0 / TURN)}")
             lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(TURN)} * {turns});")
-        outputs = {"norm2": program.norm2}
-        outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
-        place = {a: k for k, a in enumerate(program.dofs)}
-        entries = [*((a, a) for a in program.dofs), *program.coupled]
-        outputs |= {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
-        outputs |= {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
         lines += statements(lanes, list(outputs.values()), names)
         return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
 
