@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -84,8 +85,8 @@ class Run:
         self._work: list[compiled_engine.IslandWork] = []
         tasks = compiled_engine.CompiledEngine.tasks
 
-        def seen(*arguments: object) -> list[compiled_engine.IslandWork]:
-            self._work = tasks(*arguments)  # type: ignore[arg-type]
+        def seen(*arguments: Any) -> list[compiled_engine.IslandWork]:
+            self._work = tasks(*arguments)
             return self._work
 
         with in_use(variant, case), patch.object(compiled_engine.CompiledEngine, "tasks", seen):

@@ -149,15 +149,16 @@ class DiagonalDamping(IterationSource):
     """Damps every DOF in proportion to its entry of J'J (Marquardt 1963), and a tenth of the usual."""
 
     def _factor(self) -> list[str]:
-        lines, tenth = [], self._number(0.1)
-        for line in super()._factor():
-            if line.startswith("const F pivot"):
-                a = line.split()[2].removeprefix("pivot")
-                line = line.replace("+ damping", f"+ damping * (hessian{a}_{a} / largest + {tenth})")  # noqa: PLW2901
-            elif line.startswith("const F free"):
-                line = line.replace("damping", f"(damping * {tenth})")  # noqa: PLW2901
-            lines.append(line)
-        return lines
+        return [self._scaled(line) for line in super()._factor()]
+
+    def _scaled(self, line: str) -> str:
+        tenth = self._number(0.1)
+        if line.startswith("const F pivot"):
+            a = line.split()[2].removeprefix("pivot")
+            return line.replace("+ damping", f"+ damping * (hessian{a}_{a} / largest + {tenth})")
+        if line.startswith("const F free"):
+            return line.replace("damping", f"(damping * {tenth})")
+        return line
 
 
 # ---------------------------------------------------------------------- arithmetic

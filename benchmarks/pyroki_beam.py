@@ -7,6 +7,7 @@ import os
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class PyrokiBeam:
         self._link = self._robot.links.names.index(link)
         self._solve = jax.jit(jax.vmap(self._solve_one))
 
-    def _solve_one(self, position, wxyz):  # type: ignore[no-untyped-def]
+    def _solve_one(self, position: Any, wxyz: Any) -> Any:
         import jax
         import jaxls
         from jax import numpy as jnp
@@ -57,7 +58,7 @@ class PyrokiBeam:
         span = joints.upper_limits - joints.lower_limits
         seeds = joints.lower_limits + jnp.asarray(spread_evenly(SEEDS, joints.num_actuated_joints)) * span
 
-        def descend(q, damping, steps):  # type: ignore[no-untyped-def]
+        def descend(q: Any, damping: Any, steps: int) -> Any:
             variable = self._robot.joint_var_cls(0)
             problem = jaxls.LeastSquaresProblem(self._costs(variable, position, wxyz), [variable]).analyze()
             values, summary = problem.solve(
@@ -75,7 +76,7 @@ class PyrokiBeam:
         fine, cost, _ = jax.vmap(lambda q, d: descend(q, d, MORE_STEPS))(coarse[best], damping[best])
         return fine[jnp.argmin(cost)]
 
-    def _costs(self, variable, position, wxyz):  # type: ignore[no-untyped-def]
+    def _costs(self, variable: Any, position: Any, wxyz: Any) -> list[Any]:
         import jaxlie
         import pyroki
         from jax import numpy as jnp

@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import uvloop
 
@@ -45,11 +45,15 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"{}"})
 
 
-def stacks() -> dict[str, Callable[..., Any]]:
-    """The layers, one more at a time."""
+def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
+    """The layers, one more at a time.
+
+    Args:
+        sink: Where the access log goes.
+    """
     settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
     metrics = ServiceMetrics(lambda robot: "panda")
-    log = AccessLog(settings, open(os.devnull, "w"))  # noqa: SIM115  # open until the end of the program
+    log = AccessLog(settings, sink)
     checked = AccessCheck(application, settings, None)
     bounded = BodyBounds(checked, 10_000, 30.0)
     return {
@@ -79,13 +83,14 @@ async def ask(app: Callable[..., Any]) -> None:
 def main() -> None:
     """Print the CPU time of each stack, medians of alternating rounds."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    found: dict[str, list[float]] = {name: [] for name in stacks()}
-    apps = stacks()
-    for _ in range(ROUNDS):
-        for name, app in apps.items():
-            started = time.thread_time()
-            uvloop.run(ask(app))
-            found[name].append(1e6 * (time.thread_time() - started) / REQUESTS)
+    with open(os.devnull, "w") as sink:
+        apps = stacks(sink)
+        found: dict[str, list[float]] = {name: [] for name in apps}
+        for _ in range(ROUNDS):
+            for name, app in apps.items():
+                started = time.thread_time()
+                uvloop.run(ask(app))
+                found[name].append(1e6 * (time.thread_time() - started) / REQUESTS)
     before = base = statistics.median(found["no layer"])
     for name, times in found.items():
         median = statistics.median(times)

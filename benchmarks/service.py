@@ -14,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -83,11 +84,11 @@ def show_batching(report: Report, sizes: Sizes) -> None:
     report.claim("p99", f"{on.quantiles()['p99']} ms", "100 ms", on.quantiles()["p99"] < 100.0)
 
 
-def loaded(running: ServiceProcess, **plan: object) -> tuple[LoadReport, float]:
+def loaded(running: ServiceProcess, **plan: Any) -> tuple[LoadReport, float]:
     """Return how the service bore a load, and its CPU time meanwhile [s]; the warm-up counts for neither."""
     run_load(LoadPlan(url=running.url, link=LINK, duration_s=2.0, warm_up_s=0.0))
     before = running.cpu_seconds
-    load = run_load(LoadPlan(url=running.url, link=LINK, warm_up_s=0.0, **plan))  # type: ignore[arg-type]
+    load = run_load(LoadPlan(url=running.url, link=LINK, warm_up_s=0.0, **plan))
     return load, running.cpu_seconds - before
 
 

@@ -7,10 +7,10 @@ import sys
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 mpl.use("Agg")
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "peers", "font.size": 10})
-from matplotlib import pyplot as plt  # noqa: E402  # after the choice of a backend without a screen
 
 OURS, THEIRS = "#1f5fa8", "#b3452c"
 LEVEL_COLOURS = (THEIRS, "#6f7f3a", "#8a6fa8", "#5a5a5a")

@@ -7,10 +7,10 @@ import sys
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 mpl.use("Agg")
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "islands", "font.size": 10})
-from matplotlib import pyplot as plt  # noqa: E402  # after the choice of a backend without a screen
 
 COLOURS = {"islands": "#1f5fa8", "dense": "#b3452c"}
 STYLES = {"iteration": "-", "gather, J'J, factor, solve": "--"}

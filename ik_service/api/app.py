@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -32,7 +33,7 @@ from ik_service.api.docs_page import install_docs_page
 from ik_service.api.front_door import FrontDoor, RequestObserver
 from ik_service.api.logs import AccessLog
 from ik_service.api.metrics import ServiceMetrics
-from ik_service.api.openapi import install_openapi
+from ik_service.api.openapi import build_openapi
 from ik_service.api.problems import install_problem_handlers
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.robot_store import RobotStore
@@ -73,9 +74,9 @@ class Service(FastAPI):
         settings: ServiceSettings,
         bound_to: str | None,
         observers: Sequence[RequestObserver] = (),
-        **options: object,
+        **options: Any,
     ) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]  # passed through
+        super().__init__(**options)
         self._settings, self._bound_to, self._observers = settings, bound_to, observers
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -92,6 +93,12 @@ class Service(FastAPI):
             )
         stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s)
         return FrontDoor(stack, self._observers, self.is_draining)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return our OpenAPI document."""
+        if self.openapi_schema is None:
+            self.openapi_schema = build_openapi(self)
+        return self.openapi_schema
 
     def is_draining(self) -> bool:
         """Return whether the service is about to end."""
@@ -169,7 +176,6 @@ def create_app(
     ):
         app.include_router(routes.router)
     install_problem_handlers(app)
-    install_openapi(app)
     install_docs_page(app)
     return app
 

@@ -8,7 +8,7 @@ one piece meet no timer here.
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import orjson
 from fastapi import FastAPI
@@ -73,9 +73,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._refusal: Kind | None = None
 
     # ------------------------------------------------------------------ incoming
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a request; refuse where too many connections are open."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, transport))  # of TCP
         if len(self.connections) > self.bounds.max_connections:
             self._refuse(framework_kind(503), "Too many connections are open.")
         else:

@@ -70,17 +70,6 @@ def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def install_openapi(app: FastAPI) -> None:
-    """Make an application serve our OpenAPI document."""
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = build_openapi(app)
-        return app.openapi_schema
-
-    app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this as the way to extend it
-
-
 def build_openapi(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document of an application."""
     built = get_openapi(

@@ -24,8 +24,8 @@ def _column(row: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": row, "minItems": 1, "maxItems": limits.MAX_PROBLEM_COUNT}
 
 
-def _nullable(*schemas: dict[str, Any]) -> Any:
-    return Annotated[Any, WithJsonSchema({"anyOf": [*schemas, {"type": "null"}]})]
+def _nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [*schemas, {"type": "null"}]})
 
 
 def _row_or_rows(width: int, least: float = -limits.MAX_VALUE) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -45,11 +45,11 @@ class Envelope(BaseModel):
 class Offset(Envelope):
     """A tool frame (TCP) in the frame of the link that carries it."""
 
-    position: _nullable(*_row_or_rows(3)) = Field(  # type: ignore[valid-type]  # the type is made by a function
+    position: Annotated[Any, _nullable(*_row_or_rows(3))] = Field(
         default=None,
         description="Position of the tool in the link frame [m], one row or one per problem. Default: 0, 0, 0.",
     )
-    orientation_xyzw: _nullable(*_row_or_rows(4)) = Field(  # type: ignore[valid-type]  # the type is made by a function
+    orientation_xyzw: Annotated[Any, _nullable(*_row_or_rows(4))] = Field(
         default=None,
         description="Unit quaternion x, y, z, w of the tool in the link frame, one row or one per problem.",
     )
@@ -59,17 +59,17 @@ class SolveTarget(Envelope):
     """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
 
     link: Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
-    positions: _nullable(_column(_row(3))) = Field(  # type: ignore[valid-type]  # the type is made by a function
+    positions: Annotated[Any, _nullable(_column(_row(3)))] = Field(
         default=None, description="One row x, y, z per problem [m]. null: the position is free."
     )
-    orientations_xyzw: _nullable(_column(_row(4))) = Field(  # type: ignore[valid-type]  # the type is made by a function
+    orientations_xyzw: Annotated[Any, _nullable(_column(_row(4)))] = Field(
         default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
     )
     offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
     reference_link: Name | None = Field(
         default=None, description="Link in whose frame the target is given; null is the world."
     )
-    row_weights: _nullable(*_row_or_rows(6, 0.0)) = Field(  # type: ignore[valid-type]  # the type is made by a function
+    row_weights: Annotated[Any, _nullable(*_row_or_rows(6, 0.0))] = Field(
         default=None,
         description="Weights of x, y, z and of the rotation about x, y, z, one row or one per problem. "
         "0 leaves an axis free, in the solve and in the judgement. null: all 1.",
@@ -122,7 +122,7 @@ class SolveRequestBody(Envelope):
     model_config = ConfigDict(json_schema_extra={"examples": list(SOLVE_REQUESTS.values())})
 
     targets: list[SolveTarget] = Field(min_length=1, max_length=limits.MAX_TARGET_COUNT)
-    initial_joint_q: _nullable(_column(_JOINT_Q_ROW)) = Field(  # type: ignore[valid-type]  # the type is made by a function
+    initial_joint_q: Annotated[Any, _nullable(_column(_JOINT_Q_ROW))] = Field(
         default=None,
         description="First start configuration of each problem [rad or m], one row of coordinates per problem, in the "
         "order of `coordinate_names`; clamped into the limits. null: the middle of the ranges.",

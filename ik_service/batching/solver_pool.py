@@ -333,5 +333,5 @@ def _logged_errors() -> Iterator[None]:
     """Log what an observer raises: it must not end the thread."""
     try:
         yield
-    except Exception:  # noqa: BLE001  # whatever it is
+    except Exception:  # noqa: BLE001  # any fault of an observer's would end the thread
         _log.exception("An observer of the solver pool has failed.")

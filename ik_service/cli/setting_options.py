@@ -35,7 +35,7 @@ def with_setting_options(run: Callable[..., None]) -> Callable[..., None]:
         for name, hint in hints.items()
     ]
     command.__annotations__ = hints
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    command.__dict__["__signature__"] = inspect.Signature(parameters)  # where inspect looks for it
     return command
 
 
