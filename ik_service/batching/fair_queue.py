@@ -8,7 +8,7 @@ company: a batch is whatever is there. It holds no lock and reads no clock; whoe
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 
 from ik_service.batching.errors import ExpiredError, QueueFullError
@@ -48,9 +48,9 @@ class Lane:
         large = [work for work in front if not work.is_small][:LARGE_AT_ONCE]
         if small and not (large and self._large_next):
             self._large_next = bool(large)
-            return whole_ones(small, budget)
+            return share_out(small, budget)
         self._large_next = False
-        return share_out(large, budget)
+        return share_out(large, budget, budget // len(large))
 
 
 class FairQueue:
@@ -125,10 +125,6 @@ class FairQueue:
         if key in self._lanes:
             self._lanes[key].is_open = True
 
-    def is_ready(self) -> bool:
-        """Return whether there is something to take."""
-        return any(lane.is_open for lane in self._lanes.values())
-
     def take(self, budget: Callable[[Hashable], int]) -> tuple[Share, ...]:
         """Return the next batch: problems of one key; nothing where nothing waits in an open lane.
 
@@ -176,13 +172,6 @@ class FairQueue:
             self.discard(work)
         return stale
 
-    def drop_lane(self, key: Hashable) -> list[Work]:
-        """Take out all requests of a key."""
-        works = list(self._lanes[key].works) if key in self._lanes else []
-        for work in works:
-            self.discard(work)
-        return works
-
     def __iter__(self) -> Iterator[Work]:
         """Go through the requests that wait."""
         return (work for lane in list(self._lanes.values()) for work in list(lane.works))
@@ -194,30 +183,18 @@ def expired(work: Work, now: float) -> ExpiredError:
     return ExpiredError(f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later.")
 
 
-def share_out(works: Iterable[Work], budget: int) -> list[tuple[Work, int]]:
-    """Return how many problems of each request go into a batch.
+def share_out(works: Sequence[Work], budget: int, share: int = 0) -> list[tuple[Work, int]]:
+    """Return the requests that go into a batch, and how many problems of each.
 
     Args:
         works: Requests in the order in which they came.
         budget: Problems that the batch may hold.
+        share: How many each may have before those in front get what is left.
     """
-    works = list(works)
-    counts = [min(work.remaining, budget // len(works)) for work in works]
+    counts = [min(work.remaining, share) for work in works]
     spare = budget - sum(counts)
-    for k, work in enumerate(works):  # whoever is in front
+    for k, work in enumerate(works):
         more = min(spare, work.remaining - counts[k])
         counts[k] += more
         spare -= more
     return [(work, count) for work, count in zip(works, counts, strict=True) if count > 0]
-
-
-def whole_ones(works: Iterable[Work], budget: int) -> list[tuple[Work, int]]:
-    """Return the requests that go into a batch whole, the last one perhaps in part, and how many problems of each."""
-    chosen = []
-    for work in works:
-        if budget == 0:
-            break
-        count = min(work.remaining, budget)
-        chosen.append((work, count))
-        budget -= count
-    return chosen

@@ -228,7 +228,8 @@ class SolverPool:
                     self._queue.open(key)
                 self._changed.notify()
             if self._observer is not None:
-                self._observer.compiled(work.robot, time.monotonic() - started_at)
+                with _logged_errors():
+                    self._observer.compiled(work.robot, time.monotonic() - started_at)
 
         self._builder.build(work.robot, work.request, open_lanes)
 
@@ -330,7 +331,7 @@ class SolverPool:
 
 @contextmanager
 def _logged_errors() -> Iterator[None]:
-    """Log what an observer raises: it must not end the thread."""
+    """Log what an observer raises: it must end neither the thread nor a request."""
     try:
         yield
     except Exception:  # noqa: BLE001  # any fault of an observer's would end the thread

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import SolveRequest
@@ -21,7 +22,6 @@ class Work:
 
     Attributes:
         key: Requests of equal keys can be solved together.
-        code_key: Requests of equal ones need the same kernels.
         future: Brings the answer, or the error.
         taken: Problems handed out so far, from the first.
         is_small: Whether it goes into a batch whole, before the large ones.
@@ -31,12 +31,16 @@ class Work:
         self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
         own = request.joint_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
-        self.code_key: Hashable = (robot.content_hash, request.code_key)
         self.future: Future[SolveAnswer] = Future()
         self.taken = 0
         self.is_small = True
         self._started_at = queued_at
         self._parts: list[tuple[IKResult, slice]] = []
+
+    @cached_property
+    def code_key(self) -> Hashable:
+        """Requests of equal ones need the same kernels; only the first of a lane is asked."""
+        return (self.robot.content_hash, self.request.code_key)
 
     @property
     def remaining(self) -> int:

@@ -283,7 +283,13 @@ def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
         def solved(self, robot, shares, result, seconds):
             raise RuntimeError("observer")
 
+        def compiled(self, robot, seconds):
+            raise RuntimeError("observer")
+
     pool, _ = make_pool(observer=Broken())
+    pool._builder = type(
+        "AtOnce", (), {"build": lambda self, robot, request, done: done(), "close": lambda self: None}
+    )()
     for k in range(2):
         assert numbers_of(pool.solve(panda, numbered(k, 1))) == [k]
     pool.close()
@@ -294,13 +300,16 @@ def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
 
 
 class SlowBuilder:
-    """Compiles nothing until it is told to."""
+    """Compiles nothing until it is told to, or has everything compiled."""
 
-    def __init__(self):
-        self.asked = []
+    def __init__(self, *, at_once=False):
+        self.asked, self._at_once = [], at_once
 
     def build(self, robot, request, done):
-        self.asked.append((robot, request, done))
+        if self._at_once:
+            done()
+        else:
+            self.asked.append((robot, request, done))
 
     def close(self):
         for _, _, done in self.asked:
