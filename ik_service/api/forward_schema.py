@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ik_service.api import limits
+from ik_service.api.solve_schema import Envelope, Name
 
 MAX_POSE_COUNT = 1_000_000
 """Configurations times links of one request."""
@@ -17,20 +18,17 @@ _COLUMN = {
     "minItems": 1,
     "maxItems": limits.MAX_PROBLEM_COUNT,
 }
-_Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
 
 
-class ForwardRequestBody(BaseModel):
+class ForwardRequestBody(Envelope):
     """Configurations of one robot, and the links that are asked for."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, json_schema_extra={"examples": [FORWARD_REQUEST]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [FORWARD_REQUEST]})
 
     joint_q: Annotated[Any, WithJsonSchema(_COLUMN)] = Field(
         description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`."
     )
-    links: list[_Name] | None = Field(
+    links: list[Name] | None = Field(
         default=None, min_length=1, max_length=4096, description="Names of links, null for all of the robot."
     )
 

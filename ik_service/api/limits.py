@@ -1,6 +1,5 @@
 """What one HTTP request may ask for; the numbers stand in the schema too."""
 
-MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_PROBLEM_COUNT = 100_000
 MAX_TARGET_COUNT = 32
 MAX_SEEDS = 1024

@@ -81,10 +81,6 @@ class Problems:
         self.polished_joint_q = wp.zeros_like(self.start_joint_q)
         self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
-    def refresh_winners(self, problem_count: int) -> None:
-        """Put the start configurations of the first `problem_count` problems into fresh answers."""
-        wp.copy(self.winners.joint_q, self.start_joint_q, count=problem_count * self._model.joint_coord_count)
-
     def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
         """Find the islands of the first `problem_count` problems from the weights that stand in the arrays.
 
