@@ -15,7 +15,7 @@ FOREIGN = "example-robot-data"
 
 @dataclass(frozen=True)
 class ComparedRobot:
-    """A robot with a fixed base and the links that get targets.
+    """A robot and the links that get targets.
 
     Attributes:
         name: Name in the tables.
@@ -52,6 +52,11 @@ ARMS = (
     ComparedRobot("iiwa14", "iiwa14", ("iiwa_link_ee",)),
     ComparedRobot("Kinova j2s6s200", "kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",)),
     ComparedRobot("xArm7", "xarm_description/urdf/xarm7.urdf", ("link_eef",)),
+)
+WHOLE_BODY = ComparedRobot(
+    "humanoid with a free base, 2 hands, 2 feet and head",
+    "humanoid",
+    ("left_grasp", "right_grasp", "left_sole", "right_sole", "head"),
 )
 ALLEGRO_TIPS = ("link_3.0_tip", "link_7.0_tip", "link_11.0_tip", "link_15.0_tip")
 MANY_LIMBS = (

@@ -1,4 +1,4 @@
-"""A shelf that is as slow or as wrong as a test wants, and requests whose answers tell which problem they are for."""
+"""Pools over a shelf as slow or wrong as a test wants; requests whose answers tell which problem they are for."""
 
 import threading
 import time
@@ -9,6 +9,7 @@ import pytest
 
 from ik_service import IKSolver, load_robot
 from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.solver_pool import SolverPool
 from ik_service.solver import SolverOptions
 
 
@@ -85,3 +86,21 @@ def raise_input_error():
 
 def numbers_of(answer):
     return answer.joint_q[:, 0].tolist()
+
+
+@pytest.fixture
+def make_pool(template):
+    """Pools over fake shelves, closed in the end whatever happens."""
+    pools = []
+
+    def make(limits=None, observer=None, **fake):
+        pool = SolverPool("cpu", limits=limits, compile_apart=False, observer=observer)
+        pool._shelf = FakeShelf(template, **fake)
+        pools.append(pool)
+        return pool, pool._shelf
+
+    yield make
+    for pool in pools:
+        if pool._shelf.gate is not None:
+            pool._shelf.gate.set()
+        pool.close()
