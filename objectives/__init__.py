@@ -3,9 +3,10 @@
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 from objectives.jacobian_check import check
 from objectives.joint_limit import IKObjectiveJointLimit
-from objectives.look_at import IKObjectiveLookAt
+from objectives.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
 from objectives.model import IKModel
 from objectives.objective import IKJacobianType, IKObjective
+from objectives.plane_and_line import IKObjectiveLine, IKObjectivePlane
 from objectives.pose import (
     IKObjectivePose,
     IKObjectivePosition,
@@ -19,8 +20,11 @@ __all__ = [
     "IKJacobianType",
     "IKModel",
     "IKObjective",
+    "IKObjectiveAxisAlign",
     "IKObjectiveJointLimit",
+    "IKObjectiveLine",
     "IKObjectiveLookAt",
+    "IKObjectivePlane",
     "IKObjectivePose",
     "IKObjectivePosition",
     "IKObjectivePosture",

@@ -26,6 +26,7 @@ class DataField:
         value: Any,
         *,
         quaternion_columns: tuple[int, ...] = (),
+        direction_columns: tuple[int, ...] = (),
         non_negative: bool = False,
         finite: bool = True,
     ) -> None:
@@ -37,6 +38,8 @@ class DataField:
             columns: Numbers per problem; None if only the robot tells (see `set_columns`).
             value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for ones.
             quaternion_columns: First columns of unit quaternions xyzw.
+            direction_columns: First columns of three numbers that give a direction, of any length but 0; they are
+                scaled to length 1.
             non_negative: Whether the numbers are weights, which are 0 or more.
             finite: Whether infinities are refused; NaN always is.
 
@@ -44,7 +47,8 @@ class DataField:
             InputError: The value has a wrong shape or type, or contains numbers that are not allowed.
         """
         self.owner, self.name, self.columns = owner, name, columns
-        self.quaternion_columns, self.non_negative, self.finite = quaternion_columns, non_negative, finite
+        self.quaternion_columns, self.direction_columns = quaternion_columns, direction_columns
+        self.non_negative, self.finite = non_negative, finite
         self.version = 0
         """Grows whenever `array` becomes another array."""
         self._array: wp.array[wp.float32] | None = None
@@ -144,6 +148,7 @@ class DataField:
             self.columns,
             value,
             quaternion_columns=self.quaternion_columns,
+            direction_columns=self.direction_columns,
             non_negative=self.non_negative,
             finite=self.finite,
         )
@@ -198,6 +203,12 @@ class DataField:
             lengths = np.linalg.norm(numbers[:, entries], axis=1, keepdims=True)
             self._require(np.abs(lengths - 1.0) <= UNIT_TOLERANCE, lengths, "quaternions xyzw of length 1")
             numbers[:, entries] /= lengths
+        for first in self.direction_columns:
+            entries = slice(first, first + 3)
+            largest = np.abs(numbers[:, entries]).max(axis=1, keepdims=True)
+            self._require(largest > 0.0, largest, "directions, whose three numbers are not all 0")
+            numbers[:, entries] /= largest  # first, so that no square overflows or vanishes
+            numbers[:, entries] /= np.linalg.norm(numbers[:, entries], axis=1, keepdims=True)
         return numbers.astype(np.float32)
 
     def _require(self, good: npt.NDArray[np.bool_], values: npt.NDArray[np.float64], allowed: str) -> None:

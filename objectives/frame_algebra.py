@@ -70,6 +70,15 @@ def direction(a: Vector, floor: float) -> Vector:
     return scale(1.0 / sqrt(maximum(dot(a, a), floor * floor)), a)
 
 
+def perpendiculars(direction: Vector) -> tuple[Vector, Vector]:
+    """Two unit vectors perpendicular to a unit vector and to each other, right-handed in that order [Duff2017 (5)]."""
+    x, y, z = direction
+    upwards = sign(z)
+    a = -1.0 / (upwards + z)  # the sum is at least 1 in size
+    b = x * y * a
+    return (1.0 + upwards * x * x * a, upwards * b, -upwards * x), (b, upwards + y * y * a, -y)
+
+
 def conjugate(q: QuaternionXYZW) -> QuaternionXYZW:
     """Inverse of a unit quaternion."""
     return -q[0], -q[1], -q[2], q[3]

@@ -1,77 +1,68 @@
-"""Statements about a frame on a link, and what the objectives that control such a frame have in common."""
+"""What the objectives that control a frame on a link have in common: its offset, and the link from which it is seen."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from objectives.data_field import DataField
 from objectives.element_table import Element
 from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import Frame, quaternion, rotation_difference, subtract, vector
+from objectives.frame_algebra import Frame
 from objectives.model import IKModel
 from objectives.statement import RowGroup, RowInputs
 
 LINK, REFERENCE, OFFSET = "link", "reference", "offset"
-POSITION, ORIENTATION = "target_positions", "target_orientations_xyzw"
 
 
-def _seen_frame(inputs: RowInputs) -> Frame:
-    """The controlled frame, seen from the reference if there is one."""
+class FrameRows(NamedTuple):
+    """Rows about one frame."""
+
+    name: str
+    """A Python identifier, part of the kernels' names."""
+
+    row_count: int
+    state: Callable[[RowInputs], Sequence[Scalar]]
+
+
+def seen_frame(inputs: RowInputs) -> Frame:
+    """Give the controlled frame, seen from the reference if there is one."""
     frame = inputs.frames[LINK]
     return frame.relative_to(inputs.frames[REFERENCE]) if REFERENCE in inputs.frames else frame
 
 
-def _position_rows(inputs: RowInputs) -> Sequence[Scalar]:
-    return subtract(_seen_frame(inputs).position, vector(inputs.data[POSITION]))
-
-
-def _rotation_rows(inputs: RowInputs) -> Sequence[Scalar]:
-    return rotation_difference(_seen_frame(inputs).orientation_xyzw, quaternion(inputs.data[ORIENTATION]))
-
-
-def _pose_rows(inputs: RowInputs) -> Sequence[Scalar]:
-    return [*_position_rows(inputs), *_rotation_rows(inputs)]
-
-
-_STATEMENTS = {"position": (3, _position_rows), "rotation": (3, _rotation_rows), "pose": (6, _pose_rows)}
-_WIDTHS = {POSITION: 3, ORIENTATION: 4, OFFSET: 7}
-
-
-def _group(kind: str, fields: Sequence[str], *, relative: bool) -> RowGroup:
-    row_count, state = _STATEMENTS[kind]
-    name = kind + ("_relative" if relative else "") + ("_offset" if OFFSET in fields else "")
+def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool, offset: bool) -> RowGroup:
     return RowGroup(
-        name,
-        row_count,
-        state,
+        rows.name + ("_relative" if relative else "") + ("_offset" if offset else ""),
+        rows.row_count,
+        rows.state,
         frames=(LINK, REFERENCE) if relative else (LINK,),
-        offsets=((LINK, OFFSET),) if OFFSET in fields else (),
-        data=tuple((field, _WIDTHS[field]) for field in fields),
+        offsets=((LINK, OFFSET),) if offset else (),
+        data=(*fields, (OFFSET, 7)) if offset else tuple(fields),
     )
 
 
 class FrameObjective(ExpressionObjective):
-    """What the objectives of `objectives.pose` share: a frame on a link, with offset and reference link if wanted."""
+    """An objective about a frame on a link, with offset and reference link if wanted; a subclass states its rows."""
 
-    _kind = ""
+    _rows: ClassVar[FrameRows]
 
     def __init__(
         self,
         link: str | int,
-        targets: Sequence[DataField],
+        fields: Sequence[DataField],
         *,
         offset: Any,
         reference_link: str | int | None,
         row_weights: Any,
         weight: float,
     ) -> None:
-        fields = list(targets)
+        widths = [(field.name, field.columns or 0) for field in fields]
+        offsets = []
         if offset is not None:
-            fields.append(DataField(type(self).__name__, OFFSET, 7, offset, quaternion_columns=(3,)))
-        super().__init__(fields, row_count=_STATEMENTS[self._kind][0], row_weights=row_weights, weight=weight)
+            offsets.append(DataField(type(self).__name__, OFFSET, 7, offset, quaternion_columns=(3,)))
+        super().__init__([*fields, *offsets], row_count=self._rows.row_count, row_weights=row_weights, weight=weight)
         self._link, self._reference_link = link, reference_link
-        names = [field.name for field in fields]
-        self._group = _group(self._kind, names, relative=reference_link is not None)
+        self._group = _group(self._rows, widths, relative=reference_link is not None, offset=offset is not None)
 
     @property
     def link(self) -> str | int:
@@ -80,7 +71,7 @@ class FrameObjective(ExpressionObjective):
 
     @property
     def reference_link(self) -> str | int | None:
-        """Link in whose frame the targets are given; None for the world."""
+        """Link in whose frame the data are given; None for the world."""
         return self._reference_link
 
     @property

@@ -1,9 +1,27 @@
 """Objectives that bring a frame on a link to a target position, orientation, or both."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from objectives.data_field import DataField
-from objectives.frame_objective import ORIENTATION, POSITION, FrameObjective
+from objectives.expression import Scalar
+from objectives.frame_algebra import quaternion, rotation_difference, subtract, vector
+from objectives.frame_objective import FrameObjective, FrameRows, seen_frame
+from objectives.statement import RowInputs
+
+POSITION, ORIENTATION = "target_positions", "target_orientations_xyzw"
+
+
+def _position_rows(inputs: RowInputs) -> Sequence[Scalar]:
+    return subtract(seen_frame(inputs).position, vector(inputs.data[POSITION]))
+
+
+def _rotation_rows(inputs: RowInputs) -> Sequence[Scalar]:
+    return rotation_difference(seen_frame(inputs).orientation_xyzw, quaternion(inputs.data[ORIENTATION]))
+
+
+def _pose_rows(inputs: RowInputs) -> Sequence[Scalar]:
+    return [*_position_rows(inputs), *_rotation_rows(inputs)]
 
 
 class IKObjectivePosition(FrameObjective):
@@ -13,7 +31,7 @@ class IKObjectivePosition(FrameObjective):
     expressed in the world frame, or in the frame of the reference link.
     """
 
-    _kind = "position"
+    _rows = FrameRows("position", 3, _position_rows)
 
     def __init__(
         self,
@@ -59,7 +77,7 @@ class IKObjectiveRotation(FrameObjective):
     target]; expressed in the world frame, or in the frame of the reference link. Its norm is 2 sin(angle / 2).
     """
 
-    _kind = "rotation"
+    _rows = FrameRows("rotation", 3, _rotation_rows)
 
     def __init__(
         self,
@@ -106,7 +124,7 @@ class IKObjectivePose(FrameObjective):
     in the others.
     """
 
-    _kind = "pose"
+    _rows = FrameRows("pose", 6, _pose_rows)
 
     def __init__(
         self,

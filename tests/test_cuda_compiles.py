@@ -7,8 +7,11 @@ import warp as wp
 
 import ik_service
 from objectives import (
+    IKObjectiveAxisAlign,
     IKObjectiveJointLimit,
+    IKObjectiveLine,
     IKObjectiveLookAt,
+    IKObjectivePlane,
     IKObjectivePose,
     IKObjectivePosition,
     IKObjectivePosture,
@@ -30,6 +33,9 @@ def used_modules():
         IKObjectivePose("right_sole", (0, 0, 0), UNIT, offset=(0, 0, 0, *UNIT), reference_link="pelvis"),
         IKObjectiveRelativePose("left_grasp", "right_grasp", (0, 0, 0), UNIT),
         IKObjectiveLookAt("head_camera", (1, 0, 1)),
+        IKObjectiveAxisAlign("left_grasp", (0, 0, 1), (1, 0, 0)),
+        IKObjectivePlane("left_sole", (0, 0, 0), (0, 0, 1)),
+        IKObjectiveLine("right_grasp", (0, 0, 0), (0, 0, 1), reference_link="pelvis"),
         IKObjectivePosture(robot.mid_joint_q),
         IKObjectiveJointLimit(),
     ]

@@ -8,8 +8,11 @@ import ik_service
 from ik_service.robots.catalog import load_urdf
 from ik_service.robots.transforms import quaternion_exp
 from objectives import (
+    IKObjectiveAxisAlign,
     IKObjectiveJointLimit,
+    IKObjectiveLine,
     IKObjectiveLookAt,
+    IKObjectivePlane,
     IKObjectivePose,
     IKObjectivePosition,
     IKObjectivePosture,
@@ -17,7 +20,8 @@ from objectives import (
     IKObjectiveRotation,
 )
 from tests.compiler import oracles
-from tests.compiler.oracles import Island
+from tests.compiler.oracles import Island, numbers
+from tests.objectives.cases import perpendiculars
 from tests.objectives.conftest import scene
 
 POINT = np.array([0.4, 0.1, 0.5])
@@ -79,6 +83,24 @@ def _look_at(link):
     return IKObjectiveLookAt(link, [0.9, -1.3, 1.7], axis=(0.2, -0.4, 1.0), weight=0.8), oracles.look_at
 
 
+def _axis(link, **options):
+    return IKObjectiveAxisAlign(link, [0.2, -0.4, 1.0], [0.5, 1.0, -0.3], **options), oracles.axis_align
+
+
+def _plane(link, **options):
+    def normal(one):
+        return [numbers(one, "normals")]
+
+    return IKObjectivePlane(link, POINT, [0.3, -1.0, 2.0], **options), lambda r, one: oracles.along(r, one, normal)
+
+
+def _line(link, **options):
+    def across(one):
+        return perpendiculars(numbers(one, "directions"))
+
+    return IKObjectiveLine(link, POINT, [1.0, 0.4, -2.0], **options), lambda r, one: oracles.along(r, one, across)
+
+
 def _posture(robot, joints=None):
     reference = robot.random_joint_q(np.random.default_rng(9), 1)[0]
     names = joints if joints is not None else robot.joint_names
@@ -111,6 +133,10 @@ def _table():
         "panda position": ("panda", [_position("panda_hand", weight=2.0)]),
         "panda rotation": ("panda", [_rotation("panda_hand", row_weights=[1.0, 2.0, 0.5])]),
         "panda look-at": ("panda", [_look_at("panda_hand")]),
+        "panda axis, line and posture": (
+            "panda",
+            [_axis("panda_hand", weight=0.8), _line("panda_hand", weight=2.0), _posture(r["panda"])],
+        ),
         "panda three targets and posture": (
             "panda",
             [_pose("panda_hand"), _pose("panda_link4", **weighted), _position("panda_link6"), _posture(r["panda"])],
@@ -130,6 +156,14 @@ def _table():
         "floating relative": ("floating", [_relative("d", "f")]),
         "floating seen from a moving link": ("floating", [_pose("f", reference_link="a", **weighted)]),
         "floating rotation and look-at": ("floating", [_rotation("f"), _look_at("d")]),
+        "floating plane, axis and posture": (
+            "floating",
+            [_plane("f", offset=TOOL), _axis("d"), _posture(r["floating"])],
+        ),
+        "floating line and axis seen from a link": (
+            "floating",
+            [_line("d", reference_link="f", row_weights=[0.5, 2.0]), _axis("d", reference_link="e")],
+        ),
         "floating posture": ("floating", [_posture(r["floating"])]),
         "floating posture of the base": ("floating", [_pose("d"), _posture(r["floating"], ["base"])]),
         "floating limits": ("floating", [_limits(r["floating"]), _position("d")]),

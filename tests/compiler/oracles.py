@@ -133,6 +133,37 @@ def look_at(robot, objective):
     return Oracle(rows, jacobian)
 
 
+def axis_align(robot, objective):
+    names = ("axis", "target_axis", "row_weights")
+    axis, wanted, weights = (numbers(objective, name) for name in names)
+    weights = weights * objective.weight
+
+    def pointing(q):
+        _, turn, _, angular = seen_motion(robot, q, objective.link, None, objective.reference_link)
+        return quaternion_rotate(turn, np.broadcast_to(axis, (len(q), 3))), angular
+
+    def jacobian(q):
+        now, angular = pointing(q)
+        return np.cross(angular, now[:, None]).transpose(0, 2, 1) * weights[:, None]
+
+    return Oracle(lambda q: (pointing(q)[0] - wanted) * weights, jacobian)
+
+
+def along(robot, objective, directions):
+    """Distances from a point along directions: the rows of a plane (its normal) or of a line (two across it)."""
+    point, weights = numbers(objective, "points"), objective.weight * numbers(objective, "row_weights")
+    offset = None if objective.offset is None else numbers(objective, "offset")
+    across = np.array(directions(objective)) * weights[:, None]
+
+    def motion(q):
+        return seen_motion(robot, q, objective.link, offset, objective.reference_link)
+
+    return Oracle(
+        lambda q: (motion(q)[0] - point) @ across.T,
+        lambda q: np.einsum("ri,ndi->nrd", across, motion(q)[2]),
+    )
+
+
 def posture(robot, objective, joints=None, problem=0):
     """Rows of scalars first and then those of quaternions, as a program holds them; their weights are by DOF."""
     reference = numbers(objective, "joint_q_reference", problem)

@@ -19,6 +19,7 @@ SINGLE = 5e-5  # float32 rounding times the condition of well damped systems, up
 CASES = [
     "panda weighted pose of a tool",
     "panda three targets and posture",
+    "panda axis, line and posture",
     "panda limits",
     "locked panda pose and posture",
     "gripper pose behind the follower",

@@ -77,6 +77,9 @@ def builtin_objectives(where):
         objectives.IKObjectivePose(where.tip, *target, offset=[0, 0.1, 0, 0, 0, 0, 1]),
         objectives.IKObjectiveRelativePose(where.tip, where.other, *target),
         objectives.IKObjectiveLookAt(where.tip, [1.0, 2.0, 3.0]),
+        objectives.IKObjectiveAxisAlign(where.tip, [0, 0, 1], [0.3, 0.2, -1], reference_link=where.other),
+        objectives.IKObjectivePlane(where.tip, target[0], [1, 2, 3]),
+        objectives.IKObjectiveLine(where.tip, target[0], [1, 2, 3], offset=[0, 0.1, 0, 0, 0, 0, 1]),
         objectives.IKObjectiveJointLimit(0.1),
         objectives.IKObjectivePosture(reference, weight=1e-3),
     ]

@@ -8,6 +8,7 @@ import objectives
 from objectives import IKJacobianType, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from tests.objectives.conftest import GUARD
 
+UP = [0.0, 0.0, 1.0]
 IDENTITY_XYZW = [0.0, 0.0, 0.0, 1.0]
 POSITIONS = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]])
 
@@ -72,10 +73,22 @@ class TestInput:
         with pytest.raises(InputError, match="weight"):
             objectives.IKObjectiveJointLimit(weight)
 
-    @pytest.mark.parametrize("axis", [[0, 0, 0], [0, 0, np.nan], [1, 0]])
-    def test_the_axis_to_look_along_must_have_a_direction(self, axis):
-        with pytest.raises(InputError, match="axis"):
-            objectives.IKObjectiveLookAt("panda_hand", POSITIONS, axis=axis)
+    @pytest.mark.parametrize("direction", [[0, 0, 0], [0, 0, np.nan], [0, 0, np.inf], [1, 0], [[0, 0, 1], [0, 0, 0]]])
+    def test_a_direction_must_have_one(self, direction):
+        for make in (
+            lambda: objectives.IKObjectiveLookAt("panda_hand", POSITIONS, axis=direction),
+            lambda: objectives.IKObjectiveAxisAlign("panda_hand", direction, UP),
+            lambda: objectives.IKObjectiveAxisAlign("panda_hand", UP, direction),
+            lambda: objectives.IKObjectivePlane("panda_hand", POSITIONS, direction),
+            lambda: objectives.IKObjectiveLine("panda_hand", POSITIONS, direction),
+        ):
+            with pytest.raises(InputError, match=r"axis|normals|directions"):
+                make()
+
+    @pytest.mark.parametrize("length", [1e-320, 1e-9, 3.0, 1e300])
+    def test_directions_of_any_length_are_normalised(self, length):
+        plane = objectives.IKObjectivePlane("panda_hand", POSITIONS, np.array([[0.0, 0.0, -length], [length, 0, 0]]))
+        np.testing.assert_array_equal(plane._fields["normals"].host(), [[0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
 
     @pytest.mark.parametrize("offset", [[0, 0, 0], [0, 0, 0, 0, 0, 0, 0], np.full(7, np.nan)])
     def test_bad_offsets_are_refused(self, offset):
@@ -244,6 +257,11 @@ class TestChanges:
             (pose(), lambda o: o.set_targets(target_orientations_xyzw=[1, 0, 0, 0])),
             (pose(offset=[0, 0, 0, 0, 0, 0, 1]), lambda o: o.set_offset([0, 0, 0.1, 0, 0, 0, 1])),
             (objectives.IKObjectiveLookAt("panda_hand", POSITIONS), lambda o: o.set_targets(-POSITIONS)),
+            (objectives.IKObjectiveAxisAlign("panda_hand", UP, UP), lambda o: o.set_targets([1, 0, 0])),
+            (objectives.IKObjectivePlane("panda_hand", POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
+            (objectives.IKObjectivePlane("panda_hand", POSITIONS, UP), lambda o: o.set_targets(normals=[1, 0, 0])),
+            (objectives.IKObjectiveLine("panda_hand", POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
+            (objectives.IKObjectiveLine("panda_hand", POSITIONS, UP), lambda o: o.set_targets(directions=[1, 0, 0])),
             (objectives.IKObjectivePosture(np.zeros(7)), lambda o: o.set_reference(np.ones(7))),
             (pose(), lambda o: o.set_row_weights(np.full(6, 2.0))),
         ],
