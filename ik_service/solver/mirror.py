@@ -27,12 +27,13 @@ class Mirror:
         per_problem: Whether it has a line for every problem; otherwise it is copied as a whole.
 
     Attributes:
+        per_problem: As given.
         device: The Warp array.
         host: The NumPy array.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: wp.Device, *, per_problem: bool = True) -> None:
-        self._per_problem = per_problem
+        self.per_problem = per_problem
         self.device: wp.array[Any] = wp.zeros(shape, dtype=dtype, device=device)
         self._copied: wp.array[Any] | None = None
         if is_apart(device):
@@ -55,7 +56,7 @@ class Mirror:
         return copied
 
     def _numbers(self, count: int) -> int:
-        return count * (self.device.size // self.device.shape[0]) if self._per_problem else self.device.size
+        return count * (self.device.size // self.device.shape[0]) if self.per_problem else self.device.size
 
 
 def wait(device: wp.Device) -> None:

@@ -284,6 +284,10 @@ class Outcome:
         columns = [self.success, self.status, self.cost, self.iterations, self.seed_index, self.active_limits]
         return [self.judged_q if wide else self.joint_q, *errors, *columns, *islands]
 
+    def columns(self) -> dict[str, Mirror]:
+        """Return all arrays that the launches write, by what they hold."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Mirror) and value.per_problem}
+
     def launches(
         self, problems: Any, intake: Intake, partition: Partition, part: int, parts: int, wide: wp.array[Any] | None
     ) -> list[wp.Launch]:

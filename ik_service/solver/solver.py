@@ -24,6 +24,7 @@ from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition
 from ik_service.solver.reading import check_lines, has_lines, raise_fault, read_start, read_targets
+from ik_service.solver.recorded_solve import RecordedSolve
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows import Rows, require_contract
 from ik_service.solver.support import Support, row_labels
@@ -222,6 +223,22 @@ class IKSolver:
             self._rows.bind(1, wp.zeros(1, dtype=wp.int32, device=self._model.device))
         trees, join = self._support.trees, not self.islands_enabled
         return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
+
+    def recorded(self) -> RecordedSolve:
+        """Return the kernels of a solve of full poses, with what they work on, for export.
+
+        Raises:
+            EngineError: The solver is staged, has objectives besides its targets, or data for every problem.
+        """
+        if self._compiled is None or len(self._rows.objectives) != len(self.targets) or self._per_problem_targets:
+            raise EngineError(
+                "Only solvers of pose targets by the compiled engine can be exported: no further objectives, no soft "
+                "limits, no offsets or row weights per problem."
+            )
+        with DEVICE_LOCK, TOLD_CACHE_ERRORS:
+            self._fit_workspace(2)
+            join = not self.islands_enabled
+            return self._work.recorded(self._compiled, self._rows, self._incidence, 2, join=join)
 
     # ------------------------------------------------------------------ set-up
     def _pose_objective(self, k: int) -> IKObjectivePose:

@@ -26,6 +26,7 @@ from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
 from ik_service.solver.problems import Problems
+from ik_service.solver.recorded_solve import RecordedSolve, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
@@ -138,8 +139,7 @@ class Workspace:
         variant = (join, wishes.choosing, wishes.polished, size)
         key = (variant, given.tobytes(), engine.data_key(), *(values.tobytes() for values in others))
         if key not in self._plans:
-            weights = [w * np.repeat(given[2 * k : 2 * k + 2], 3) for k, w in enumerate(self._target_weights)]
-            partition = common_partition([*weights, *others], incidence, self._model.device, join=join)
+            partition = self._common_partition(self._target_weights, others, incidence, join=join)
             solve, after = self._solves(engine, partition, wishes)
             record = _joined([self._reads, solve, *after, partial(self._judges, partition)])
             self._plans[key] = partition, Recording(self._model.device, record, self._threads)
@@ -149,6 +149,36 @@ class Workspace:
         partition, recording = self._plans[key]
         recording.prepare(count)
         return partition, lambda executor: recording.run(count, executor)
+
+    def _common_partition(
+        self,
+        targets: Sequence[NDArray[Any]],
+        others: Sequence[NDArray[Any]],
+        incidence: NDArray[np.bool_],
+        *,
+        join: bool,
+    ) -> Partition:
+        """The islands of problems that all have these weights; rows are off where the caller gives no targets."""
+        given = self.intake.given.host[1:]
+        weights = [w * np.repeat(given[2 * k : 2 * k + 2], 3) for k, w in enumerate(targets)]
+        return common_partition([*weights, *others], incidence, self._model.device, join=join)
+
+    def recorded(
+        self, engine: CompiledEngine, rows: Rows, incidence: NDArray[np.bool_], count: int, *, join: bool
+    ) -> RecordedSolve:
+        """Return the launches of a solve of full poses, one by one; no target has weights per problem.
+
+        Args:
+            engine: The engine, of targets alone.
+            rows: Layout of the objectives.
+            incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
+            count: Problems of the solve.
+            join: Whether all touched trees are one island.
+        """
+        assert self._target_weights is not None
+        self.intake.given.host[1:] = 1
+        partition = self._common_partition(self._target_weights, [], incidence, join=join)
+        return record_solve(self.problems, self.intake, self.outcome, engine, rows.objectives, partition, count)
 
     def _solve_in_steps(
         self, engine: CompiledEngine, rows: Rows, wishes: Wishes, *, join: bool
