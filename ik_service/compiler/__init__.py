@@ -1,6 +1,6 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
-from ik_service.compiler.cpu_targets import CpuTarget, cpu_target
+from ik_service.compiler.cpu_targets import CpuTarget, cpu_target, portable_target
 from ik_service.compiler.elimination import Elimination
 from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
@@ -24,6 +24,7 @@ __all__ = [
     "cpu_target",
     "error_outputs",
     "packet",
+    "portable_target",
     "statements",
     "uncovered",
 ]

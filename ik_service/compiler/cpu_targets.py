@@ -68,7 +68,26 @@ def cpu_target() -> CpuTarget:
     Raises:
         InputError: IK_SERVICE_CPU_TARGET names none that this machine can run.
     """
-    return choose_target(platform.machine(), _cpu_flags(), os.environ.get(VARIABLE))
+    return named_target(os.environ.get(VARIABLE))
+
+
+def named_target(asked: str | None) -> CpuTarget:
+    """Return a target of this machine.
+
+    Args:
+        asked: Its name, or None or nothing for the highest.
+
+    Raises:
+        InputError: The machine cannot run the target asked for.
+    """
+    return choose_target(platform.machine(), _cpu_flags(), asked)
+
+
+def portable_target() -> CpuTarget:
+    """Return the target of code that is to run on most machines: the highest of this machine but for AVX-512."""
+    highest = named_target(None)
+    lower = [target for target in TARGETS if target.machine == highest.machine and target.needs < highest.needs]
+    return lower[0] if highest is TARGETS[0] else highest
 
 
 def choose_target(machine: str, flags: frozenset[str], asked: str | None) -> CpuTarget:
