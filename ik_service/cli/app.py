@@ -203,6 +203,34 @@ def warmup(
 
 
 @app.command()
+def export(
+    robot: RobotArgument,
+    *,
+    link: Annotated[
+        list[str] | None,
+        typer.Option("--link", "-l", help="Link with a target; may be repeated. Default: the only leaf link."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files; made if it is not there.")],
+    prefix: Annotated[
+        str | None, typer.Option(help="What all names in C begin with. Default: the robot's name.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="CPUs to compile for: x86-64-v4, x86-64-v3, x86-64-v2, generic (64-bit Arm). Default: "
+            "IK_SERVICE_CPU_TARGET, else the highest of this machine without AVX-512."
+        ),
+    ] = None,
+    problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
+) -> None:
+    """Write a solver for programs in C and C++: objects, header, source, example, CMakeLists.txt."""
+    with reported_errors():
+        from ik_service.cli.export_command import ExportJob, write_export
+
+        write_export(ExportJob(robot, tuple(link or ()), output, prefix, target, problems))
+
+
+@app.command()
 def bench(
     robot: RobotArgument,
     *,

@@ -1,0 +1,69 @@
+"""`ik-service export`: a robot's solver as C."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ik_service.cli.console import message_console, output_console
+from ik_service.compiler.cpu_targets import VARIABLE, cpu_target, named_target, portable_target
+from objectives.errors import InputError
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """What to export.
+
+    Attributes:
+        robot: Built-in name or path.
+        links: Links with a pose target each; none takes the only leaf link.
+        folder: Where to.
+        prefix: What names in C begin with; None takes the robot's name.
+        target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
+        problem_count: Targets for the example program.
+    """
+
+    robot: str
+    links: tuple[str, ...]
+    folder: Path
+    prefix: str | None
+    target: str | None
+    problem_count: int
+
+
+def write_export(job: ExportJob) -> None:
+    """Write the files and print their names.
+
+    Raises:
+        InputError: The robot or a link is not there, the target is not one of this machine, the prefix is no
+            identifier, or the folder cannot be written.
+        EngineError: The robot's islands are too large for the compiled engine.
+    """
+    use_cpu_target(job.target)
+    # Only now: with these modules the process has chosen what it generates code for.
+    from ik_service.cli.solve_command import default_links
+    from ik_service.export import export_solver
+    from ik_service.robots import load_robot
+    from ik_service.solver import IKSolver
+
+    robot = load_robot(job.robot)
+    solver = IKSolver(robot, default_links(robot, job.links), device="cpu", engine="compiled")
+    export = export_solver(solver, prefix=job.prefix, problem_count=job.problem_count)
+    export.write(job.folder)
+    for name, content in sorted(export.files.items()):
+        output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)
+    message_console().print(f"For CPUs of level {cpu_target().name}. See {job.folder / 'README.md'}.", markup=False)
+
+
+def use_cpu_target(asked: str | None) -> None:
+    """Have this process generate code for a level of CPUs.
+
+    Args:
+        asked: Its name; None takes IK_SERVICE_CPU_TARGET, else the portable one.
+
+    Raises:
+        InputError: This machine cannot run it, or the process generates code for another level already.
+    """
+    wanted = named_target(asked or os.environ.get(VARIABLE) or portable_target().name)
+    os.environ[VARIABLE] = wanted.name
+    if cpu_target() != wanted:
+        raise InputError(f"This process generates code for {cpu_target().name}. Export for {wanted.name} in a new one.")

@@ -1,0 +1,148 @@
+"""An export compiled and loaded into this process: its functions called with NumPy arrays."""
+
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+CLANG = [sys.executable, "-m", "ziglang"]  # Clang as it comes from PyPI
+C99, CXX17 = ["-std=c99"], ["-std=c++17", "-x", "c++"]
+OK, BAD_ARGUMENT, BAD_NUMBER, SMALL_WORKSPACE, WRONG_ABI = range(5)
+GUARD = 0xA5  # of bytes around what a call may write
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("seeds", ctypes.c_int32),
+        ("max_iterations", ctypes.c_int32),
+        ("random_seed", ctypes.c_uint32),
+        ("position_tolerance", ctypes.c_double),
+        ("orientation_tolerance", ctypes.c_double),
+    ]
+
+
+class Problems(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_int32),
+        ("positions", ctypes.c_void_p),
+        ("orientations_xyzw", ctypes.c_void_p),
+        ("initial_joint_q", ctypes.c_void_p),
+        ("initial_joint_q_count", ctypes.c_int32),
+    ]
+
+
+COLUMNS = {
+    "joint_q": np.float32,
+    "success": np.bool_,
+    "status": np.int8,
+    "position_error": np.float64,
+    "orientation_error": np.float64,
+    "cost": np.float32,
+    "iterations": np.int32,
+    "seed_index": np.int32,
+    "active_limits": np.bool_,
+}
+
+
+class Results(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in COLUMNS]
+
+
+class Guarded:
+    """Memory with guards on both sides.
+
+    Args:
+        size: Bytes.
+        shift: How far from a multiple of 64 it starts.
+    """
+
+    def __init__(self, size, shift=0):
+        self._memory = np.full(size + 256, GUARD, np.uint8)
+        self._first = 64 + (-self._memory.ctypes.data) % 64 + shift
+        self.bytes = self._memory[self._first : self._first + size]
+
+    def is_intact(self):
+        return (self._memory[: self._first] == GUARD).all() and (
+            self._memory[self._first + len(self.bytes) :] == GUARD
+        ).all()
+
+
+class CLibrary:
+    """The functions of an export.
+
+    Args:
+        prefix: What their names begin with.
+        folder: Where its files are.
+    """
+
+    def __init__(self, prefix, folder):
+        sources = [f"{prefix}_ik.c", *(path.name for path in folder.glob("*.o"))]
+        run(["gcc", "-O2", *C99, *WARNINGS, "-shared", "-fPIC", *sources, "-lm", "-o", "library.so"], folder)
+        self.library = ctypes.CDLL(str(folder / "library.so"))
+        self.solve_function = getattr(self.library, f"{prefix}_solve")
+        self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
+        self.solve_function.restype = ctypes.c_int32
+        self.workspace_size = getattr(self.library, f"{prefix}_workspace_size")
+        self.workspace_size.argtypes, self.workspace_size.restype = [ctypes.c_int32], ctypes.c_size_t
+        header = (folder / f"{prefix}_ik.h").read_text()
+        self.abi = int(re.search(r"_ABI (0x[0-9a-f]+)u", header)[1], 16)
+        self.widths = {
+            name: int(re.search(rf"_{name} (\d+)", header)[1]) for name in ("COORDINATES", "DOFS", "TARGETS")
+        }
+
+    def options(self, **changes):
+        """The default options with some changed."""
+        given = {"abi": self.abi, "seeds": 64, "max_iterations": 40, "random_seed": 0}
+        given |= {"position_tolerance": 1e-3, "orientation_tolerance": 1e-2}
+        return Options(**{**given, **changes})
+
+    def solve(self, positions, orientations_xyzw, start=None, options=None, shift=0):
+        """What a call returns and the columns of its results; nothing else may have been written to."""
+        count = len(positions)
+        given = [np.array(positions, np.float64), np.array(orientations_xyzw, np.float64)]
+        given += [] if start is None else [np.array(start, np.float64)]
+        before = [array.copy() for array in given]
+        problems = Problems(count, given[0].ctypes.data, given[1].ctypes.data, None, 0)
+        if start is not None:
+            problems.initial_joint_q = given[2].ctypes.data
+            problems.initial_joint_q_count = 1 if given[2].ndim == 1 else len(given[2])
+        size = self.workspace_size(count)
+        workspace, columns = Guarded(size, shift), {name: self._room(name, count) for name in COLUMNS}
+        results = Results(**{name: one.bytes.ctypes.data for name, one in columns.items()})
+        address = ctypes.addressof(options) if options is not None else None
+        code = self.solve_function(
+            ctypes.addressof(problems), address, ctypes.addressof(results), workspace.bytes.ctypes.data, size
+        )
+        assert workspace.is_intact()
+        assert all(one.is_intact() for one in columns.values())
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(given, before, strict=True))
+        return code, {name: one.bytes.tobytes() for name, one in columns.items()}
+
+    def _room(self, name, count):
+        width = {"joint_q": "COORDINATES", "active_limits": "DOFS"}.get(name, "TARGETS" if "error" in name else None)
+        return Guarded(count * self.widths.get(width, 1) * np.dtype(COLUMNS[name]).itemsize)
+
+
+def run(command, folder, **options):
+    """Run a command that must succeed; what it prints."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def columns_of(result):
+    """The bytes of every column of a result in Python."""
+    found = {name: np.ascontiguousarray(getattr(result, name)) for name in COLUMNS}
+    assert {name: array.dtype for name, array in found.items()} == {name: np.dtype(t) for name, t in COLUMNS.items()}
+    return {name: array.tobytes() for name, array in found.items()}
+
+
+def symbols(path: Path):
+    """Kind and name of the symbols of an object or program."""
+    lines = run(["nm", path.name], path.parent).splitlines()
+    return [tuple(line.split()[-2:]) for line in lines]

@@ -1,0 +1,70 @@
+"""Exports that the tests share, each made once."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.export import Export, export_solver
+from tests.export.c_library import CLibrary
+
+PANDA_COUNT, OTHER_COUNT = 10_000, 500
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A solver, what was exported of it, and that compiled and loaded."""
+
+    solver: ik_service.IKSolver
+    export: Export
+    folder: Path
+    library: CLibrary
+
+    def targets(self, count, random_seed=1):
+        """Random reachable targets: positions and orientations_xyzw, [count, targets, 3 and 4]."""
+        robot, links = self.solver.robot, [target.link for target in self.solver.targets]
+        poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(random_seed), count), links)
+        return poses.positions, poses.orientations_xyzw
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Export a robot by name: panda, dual_panda with two islands, or floating: with a free base and a mimic joint."""
+    for tool in ("gcc", "g++", "nm"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed, and what is exported has to be compiled.")
+    made: dict[str, Exported] = {}
+    links = {"panda": ["panda_hand"], "dual_panda": ["left_panda_hand", "right_panda_hand"]}
+
+    def export(name: str) -> Exported:
+        if name not in made:
+            source, free = ("panda_gripper", True) if name == "floating" else (name, False)
+            robot = ik_service.load_robot(source, floating_base=free)
+            solver = ik_service.IKSolver(robot, links.get(name, ["panda_leftfinger"]), device="cpu", engine="compiled")
+            done = export_solver(solver, prefix=name, problem_count=PANDA_COUNT if name == "panda" else OTHER_COUNT)
+            folder = tmp_path_factory.mktemp(name)
+            done.write(folder)
+            made[name] = Exported(solver, done, folder, CLibrary(name, folder))
+        return made[name]
+
+    return export
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clang_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the Clang of PyPI a place for what it keeps."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
+            patch.setenv(name, str(tmp_path_factory.getbasetemp() / "clang"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def panda(exported):
+    """The Panda, exported."""
+    return exported("panda")

@@ -1,0 +1,167 @@
+"""How an export builds: by GCC and Clang, as C99 and C++17, with nothing of Warp, Python or an allocator in it."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import ik_service
+from ik_service.export import export_solver
+from tests.export.c_library import C99, CLANG, CXX17, WARNINGS, run, symbols
+from tests.export.conftest import PANDA_COUNT
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+SAME = "same bytes as in Python: yes"
+# What a program with an export may take from libc and libm.
+FROM_LIBRARIES = {"memcpy", "memset", "asinf", "atan2", "sincos", "sincosf"}
+SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+BAD_INPUT = """
+#include "panda_ik.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void)
+{
+    double positions[6] = {0.4, 0.1, 0.5, 0.4, 0.1, 0.5}, orientations[8] = {1, 0, 0, 0, 1, 0, 0, 0};
+    double bad[4] = {NAN, INFINITY, 1e300, -1e10};
+    float joint_q[14];
+    size_t size = panda_workspace_size(2);
+    void *workspace = malloc(size);
+    panda_problems problems;
+    panda_results results;
+    int k, wrong = 0;
+    memset(&problems, 0, sizeof problems);
+    memset(&results, 0, sizeof results);
+    problems.count = 2;
+    problems.positions = positions;
+    problems.orientations_xyzw = orientations;
+    results.joint_q = joint_q;
+    for (k = 0; k < 4; ++k) {
+        positions[k] = bad[k];
+        wrong += panda_solve(&problems, NULL, &results, workspace, size) != PANDA_BAD_NUMBER;
+        positions[k] = 0.4;
+        orientations[k] = bad[k];
+        wrong += panda_solve(&problems, NULL, &results, workspace, size) != PANDA_BAD_NUMBER;
+        orientations[k] = k == 0;
+    }
+    memset(orientations, 0, sizeof orientations);
+    wrong += panda_solve(&problems, NULL, &results, workspace, size) != PANDA_BAD_NUMBER;
+    orientations[0] = orientations[4] = 1.0;
+    wrong += panda_solve(&problems, NULL, &results, workspace, size) != PANDA_OK;
+    wrong += panda_solve(&problems, NULL, &results, workspace, size - 1) != PANDA_SMALL_WORKSPACE;
+    free(workspace);
+    return wrong;
+}
+"""
+TWO_ROBOTS = """
+#include "panda_ik.h"
+#include "dual_panda_ik.h"
+int main() { return panda_workspace_size(1) < dual_panda_workspace_size(1) ? 0 : 1; }
+"""
+
+
+@pytest.fixture
+def folder(panda, tmp_path):
+    """A copy of the files of the Panda."""
+    panda.export.write(tmp_path)
+    return tmp_path
+
+
+def objects(folder):
+    return sorted(path.name for path in folder.glob("*_i*.o"))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language"),
+    [(["gcc"], C99), (["g++"], CXX17), ([*CLANG, "cc"], C99), ([*CLANG, "c++"], CXX17)],
+    ids=["gcc", "g++", "clang", "clang++"],
+)
+def test_it_compiles_without_a_warning_and_gives_the_same_bytes(folder, compiler, language):
+    for name in ("panda_ik", "example"):
+        run([*compiler, "-O2", *language, *WARNINGS, "-c", f"{name}.c", "-o", f"{name}.o"], folder)
+    linked = ["example.o", "panda_ik.o", "panda_io.o", "panda_islands.o"]
+    linker = (
+        compiler if compiler[0] in ("gcc", "g++") else ["gcc"]
+    )  # the one that comes with it wants a libc of its own
+    run([*linker, *linked, "-lm", "-o", "example"], folder)
+    assert run(["./example", "problems.bin"], folder).splitlines()[-1] == SAME
+
+
+def test_the_program_of_the_document_runs(folder):
+    (program,) = re.findall(r"^```c\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    (folder / "program.c").write_text(program)
+    for compiler, language in (("gcc", C99), ("g++", CXX17)):
+        run([compiler, *language, *WARNINGS, "-c", "program.c"], folder)
+        run(["gcc", "program.o", "panda_ik.c", *objects(folder), "-lm", "-o", "program"], folder)
+        assert run(["./program"], folder).startswith("solved, joint 1 at ")
+
+
+def test_a_small_stack_is_enough(exported, tmp_path):
+    dual = exported("dual_panda")
+    dual.export.write(tmp_path)
+    run(["gcc", "-O0", "example.c", "dual_panda_ik.c", *objects(tmp_path), "-lm", "-o", "example"], tmp_path)
+    assert SAME in run(["sh", "-c", "ulimit -s 64 && ./example problems.bin"], tmp_path)
+
+
+def test_it_takes_nothing_but_mathematics_from_libraries(exported, tmp_path):
+    for name in ("panda", "dual_panda", "floating"):
+        exported(name).export.write(tmp_path)
+        run(["gcc", "-O0", "-c", f"{name}_ik.c"], tmp_path)
+        together = [symbol for path in tmp_path.glob(f"{name}_i*.o") for symbol in symbols(path)]
+        defined = {text for kind, text in together if kind in "TDRBV"}
+        wanted = {text for kind, text in together if kind == "U"} - defined - {"_GLOBAL_OFFSET_TABLE_"}
+        assert f"{name}_solve" in defined
+        assert wanted <= FROM_LIBRARIES
+
+
+def test_it_needs_no_other_library(panda):
+    needed = run(["ldd", "library.so"], panda.folder)
+    assert {re.split(r"[.-]", line.split("/")[-1].split()[0])[0] for line in needed.splitlines()} <= {
+        "linux",
+        "libm",
+        "libc",
+        "ld",
+    }
+
+
+def test_two_robots_go_into_one_program(exported, tmp_path):
+    for name in ("panda", "dual_panda"):
+        exported(name).export.write(tmp_path)
+    (tmp_path / "two.cpp").write_text(TWO_ROBOTS)
+    for name in ("panda", "dual_panda"):
+        run(["gcc", "-c", f"{name}_ik.c"], tmp_path)
+    run(["g++", "two.cpp", *objects(tmp_path), "-lm", "-o", "two"], tmp_path)
+    run(["./two"], tmp_path)
+
+
+def test_objects_of_another_export_do_not_link(panda, folder):
+    source = (folder / "panda_ik.c").read_text()
+    (folder / "panda_ik.c").write_text(source.replace(f"panda_{panda.library.abi:08x}_", "panda_00000000_"))
+    with pytest.raises(AssertionError, match="undefined reference"):
+        run(["gcc", "example.c", "panda_ik.c", *objects(folder), "-lm", "-o", "example"], folder)
+
+
+def test_an_export_is_the_same_each_time(panda):
+    again = ik_service.IKSolver(panda.solver.robot, ["panda_hand"], device="cpu")
+    again.solve(*panda.targets(20))  # arrays of other sizes at other addresses
+    assert export_solver(again, problem_count=PANDA_COUNT).files == panda.export.files
+
+
+def test_sanitizers_find_nothing(folder):
+    (folder / "bad_input.c").write_text(BAD_INPUT)
+    for name in ("example", "bad_input"):
+        run(["gcc", *SANITIZERS, f"{name}.c", "panda_ik.c", *objects(folder), "-lm", "-o", name], folder)
+    assert SAME in run(["./example", "problems.bin"], folder)
+    run(["./bad_input"], folder)
+
+
+def test_cmake_builds_and_installs_it(folder):
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed.")
+    run(["cmake", "-S", ".", "-B", "build", "-DCMAKE_INSTALL_PREFIX=installed"], folder)
+    run(["cmake", "--build", "build"], folder)
+    assert SAME in run(["build/panda_example", "problems.bin"], folder)
+    run(["cmake", "--install", "build"], folder)
+    installed = {path.name for path in (folder / "installed").rglob("*") if path.is_file()}
+    assert {"libpanda_ik.a", "panda_ik.h", "panda_ik-config.cmake"} <= installed

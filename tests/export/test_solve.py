@@ -1,0 +1,130 @@
+"""What an exported solver answers: the bytes of the solver in Python, a code for bad input; it writes nothing else."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests.export.c_library import (
+    BAD_ARGUMENT,
+    BAD_NUMBER,
+    OK,
+    SMALL_WORKSPACE,
+    WRONG_ABI,
+    Problems,
+    Results,
+    columns_of,
+)
+from tests.export.conftest import OTHER_COUNT, PANDA_COUNT
+
+ROBOTS = ["panda", "dual_panda", "floating"]
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_all_columns_have_the_bytes_of_the_solver_in_python(exported, name):
+    robot = exported(name)
+    positions, orientations = robot.targets(PANDA_COUNT if name == "panda" else OTHER_COUNT)
+    positions[::50] += 3.0  # out of reach, but for a free base
+    expected = robot.solver.solve(positions, orientations)
+    assert 0.9 < expected.success.mean() <= 1.0
+    code, columns = robot.library.solve(positions, orientations)
+    assert code == OK
+    assert columns == columns_of(expected)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("lines", [1, 40])
+def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines):
+    robot = exported(name)
+    positions, orientations = robot.targets(40, random_seed=2)
+    start = robot.solver.robot.random_joint_q(np.random.default_rng(3), lines)
+    start = start[0] if lines == 1 else start
+    options = {"seeds": 3, "max_iterations": 15, "random_seed": 2**32 - 1}
+    options |= {"position_tolerance": 1e-5, "orientation_tolerance": 2e-5}
+    expected = robot.solver.solve(positions, orientations, initial_joint_q=start, options=options)
+    code, columns = robot.library.solve(positions, orientations, start, robot.library.options(**options))
+    assert code == OK
+    assert columns == columns_of(expected)
+    assert columns != robot.library.solve(positions, orientations)[1]
+
+
+def test_a_problem_alone_gives_what_it_gives_in_a_batch(panda):
+    positions, orientations = panda.targets(50)
+    together = np.frombuffer(panda.library.solve(positions, orientations)[1]["joint_q"], np.float32).reshape(50, -1)
+    for k in range(50):
+        alone = panda.library.solve(positions[k : k + 1], orientations[k : k + 1], shift=k % 64)
+        assert alone[0] == OK
+        assert alone[1]["joint_q"] == together[k].tobytes()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e10])
+@pytest.mark.parametrize("which", ["positions", "orientations", "start"])
+def test_a_number_that_is_not_allowed_is_a_code(panda, value, which):
+    positions, orientations = panda.targets(3)
+    start = panda.solver.robot.mid_joint_q.copy()
+    {"positions": positions[2, 0], "orientations": orientations[2, 0], "start": start}[which][1] = value
+    assert panda.library.solve(positions, orientations, start)[0] == BAD_NUMBER
+    assert panda.library.solve(*panda.targets(3))[0] == OK
+
+
+def test_a_quaternion_that_is_not_of_unit_length_is_a_code(exported):
+    robot = exported("floating")
+    positions, orientations = robot.targets(3)
+    for scale in (0.0, 1.01):
+        assert robot.library.solve(positions, scale * orientations)[0] == BAD_NUMBER
+    start = robot.solver.robot.mid_joint_q.copy()
+    assert robot.library.solve(positions, orientations, start)[0] == OK
+    start[3:7] = 0.0
+    assert robot.library.solve(positions, orientations, start)[0] == BAD_NUMBER
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"abi": 1}, WRONG_ABI),
+        ({"seeds": 0}, BAD_ARGUMENT),
+        ({"seeds": 4097}, BAD_ARGUMENT),
+        ({"max_iterations": 0}, BAD_ARGUMENT),
+        ({"max_iterations": 10_001}, BAD_ARGUMENT),
+        ({"position_tolerance": 0.0}, BAD_ARGUMENT),
+        ({"position_tolerance": np.nan}, BAD_ARGUMENT),
+        ({"orientation_tolerance": np.inf}, BAD_ARGUMENT),
+        ({"orientation_tolerance": -1.0}, BAD_ARGUMENT),
+    ],
+)
+def test_an_option_that_is_not_allowed_is_a_code(panda, changes, code):
+    options = panda.library.options(**changes)
+    assert panda.library.solve(*panda.targets(1), options=options)[0] == code
+
+
+def test_arguments_that_are_not_allowed_are_codes(panda):
+    solve, size = panda.library.solve_function, panda.library.workspace_size(1)
+    positions, orientations = panda.targets(1)
+    joint_q, workspace = np.zeros(7, np.float32), np.zeros(size, np.uint8)
+    given = {"count": 1, "positions": positions.ctypes.data, "orientations_xyzw": orientations.ctypes.data}
+
+    def code(memory=workspace.ctypes.data, size=size, joint_q=joint_q.ctypes.data, **changes):
+        problems, results = Problems(**{**given, **changes}), Results(joint_q=joint_q)
+        return solve(ctypes.addressof(problems), None, ctypes.addressof(results), memory, size)
+
+    assert code() == OK  # all further results may be NULL
+    assert joint_q.any()
+    assert code(count=0) == OK
+    assert code(count=-1) == BAD_ARGUMENT
+    assert code(count=2**31 - 1) == BAD_ARGUMENT  # more than 2^31 attempts
+    assert code(positions=None) == BAD_ARGUMENT
+    assert code(orientations_xyzw=None) == BAD_ARGUMENT
+    assert code(joint_q=None) == BAD_ARGUMENT
+    assert code(initial_joint_q_count=1) == BAD_ARGUMENT  # and no start
+    assert code(initial_joint_q_count=2) == BAD_ARGUMENT
+    assert code(memory=None) == SMALL_WORKSPACE
+    assert code(size=size - 1) == SMALL_WORKSPACE
+    assert solve(None, None, None, workspace.ctypes.data, size) == BAD_ARGUMENT
+
+
+def test_the_names_of_the_coordinates_are_those_of_the_robot(exported):
+    robot = exported("floating")
+    names = (ctypes.c_char_p * robot.library.widths["COORDINATES"]).in_dll(
+        robot.library.library, "floating_coordinate_names"
+    )
+    assert [name.decode() for name in names] == list(robot.solver.robot.coordinate_names)
