@@ -120,7 +120,10 @@ class ServiceSettings(BaseSettings):
     )
 
     request_timeout_s: float = Field(
-        default=60.0, gt=0, le=3600, description="Deadline of requests that bring none, from when they are queued."
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="Deadline of a solve, from when the request came; callers may have less time.",
     )
     queue_requests: int = Field(default=1024, ge=1, le=1_000_000, description="Requests that may wait.")
     queue_problems: int = Field(

@@ -3,7 +3,7 @@
 Nothing is global: two applications in one process share no state. Kernels begin to load at the application's start-up,
 and health routes answer meanwhile.
 
-    front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> routes
+    connection (admission) -> front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> routes (admission)
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from ik_service.api import (
     stream_routes,
 )
 from ik_service.api.access import AccessCheck, require_safe_address
+from ik_service.api.admission import Admission
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.docs_page import install_docs_page
 from ik_service.api.front_door import FrontDoor, RequestObserver
@@ -65,6 +66,7 @@ class Service(FastAPI):
     Args:
         settings: The settings.
         bound_to: Address that its server listens on; None where it is not known.
+        admission: Refuses requests early, here or in the server's connections.
         observers: Are told about every request.
         options: For FastAPI.
     """
@@ -73,11 +75,13 @@ class Service(FastAPI):
         self,
         settings: ServiceSettings,
         bound_to: str | None,
+        admission: Admission,
         observers: Sequence[RequestObserver] = (),
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._settings, self._bound_to, self._observers = settings, bound_to, observers
+        self.admission = admission
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return FastAPI's layers inside ours."""
@@ -134,6 +138,7 @@ def create_app(
         raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
 
     metrics = ServiceMetrics(catalog.name_of)
+    admission = Admission(settings.request_timeout_s, metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -144,18 +149,22 @@ def create_app(
             compile_apart=compile_apart,
             observer=metrics,
         )
-        state = ServiceState(catalog, pool, metrics, settings.max_body_bytes, settings.uploaders)
+        admission.pool = pool
+        admission.lag.start(asyncio.get_running_loop())
+        state = ServiceState(catalog, pool, metrics, admission, settings.max_body_bytes, settings.uploaders)
         state.warm_up = warm_up(state, settings.warm_up_robots)
         metrics.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
         app.state.service = state
         yield
         state.draining = True
+        admission.lag.stop()
         await end_streams(state)
         await close_pool(pool)
 
     app = Service(
         settings,
         bound_to,
+        admission,
         (metrics, AccessLog(settings)) if settings.access_log else (metrics,),
         title="ik-service",
         version=version("ik-service"),

@@ -13,10 +13,12 @@ from typing import Any, Protocol, cast
 import orjson
 from fastapi import FastAPI
 from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from ik_service.api.admission import Admission
 from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.problems import MEDIA_TYPE, Kind, framework_kind, problem_document
+from ik_service.api.refusing import RefusingConnection
 from ik_service.settings import ServiceSettings
 
 
@@ -24,7 +26,7 @@ def server_config(app: FastAPI, settings: ServiceSettings) -> Config:
     """Return how uvicorn serves the application."""
     return Config(
         app,
-        http=_bounded_connection(settings),
+        http=_bounded_connection(settings, getattr(app, "admission", None)),
         ws_max_size=MAX_STREAM_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # messages are small; packing them costs more than it saves
         timeout_keep_alive=math.ceil(settings.keep_alive_s),
@@ -49,18 +51,18 @@ class ConnectionBounds:
     keep_alive_s: float
 
 
-def _bounded_connection(settings: ServiceSettings) -> type[asyncio.Protocol]:
+def _bounded_connection(settings: ServiceSettings, admission: Admission | None) -> type[asyncio.Protocol]:
     """Return the class of connections, which uvicorn makes by itself."""
     names = ConnectionBounds.__dataclass_fields__
     found = ConnectionBounds(**{name: getattr(settings, name) for name in names})
-    return type("Connection", (BoundedConnection,), {"bounds": found})
+    return type("Connection", (BoundedConnection,), {"bounds": found, "admission": admission})
 
 
 class _Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class BoundedConnection(HttpToolsProtocol):
+class BoundedConnection(RefusingConnection):
     """A connection that does not wait for ever. The class attribute `bounds` says for how long."""
 
     bounds: ConnectionBounds

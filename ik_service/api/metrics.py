@@ -16,11 +16,13 @@ from prometheus_client.process_collector import ProcessCollector
 from starlette.types import Scope
 
 from ik_service.api.weighted_histogram import WeightedHistogram
+from ik_service.batching.errors import Refusal
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.batching.work import Share, Work
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKStatus
 
+SOLVE_ROUTE = "/v1/robots/{robot}/solve"
 REMOVED = "(removed)"
 """Label of robots that are no longer served."""
 _METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "WEBSOCKET"))
@@ -76,6 +78,9 @@ class ServiceMetrics:
         self._dropped = Counter(
             "ik_service_dropped_requests", "Requests dropped before they were solved.", ["reason"], registry=registry
         )
+        self._refused = Counter(
+            "ik_service_refused_requests", "Requests refused because too much is asked.", ["reason"], registry=registry
+        )
         self._queue_requests = Gauge("ik_service_queue_requests", "Requests that wait.", registry=registry)
         self._queue_problems = Gauge("ik_service_queue_problems", "Problems that wait.", registry=registry)
         self._robot_count = Gauge("ik_service_robots", "Robots that are served.", registry=registry)
@@ -83,6 +88,7 @@ class ServiceMetrics:
         self._by_robot: dict[str, _RobotMetrics] = {}
         self._by_request: dict[tuple[str, str, int], Counter] = {}
         self._by_route: dict[str, Histogram] = {}
+        self._by_reason: dict[Refusal, Counter] = {}
 
     def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are asked for."""
@@ -112,11 +118,17 @@ class ServiceMetrics:
     def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._open_count -= 1
-        route = getattr(scope.get("route"), "path", "(none)")
-        key = (scope.get("method", "WEBSOCKET"), route, status)
+        self._count(scope.get("method", "WEBSOCKET"), getattr(scope.get("route"), "path", "(none)"), status, seconds)
+
+    def answered_unread(self, status: int, seconds: float) -> None:
+        """Count a request to solve that was answered before the application knew of it."""
+        self._count("POST", SOLVE_ROUTE, status, seconds)
+
+    def _count(self, given_method: str, route: str, status: int, seconds: float) -> None:
+        key = (given_method, route, status)
         counter = self._by_request.get(key)
         if counter is None:
-            method = key[0] if key[0] in _METHODS else "(other)"
+            method = given_method if given_method in _METHODS else "(other)"
             counter = self._by_request.setdefault(
                 (method, route, status), self._requests.labels(method, route, str(status))
             )
@@ -152,6 +164,13 @@ class ServiceMetrics:
         """Count requests that nobody waits for any more."""
         for work in works:
             self._dropped.labels("cancelled" if work.future.cancelled() else "expired").inc()
+
+    def refused(self, reason: Refusal) -> None:
+        """Count a request that found no room, before or after it was read."""
+        counter = self._by_reason.get(reason)
+        if counter is None:
+            counter = self._by_reason.setdefault(reason, self._refused.labels(reason))
+        counter.inc()
 
     def _of_robot(self, name: str) -> _RobotMetrics:
         found = self._by_robot.get(name)

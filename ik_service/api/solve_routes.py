@@ -52,9 +52,9 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
-    started = time.perf_counter()
+    arrival = state.admission.arrival(request.scope)
     model = state.robot(robot)
-    state.pool.require_room()  # a request that will be refused anyway is not worth reading
+    state.admission.require_room(arrival)  # a request that will be refused anyway is not worth reading
     codec = request_codec(request.headers)
     replier = answer_codec(request.headers, codec)
     body = await request.body()
@@ -65,13 +65,14 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
         decoded = _decode(*arguments)
     if replier.is_flat and "islands" in decoded.include:
         raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
-    time_left_s = state.pool.limits.timeout_s - (time.perf_counter() - started)
-    answer = await wait_for(request, state.solve(model, decoded.request, timeout_s=max(0.0, time_left_s)))
-    if time.perf_counter() - started > state.pool.limits.timeout_s:
+    state.admission.learn(arrival, model, decoded.request)
+    timeout_s = state.admission.solver_timeout_s(arrival)
+    answer = await wait_for(request, state.solve(model, decoded.request, timeout_s=timeout_s))
+    if arrival.time_left_s < 0.0:
         raise ExpiredError("The deadline passed before the answer could be sent.")
 
     def encode() -> bytes:
-        total_ms = 1e3 * (time.perf_counter() - started)
+        total_ms = 1e3 * (time.monotonic() - arrival.at)
         return replier.encode(answer_document(model, robot, decoded, answer, total_ms, is_binary=replier.is_binary))
 
     blocks = decoded.request.problem_count > replier.blocking_problem_count

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from ik_service.api.admission import Admission
 from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.stream_session import StreamSession
@@ -24,6 +25,7 @@ class ServiceState:
         catalog: Robots that are served.
         pool: The solver thread.
         metrics: What is counted.
+        admission: Refuses requests that would be answered too late.
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
@@ -35,6 +37,7 @@ class ServiceState:
     catalog: RobotCatalog
     pool: SolverPool
     metrics: ServiceMetrics
+    admission: Admission
     max_body_bytes: int
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)

@@ -6,20 +6,27 @@ IKError
 └── ClosedError      the pool no longer takes requests
 """
 
+from typing import Literal
+
 from objectives.errors import IKError
+
+Refusal = Literal["requests", "problems", "kinds", "wait", "lag", "deadline"]
+"""Why a request found no room: too many requests, problems or kinds of requests wait, or it would be answered too late,
+because of the queue or of the event loop in front of it, or its deadline passed before it was read."""
 
 
 class QueueFullError(IKError):
     """Too much is waiting.
 
     Attributes:
+        reason: Of what there is too much.
         retry_after_s: When it is worth trying again [s].
     """
 
-    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+    def __init__(self, message: str, reason: Refusal, retry_after_s: int = 1) -> None:
         """Say what is full, and when there may be room."""
         super().__init__(message)
-        self.retry_after_s = retry_after_s
+        self.reason, self.retry_after_s = reason, retry_after_s
 
 
 class ExpiredError(IKError):

@@ -76,17 +76,18 @@ class FairQueue:
         """Problems that wait."""
         return sum(sum(lane.problems) for lane in self._lanes.values())
 
-    def seconds_until(self, work: Work, per_problem: Callable[[Hashable], float]) -> float:
+    def seconds_until(self, key: Hashable, per_problem: Callable[[Hashable], float], *, is_small: bool) -> float:
         """Return how long a request would wait before it is solved, about [s].
 
         Args:
-            work: The request. Before a small one there are the small ones of its lane, and large ones in turn with
-                them; beside its lane, the others have as much of the solver.
+            key: Its key.
             per_problem: Solver time of a problem of a key [s].
+            is_small: Whether it is a small one. Before that there are the small ones of its lane, and large ones in
+                turn with them; beside its lane, the others have as much of the solver.
         """
-        seconds = {key: [n * per_problem(key) for n in lane.problems] for key, lane in self._lanes.items()}
-        large, small = seconds.pop(work.key, (0.0, 0.0))
-        own = small + min(large, small) if work.is_small else small + large
+        seconds = {each: [n * per_problem(each) for n in lane.problems] for each, lane in self._lanes.items()}
+        large, small = seconds.pop(key, (0.0, 0.0))
+        own = small + min(large, small) if is_small else small + large
         return own + sum(min(own, sum(other)) for other in seconds.values())
 
     def put(self, work: Work) -> bool:
@@ -99,7 +100,7 @@ class FairQueue:
         opened = work.key not in self._lanes
         if opened:
             if len(self._lanes) >= self._lane_limit:
-                raise QueueFullError(f"Requests of {self._lane_limit} kinds are waiting. Try again later.")
+                raise QueueFullError(f"Requests of {self._lane_limit} kinds are waiting. Try again later.", "kinds")
             self._lanes[work.key] = Lane(self._common_start)
         self._lanes[work.key].works[work] = None
         self.requests += 1
@@ -113,11 +114,14 @@ class FairQueue:
             QueueFullError: Too much waits already.
         """
         if self.requests >= self._request_limit:
-            raise QueueFullError(f"{self.requests} requests are waiting, which is the most allowed. Try again later.")
+            raise QueueFullError(
+                f"{self.requests} requests are waiting, which is the most allowed. Try again later.", "requests"
+            )
         if self.problems > 0 and self.problems + problem_count > self._problem_limit:
             raise QueueFullError(
                 f"{self.problems} problems are waiting, and {problem_count} more would exceed {self._problem_limit}. "
-                "Try again later."
+                "Try again later.",
+                "problems",
             )
 
     def open(self, key: Hashable) -> None:
@@ -191,10 +195,14 @@ def share_out(works: Sequence[Work], budget: int, share: int = 0) -> list[tuple[
         budget: Problems that the batch may hold.
         share: How many each may have before those in front get what is left.
     """
-    counts = [min(work.remaining, share) for work in works]
-    spare = budget - sum(counts)
-    for k, work in enumerate(works):
-        more = min(spare, work.remaining - counts[k])
-        counts[k] += more
+    spare = budget - sum(min(work.remaining, share) for work in works if share)
+    shares = []
+    for work in works:
+        if not spare and not share:
+            break  # hundreds may wait behind those that fit
+        least = min(work.remaining, share)
+        more = min(spare, work.remaining - least)
         spare -= more
-    return [(work, count) for work, count in zip(works, counts, strict=True) if count > 0]
+        if least + more:
+            shares.append((work, least + more))
+    return shares

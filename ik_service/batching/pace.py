@@ -45,6 +45,10 @@ class Pace:
         """Return the time that a problem of a key takes in a large batch, about [s]."""
         return min(self._seconds.get(key, (FIRST_GUESS_S,)))
 
+    def least_seconds(self, key: Hashable) -> float:
+        """Return a time that a problem of a key takes at least, about [s]; 0 where nothing is known."""
+        return min(self._seconds.get(key, (0.0,)))
+
     def usual_seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key has taken lately, with whatever else has the core meanwhile [s]."""
         kept = self._seconds.get(key, (FIRST_GUESS_S,))

@@ -6,6 +6,7 @@ solver checks them once more before it launches anything.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -104,7 +105,7 @@ class SolveRequest:
             return None
         return tuple(target.structure for target in self.targets)
 
-    @property
+    @cached_property
     def joint_key(self) -> Hashable | None:
         """Key of the requests that can be solved together with this one; None where there are none.
 

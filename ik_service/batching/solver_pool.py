@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, Refusal
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.pace import Pace
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
-from ik_service.batching.work import Share, Work
+from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from objectives.errors import InputError
@@ -73,6 +73,9 @@ class PoolObserver(Protocol):
 
     def dropped(self, works: Sequence[Work]) -> None:
         """Requests were dropped before they were solved: cancelled, or past their deadline."""
+
+    def refused(self, reason: Refusal) -> None:
+        """A request was refused by `submit`, in the thread that called it."""
 
 
 class SolverPool:
@@ -141,17 +144,13 @@ class SolverPool:
             self._require_open()
             if self._is_solving or self._queue.requests:
                 self._shared_at = now
-            work.is_small = request.problem_count <= self._pace.budget(work.key)
-            wait_s = self._queue.seconds_until(work, self._pace.usual_seconds)
+            work.is_small = self._is_small(work.key, request.problem_count)
+            wait_s = self._wait_s(work.key, is_small=work.is_small)
             try:
-                if wait_s > WAIT_SHARE * timeout_s:
-                    raise QueueFullError(
-                        f"About {wait_s:.3g} s would pass before the request is solved, and its deadline is in "
-                        f"{timeout_s:.3g} s. Try again later."
-                    )
+                self._require_room(request.problem_count, wait_s, timeout_s)
                 opened = self._queue.put(work)
             except QueueFullError as error:
-                error.retry_after_s = max(1, min(60, math.ceil(0.5 * wait_s)))
+                self._tell_refusal(error.reason)
                 raise
             must_compile = opened and self._open_or_await(work, compile_here)
             self._changed.notify()
@@ -159,16 +158,31 @@ class SolverPool:
             self._compile(work, now)
         return work.future
 
-    def require_room(self, problem_count: int = 1) -> None:
+    def require_room(
+        self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0
+    ) -> None:
         """Refuse early what would be refused by `submit`.
+
+        Args:
+            expected: What the request will be; None where that is not known.
+            timeout_s: How long anybody waits for the answer from now on [s]; None takes the pool's.
+            lag_s: How long the request and its answer will wait outside of the queue [s].
 
         Raises:
             QueueFullError: Too much is waiting.
+            ExpiredError: Nobody waits any more.
             ClosedError: The pool is closing.
         """
+        timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
         with self._changed:
             self._require_open()
-            self._queue.require_room(problem_count)
+            if timeout_s <= 0.0:
+                raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
+            wait_s, count = 0.0, 1
+            if expected is not None:
+                count = expected.problem_count
+                wait_s = self._wait_s(expected.key, is_small=self._is_small(expected.key, count))
+            self._require_room(count, wait_s, timeout_s, lag_s)
 
     def solve(self, robot: RobotModel, request: SolveRequest) -> SolveAnswer:
         """Queue a request and wait for its answer.
@@ -203,6 +217,31 @@ class SolverPool:
         self._thread.join()
         if self._builder is not None:
             self._builder.close()
+
+    # ------------------------------------------------------------------ room
+    def _is_small(self, key: Hashable, problem_count: int) -> bool:
+        return problem_count <= self._pace.budget(key)
+
+    def _wait_s(self, key: Hashable, *, is_small: bool) -> float:
+        return self._queue.seconds_until(key, self._pace.usual_seconds, is_small=is_small)
+
+    def _require_room(self, problem_count: int, wait_s: float, timeout_s: float, lag_s: float = 0.0) -> None:
+        try:
+            if wait_s + lag_s > WAIT_SHARE * timeout_s:
+                raise QueueFullError(
+                    f"About {wait_s + lag_s:.3g} s would pass before the request is solved, and its deadline is in "
+                    f"{timeout_s:.3g} s. Try again later.",
+                    "wait" if wait_s >= lag_s else "lag",
+                )
+            self._queue.require_room(problem_count)
+        except QueueFullError as error:
+            error.retry_after_s = max(1, min(60, math.ceil(0.5 * wait_s)))
+            raise
+
+    def _tell_refusal(self, reason: Refusal) -> None:
+        if self._observer is not None:
+            with _logged_errors():
+                self._observer.refused(reason)
 
     # ------------------------------------------------------------------ kernels
     def _open_or_await(self, work: Work, compile_here: bool) -> bool:
@@ -280,7 +319,7 @@ class SolverPool:
         live: list[Share] = []
         gone: list[Work] = []
         for share in shares:
-            if share.work.future.cancelled() or share.work.deadline <= started_at:
+            if share.work.future.cancelled() or self._is_lost(share, started_at):
                 gone.append(share.work)
             else:
                 live.append(share)
@@ -293,6 +332,11 @@ class SolverPool:
                 self._queue.discard(work)
             self._queue.spend(shares[0].work.key, seconds)
         self._end_stale(gone)
+
+    def _is_lost(self, share: Share, now: float) -> bool:
+        """Whether a request will miss its deadline even if all that is left of it is solved at once and fast."""
+        left = share.count + share.work.remaining
+        return share.work.deadline <= now + left * self._pace.least_seconds(share.work.key)
 
     def _solve_live(self, shares: Sequence[Share]) -> None:
         """Bring the answers of a batch; a request that the solver refuses fails alone."""

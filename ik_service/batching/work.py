@@ -4,11 +4,30 @@ from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a request will be of which only little has been read.
+
+    Attributes:
+        key: Requests of equal keys can be solved together.
+        problem_count: Number of problems.
+    """
+
+    key: Hashable
+    problem_count: int
+
+    @classmethod
+    def like(cls, robot: RobotModel, request: SolveRequest) -> Self:
+        """Return what a request is that is just like another one."""
+        return cls((robot.content_hash, request.joint_key), request.problem_count)
 
 
 class Work:
@@ -23,6 +42,7 @@ class Work:
     Attributes:
         key: Requests of equal keys can be solved together.
         future: Brings the answer, or the error.
+        problem_count: Number of its problems.
         taken: Problems handed out so far, from the first.
         is_small: Whether it goes into a batch whole, before the large ones.
     """
@@ -32,6 +52,7 @@ class Work:
         own = request.joint_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
         self.future: Future[SolveAnswer] = Future()
+        self.problem_count = request.problem_count
         self.taken = 0
         self.is_small = True
         self._started_at = queued_at
@@ -45,7 +66,7 @@ class Work:
     @property
     def remaining(self) -> int:
         """Problems that have not been handed out."""
-        return self.request.problem_count - self.taken
+        return self.problem_count - self.taken
 
     def take(self, count: int) -> "Share":
         """Hand out the next problems."""
@@ -72,7 +93,7 @@ class Work:
 
     def fail(self, error: BaseException) -> None:
         """Bring an error; nothing of it will be handed out any more."""
-        self.taken = self.request.problem_count
+        self.taken = self.problem_count
         self._end(error)
 
     def _end(self, outcome: SolveAnswer | BaseException) -> None:

@@ -81,6 +81,21 @@ def test_a_solve_is_counted_by_robot_and_status(own_client):
     assert after[("ik_service_requests_open",)] == 1  # the question itself
 
 
+def test_refused_requests_are_counted_by_reason(own_client):
+    url = "/v1/robots/panda/solve"
+    late = own_client.post(url, json=SOLVE, headers={"Prefer": "wait=0"})
+    assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
+    service = own_client.app.state.service
+    service.metrics.refused("wait")  # as the pool and the connections do
+    service.metrics.answered_unread(503, 0.0)
+    found = samples(own_client)
+    refused = "ik_service_refused_requests_total"
+    assert found[(refused, ("reason", "deadline"))] == found[(refused, ("reason", "wait"))] == 1
+    for status in ("503", "504"):
+        labels = (("method", "POST"), ("route", "/v1/robots/{robot}/solve"), ("status", status))
+        assert found[("ik_service_requests_total", *labels)] == 1
+
+
 def test_labels_do_not_grow_with_what_callers_make_up(own_client):
     def series():
         return {key for key in samples(own_client) if key[0].startswith("ik_service")}

@@ -91,7 +91,7 @@ def test_how_long_a_request_would_wait(panda):
     per_problem = {work(panda, 1).key: 0.001, work(panda, 1, "panda_link7").key: 0.01}
 
     def wait(each):
-        return one.seconds_until(each, lambda key: per_problem.get(key, 1.0))
+        return one.seconds_until(each.key, lambda key: per_problem.get(key, 1.0), is_small=each.is_small)
 
     assert wait(work(panda, 1)) == pytest.approx(2 * 0.3 + min(2 * 0.3, 1.0))
     assert wait(large(panda, 500)) == pytest.approx(0.3 + 10.0 + 1.0)

@@ -9,6 +9,7 @@ import pytest
 
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.batching.solver_pool import PoolLimits
+from ik_service.batching.work import Expected
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of
 
@@ -133,6 +134,40 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(make_p
     assert not waiting.done()
 
 
+def test_a_request_can_be_refused_by_what_it_will_be(make_pool, panda):
+    pool, _, _ = held(make_pool, panda)
+    small, large = (Expected.like(panda, numbered(0, count)) for count in (1, 200))
+    pool.submit(panda, numbered(0, 900))
+    for lane in pool._queue._lanes:
+        pool._pace.note(lane, 100, 100 * 0.02)  # 20 ms a problem
+    with pytest.raises(QueueFullError, match="18 s would pass") as caught:
+        pool.require_room(large, timeout_s=10.0)
+    assert (caught.value.reason, caught.value.retry_after_s) == ("wait", 9)
+    pool.require_room(large, timeout_s=40.0)
+    pool.require_room(small, timeout_s=10.0)
+    pool.require_room(None, timeout_s=10.0)
+    pool.require_room(Expected.like(panda, numbered(0, 200, link="panda_link6")), timeout_s=10.0)  # a lane of its own
+    with pytest.raises(QueueFullError) as caught:
+        pool.require_room(None, timeout_s=10.0, lag_s=6.0)
+    assert caught.value.reason == "lag"
+    with pytest.raises(ExpiredError):
+        pool.require_room(small, timeout_s=0.0)
+
+
+def test_a_request_that_cannot_be_in_time_is_not_begun(make_pool, panda):
+    pool, shelf, first = held(make_pool, panda)
+    lost = pool.submit(panda, numbered(100, 64), timeout_s=5.0)
+    good = pool.submit(panda, numbered(200, 64))
+    for lane in pool._queue._lanes:
+        pool._pace.note(lane, 100, 100 * 0.5)  # half a second a problem
+    shelf.gate.set()
+    with pytest.raises(ExpiredError):
+        lost.result(PATIENCE)
+    assert numbers_of(good.result(PATIENCE))[0] == 200
+    assert first.done()
+    assert not {100, 163} & shelf.solved
+
+
 def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, panda):
     pool, shelf, _ = held(make_pool, panda, limits=PoolLimits(requests=2))
     cancelled, kept = pool.submit(panda, numbered(7, 1)), pool.submit(panda, numbered(8, 1))
@@ -231,6 +266,7 @@ def test_draining_solves_what_waits(make_pool, panda):
 class Record:
     def __init__(self):
         self.solved_problems, self.dropped_requests, self.compiled_count = [], 0, 0
+        self.refusals = []
 
     def solved(self, robot, shares, result, seconds):
         assert seconds >= 0.0
@@ -242,6 +278,9 @@ class Record:
 
     def compiled(self, robot, seconds):
         self.compiled_count += 1
+
+    def refused(self, reason):
+        self.refusals.append(reason)
 
 
 def test_an_observer_is_told(make_pool, panda):
@@ -256,6 +295,15 @@ def test_an_observer_is_told(make_pool, panda):
     pool.close()
     assert seen.solved_problems == [1, 4]
     assert seen.dropped_requests == 1
+
+
+def test_an_observer_is_told_what_is_refused(make_pool, panda):
+    seen = Record()
+    pool, _, _ = held(make_pool, panda, observer=seen, limits=PoolLimits(requests=1))
+    pool.submit(panda, numbered(7, 1))
+    with pytest.raises(QueueFullError):
+        pool.submit(panda, numbered(8, 1))
+    assert seen.refusals == ["requests"]
 
 
 def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):

@@ -1,0 +1,201 @@
+"""Who is let in, by the headers alone: how long callers wait, who is taken for whom, what the loop's lag counts for."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.api import admission as subject
+from ik_service.api.admission import ROUNDS, Admission
+from ik_service.api.deadline import preferred_wait_s
+from ik_service.api.loop_lag import TICK_S, LoopLag
+from ik_service.batching.errors import ExpiredError, QueueFullError
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.work import Expected, Work
+
+PATH = b"/v1/robots/panda/solve"
+LIMIT_S = 10.0
+
+
+class Pool:
+    """Refuses what would take longer than it is told, as a pool does."""
+
+    def __init__(self):
+        self.asked, self.error = [], None
+
+    def require_room(self, expected, *, timeout_s, lag_s):
+        self.asked.append((expected, timeout_s, lag_s))
+        if self.error is not None:
+            raise self.error
+
+
+class Record:
+    def __init__(self):
+        self.refusals, self.unread = [], []
+
+    def refused(self, reason):
+        self.refusals.append(reason)
+
+    def answered_unread(self, status, seconds):
+        self.unread.append(status)
+
+
+@pytest.fixture
+def door():
+    door = Admission(LIMIT_S, Record())
+    door.pool = Pool()
+    return door
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return load_robot("panda")
+
+
+def request(count, link="panda_hand"):
+    return SolveRequest((TargetColumns(link, np.zeros((count, 3))),))
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"wait=5", 5.0),
+        (b"wait=0.25", 0.25),
+        (b"respond-async, wait=10", 10.0),
+        (b"WAIT = 7 ; x=1", 7.0),
+        (b'handling=lenient;a=b,wait="3"', 3.0),
+        (b"wait=0", 0.0),
+        (b"wait=-1", None),
+        (b"wait=soon", None),
+        (b"wait=1e3", None),
+        (b"await=5", None),
+        (b"wait=5s", None),
+        (b"respond-async", None),
+        (b"", None),
+    ],
+)
+def test_how_long_a_caller_waits(value, seconds):
+    assert preferred_wait_s(value) == seconds
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(b"wait=2", 2.0), (b"wait=60", LIMIT_S), (b"wait=soon", LIMIT_S)])
+def test_a_caller_may_wait_less_than_the_service_does_but_not_longer(door, value, seconds):
+    arrival = door.arrives(PATH, [(b"prefer", value)])
+    assert arrival.timeout_s == seconds
+    assert arrival.time_left_s == pytest.approx(seconds, abs=1.0)
+
+
+def test_a_sender_is_known_by_path_key_and_size(door):
+    def sender(path=PATH, **headers):
+        return door.arrives(path, [(name.replace("_", "-").encode(), value) for name, value in headers.items()]).sender
+
+    one = sender(content_length=b"500", x_api_key=b"ann", content_type=b"application/json")
+    assert one == sender(content_length=b"621", x_api_key=b"ann", content_type=b"application/json", x_request_id=b"7")
+    assert one != sender(content_length=b"50000", x_api_key=b"ann", content_type=b"application/json")
+    assert one != sender(content_length=b"500", x_api_key=b"bob", content_type=b"application/json")
+    assert one != sender(content_length=b"500", x_api_key=b"ann", content_type=b"application/msgpack")
+    assert one != sender(b"/v1/robots/ur5e/solve", content_length=b"500", x_api_key=b"ann")
+
+
+def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
+    ann, bob = (door.arrives(PATH, [(b"x-api-key", key)]) for key in (b"ann", b"bob"))
+    door.require_room(ann)
+    door.learn(ann, panda, request(3))
+    door.learn(bob, panda, request(70, "panda_link7"))
+    door.require_room(ann)
+    door.require_room(bob)
+    expected = [each for each, _, _ in door.pool.asked]
+    assert expected[0] is None
+    assert expected[1] == Expected.like(panda, request(3))
+    assert (expected[2].problem_count, expected[2].key) == (70, Work(panda, request(1, "panda_link7"), 0.0, 1.0).key)
+
+
+def test_senders_are_forgotten_when_there_are_too_many(door, panda, monkeypatch):
+    monkeypatch.setattr(subject, "SENDERS_MOST", 3)
+    arrivals = [door.arrives(PATH, [(b"x-api-key", b"%d" % k)]) for k in range(5)]
+    for arrival in arrivals:
+        door.learn(arrival, panda, request(1))
+    for arrival in arrivals:
+        door.require_room(arrival)
+    assert [each is not None for each, _, _ in door.pool.asked] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(QueueFullError("full", "wait"), "wait"), (ExpiredError("late"), "deadline")]
+)
+def test_refusals_are_counted_by_reason(door, error, reason):
+    door.pool.error = error
+    with pytest.raises(type(error)):
+        door.require_room(door.arrives(PATH, []))
+    assert door._observer.refusals == [reason]
+
+
+def test_refusals_are_logged_together(door, caplog):
+    door.pool.error = QueueFullError("It is full.", "wait")
+    for _ in range(20):
+        with pytest.raises(QueueFullError):
+            door.require_room(door.arrives(PATH, []))
+    assert [record.message for record in caplog.records] == [
+        "Too much is asked: 1 requests were refused unread lately. It is full."
+    ]
+
+
+class Loop:
+    """A loop whose clock the test moves."""
+
+    def __init__(self):
+        self.now, self.timers = 100.0, []
+
+    def call_later(self, delay, callback, *arguments):
+        timer = SimpleNamespace(due=self.now + delay, run=lambda: callback(*arguments), cancel=self.timers.clear)
+        self.timers.append(timer)
+        return timer
+
+    def round(self, seconds):
+        """Let time pass, then run the timers that are due, as a loop does once in a round."""
+        self.now += seconds
+        due, self.timers = self.timers, []
+        for timer in due:
+            (timer.run if timer.due <= self.now + 1e-9 else lambda timer=timer: self.timers.append(timer))()
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    loop = Loop()
+    monkeypatch.setattr("ik_service.api.loop_lag.time", SimpleNamespace(monotonic=lambda: loop.now))
+    monkeypatch.setattr("ik_service.api.admission.time", SimpleNamespace(monotonic=lambda: loop.now))
+    return loop
+
+
+def test_a_loop_that_keeps_up_has_no_lag(door, loop):
+    assert door.lag.seconds == 0.0
+    door.lag.start(loop)
+    for _ in range(10):
+        loop.round(TICK_S / 4)
+        assert door.lag.seconds == 0.0
+        assert door.arrives(PATH, []).at == loop.now
+    door.lag.stop()
+    assert not loop.timers
+
+
+def test_the_lag_of_the_loop_counts_for_the_arrival_and_for_the_way_to_go(door, loop):
+    door.lag.start(loop)
+    loop.now += TICK_S + 0.5  # in the middle of a long round
+    arrival = door.arrives(PATH, [])
+    assert arrival.at == pytest.approx(loop.now - 0.5)
+    door.require_room(arrival)
+    assert door.pool.asked[-1] == (None, pytest.approx(LIMIT_S - 0.5), pytest.approx(ROUNDS * 0.5))
+    loop.round(0.25)  # at its end, and in the next one: what is read now has come during it
+    assert door.lag.seconds == pytest.approx(0.75)
+    loop.round(TICK_S)
+    assert door.lag.seconds == 0.0
+
+
+def test_the_solver_has_less_time_than_the_caller_gives(door, monkeypatch):
+    arrival = door.arrives(PATH, [(b"prefer", b"wait=5")])
+    assert door.solver_timeout_s(arrival) == pytest.approx(5.0, abs=1.0)
+    monkeypatch.setattr(LoopLag, "seconds", 1.0)
+    assert door.solver_timeout_s(arrival) == pytest.approx(3.0, abs=1.0)
+    monkeypatch.setattr(LoopLag, "seconds", 10.0)
+    assert door.solver_timeout_s(arrival) == 0.0
