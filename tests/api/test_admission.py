@@ -16,6 +16,7 @@ from ik_service.batching.work import Expected, Work
 
 PATH = b"/v1/robots/panda/solve"
 LIMIT_S = 10.0
+ROUNDING_S = 1e-9  # of sums of floats
 
 
 class Pool:
@@ -148,16 +149,17 @@ class Loop:
         self.now, self.timers = 100.0, []
 
     def call_later(self, delay, callback, *arguments):
-        timer = SimpleNamespace(due=self.now + delay, run=lambda: callback(*arguments), cancel=self.timers.clear)
+        timer = SimpleNamespace(due=self.now + delay, run=lambda: callback(*arguments))
+        timer.cancel = lambda: self.timers.remove(timer)
         self.timers.append(timer)
         return timer
 
     def round(self, seconds):
         """Let time pass, then run the timers that are due, as a loop does once in a round."""
         self.now += seconds
-        due, self.timers = self.timers, []
-        for timer in due:
-            (timer.run if timer.due <= self.now + 1e-9 else lambda timer=timer: self.timers.append(timer))()
+        for timer in [timer for timer in self.timers if timer.due <= self.now + ROUNDING_S]:
+            self.timers.remove(timer)
+            timer.run()
 
 
 @pytest.fixture
