@@ -141,8 +141,8 @@ class RefusingConnection(HttpToolsProtocol):
         is_short = length.isdigit() and int(length) <= THROWN_AWAY_MOST
         closes = not (is_short and self.parser.should_keep_alive()) or self.expect_100_continue
         defaults = b"".join([b"%b: %b\r\n" % field for field in self.server_state.default_headers])
+        admission.answered_unread(refusal.status)
         self.transport.write(refusal.render(own_id, retry_after_s, defaults, closes=closes))
         self.cycle = _BEGUN
         if closes:
             self.transport.close()
-        admission.answered_unread(refusal.status)
