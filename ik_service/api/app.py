@@ -51,7 +51,7 @@ _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurati
 SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
 RFC 9457 problem documents with a stable `code`."""
 _CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
-_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "X-API-Key", "X-Request-ID")
+_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
 
 
 CLOSE_S = 5.0

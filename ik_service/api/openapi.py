@@ -39,6 +39,11 @@ _ARCHIVE_NOTE = (
     "names: `?link=panda_hand&seeds=16`. Answers hold their columns by name, as in MessagePack; what stands deeper has "
     "its path as name, such as `timing_ms.solve`."
 )
+_WAIT_NOTE = (
+    "`wait=SECONDS` (RFC 7240, here with decimals too): how long the caller waits for an answer, up to the service's "
+    "own limit. A request that cannot be answered by then is refused with 503 as soon as that is known, and is 504 "
+    "once it is too late; what cannot be read is passed over."
+)
 
 
 def solve_request_body() -> dict[str, Any]:
@@ -50,6 +55,19 @@ def solve_request_body() -> dict[str, Any]:
     schema = {"$ref": REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
     content = {"application/json": {"schema": schema, "examples": examples}, **binary_content(schema)}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def deadline_parameter() -> dict[str, Any]:
+    """Return the declaration of the header that says how long a caller waits."""
+    header = {
+        "name": "Prefer",
+        "in": "header",
+        "required": False,
+        "description": _WAIT_NOTE,
+        "schema": {"type": "string"},
+        "example": "wait=2.5",
+    }
+    return {"parameters": [header]}
 
 
 def solve_answer_content() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.direct_route import DirectRoute
 from ik_service.api.examples import EXAMPLE_ROBOTS
-from ik_service.api.openapi import solve_answer_content, solve_request_body
+from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import Fault, FaultyFieldsError
 from ik_service.api.solve_answer import answer_document
@@ -45,7 +45,7 @@ router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
         },
         **problem_answers(400, 404, 406, 413, 415, 422, 500, 503, 504),
     },
-    openapi_extra=solve_request_body(),
+    openapi_extra={**solve_request_body(), **deadline_parameter()},
 )
 async def solve(robot: RobotName, request: Request, state: State) -> Response:
     """Find joint configurations that bring links to target poses.

@@ -28,7 +28,8 @@ class AsyncClient:
     Args:
         url: Address of the service, such as "http://127.0.0.1:8000".
         api_key: Its API key, where it wants one.
-        timeout_s: Longest time to connect, to send or to wait for bytes, and for all waits between tries [s].
+        timeout_s: Longest time to connect, to send or to wait for bytes, and for all waits between tries [s]. The
+            service is told, and solves nothing for longer.
         retries: How often to try again where the service is busy or cannot be connected to.
         encoding: "msgpack" or "json": how problems and results travel.
         transport: What carries the requests instead of the network; for tests.
@@ -48,7 +49,7 @@ class AsyncClient:
             raise ValueError(f"encoding is {encoding!r}. Allowed: {', '.join(map(repr, requests.MEDIA_TYPES))}.")
         headers = {} if api_key is None else {"X-API-Key": api_key}
         self._encoding: Encoding = encoding
-        self._retries = Retries(retries, timeout_s)
+        self._timeout_s, self._retries = timeout_s, Retries(retries, timeout_s)
         self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
 
     async def aclose(self) -> None:
@@ -95,7 +96,7 @@ class AsyncClient:
             UnreachableError: There is no service, or no answer in time.
         """
         chosen = requests.one_target(link, positions, orientations_xyzw, targets)
-        call = requests.solve_call(robot, chosen, initial_joint_q, options, include, self._encoding)
+        call = requests.solve_call(robot, chosen, initial_joint_q, options, include, self._encoding, self._timeout_s)
         return read_solve_reply(await self._send(call))
 
     async def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> ForwardResult:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -12,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Encoding = Literal["msgpack", "json"]
 MEDIA_TYPES: Mapping[str, str] = {"msgpack": "application/msgpack", "json": "application/json"}
+
+LEAST_WAIT_S = 1e-3
+"""Shorter ones are rounded up to it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,15 +78,17 @@ def solve_call(
     options: Mapping[str, Any] | None,
     include: Sequence[str],
     encoding: Encoding,
+    timeout_s: float,
 ) -> Call:
-    """Return the request that solves a batch of problems."""
+    """Return the request that solves a batch of problems, and says how long anybody waits for it [s]."""
     document = {
         "targets": [target.document() for target in targets],
         "initial_joint_q": _array(initial_joint_q),
         "options": dict(options) if options else None,
         "include": list(include) or None,
     }
-    return _post(f"{_address(robot)}/solve", _given(document), encoding)
+    wait = f"{max(timeout_s, LEAST_WAIT_S):.3f}".rstrip("0").rstrip(".")
+    return _post(f"{_address(robot)}/solve", _given(document), encoding, {"Prefer": f"wait={wait}"})
 
 
 def forward_call(robot: str, joint_q: ArrayLike, links: Sequence[str] | None, encoding: Encoding) -> Call:
@@ -135,13 +141,15 @@ def one_target(
     return [SolveTarget(link=link, positions=positions, orientations_xyzw=orientations_xyzw)]
 
 
-def _post(path: str, document: dict[str, Any], encoding: Encoding) -> Call:
+def _post(
+    path: str, document: dict[str, Any], encoding: Encoding, headers: Mapping[str, str] = MappingProxyType({})
+) -> Call:
     media_type = MEDIA_TYPES[encoding]
     if encoding == "json":
         content = json.dumps(document, default=_as_list, allow_nan=True).encode()
     else:
         content = msgpack.packb(document, default=_as_column)
-    return Call("POST", path, content, {"Content-Type": media_type, "Accept": media_type})
+    return Call("POST", path, content, {"Content-Type": media_type, "Accept": media_type, **headers})
 
 
 def _array(value: ArrayLike | None) -> NDArray[Any] | None:

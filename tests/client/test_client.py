@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
+from ik_service.api.deadline import preferred_wait_s
 from ik_service.client import AsyncClient, Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.client.requests import solve_call
 from ik_service.robots import builtin_urdf
 
 COUNT = 30
@@ -217,6 +219,24 @@ def test_it_does_not_wait_longer_than_its_timeout(kind):
     with pytest.raises(ServiceError) as caught:
         ask(kind, transport, timeout_s=10.0)
     assert (caught.value.retry_after_s, transport.count) == (30.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "wait"), [(60.0, "60"), (2.5, "2.5"), (100, "100"), (0.25, "0.25"), (1e-6, "0.001")]
+)
+def test_the_service_is_told_how_long_anybody_waits(timeout_s, wait):
+    call = solve_call("panda", [SolveTarget(link="panda_hand")], None, None, (), "json", timeout_s)
+    assert call.headers["Prefer"] == f"wait={wait}"
+    assert preferred_wait_s(call.headers["Prefer"].encode()) == pytest.approx(float(wait))
+
+
+def test_what_takes_longer_than_anybody_waits_is_refused(service_url):
+    positions = np.tile([0.4, 0.1, 0.5], (50_000, 1))
+    with Client(service_url, retries=0) as client:
+        client._timeout_s = 0.001  # of the header alone
+        with pytest.raises(ServiceError) as caught:
+            client.solve("panda", positions, link="panda_hand", options={"seeds": 2, "best_of": "cost"})
+    assert (caught.value.status, caught.value.code) in ((504, "deadline_passed"), (503, "queue_full"))
 
 
 @pytest.mark.parametrize("error", [httpx2.ReadTimeout("slow"), httpx2.WriteError("cut off")])
