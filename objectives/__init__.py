@@ -13,7 +13,7 @@ from objectives.pose import (
     IKObjectiveRelativePose,
     IKObjectiveRotation,
 )
-from objectives.posture import IKObjectivePosture
+from objectives.posture import IKObjectiveDamping, IKObjectivePosture
 
 __all__ = [
     "IKError",
@@ -21,6 +21,7 @@ __all__ = [
     "IKModel",
     "IKObjective",
     "IKObjectiveAxisAlign",
+    "IKObjectiveDamping",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",
     "IKObjectiveLookAt",

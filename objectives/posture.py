@@ -1,4 +1,4 @@
-"""Objective that keeps the robot near a reference configuration."""
+"""Objectives that keep the robot near a reference configuration: one of choice, or that of the tick before."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -99,3 +99,17 @@ class IKObjectivePosture(ExpressionObjective):
             if robot.has_quaternion(joint)
         ]
         return [(_COORDINATE, scalars), (_QUATERNION, turns)]
+
+
+class IKObjectiveDamping(IKObjectivePosture):
+    """Damp the joints' velocities in a control loop: a posture whose reference is the configuration one tick before.
+
+    One row for every DOF, in the order of the DOFs. residual = weight row_weights (q - q_previous), and for ball and
+    floating joints as in `IKObjectivePosture`: over a tick of `dt` seconds this is weight dt qd, with qd the velocity
+    [m/s or rad/s] that takes the robot from q_previous to q. `weight` stands for 1/m or 1/rad; to weigh velocities by
+    `c` [s/m or s/rad] whatever the tick, make it c / dt. The rows of a target at a distance are larger than those of a
+    short step, so damping slows a robot down and does not stop it before the target.
+
+    Before every tick, `set_reference(q_previous)`; or give a Warp array as `joint_q_reference`, such as the one that
+    the solver is given as `initial_joint_q`, and write into it.
+    """

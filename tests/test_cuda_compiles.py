@@ -8,6 +8,7 @@ import warp as wp
 import ik_service
 from objectives import (
     IKObjectiveAxisAlign,
+    IKObjectiveDamping,
     IKObjectiveJointLimit,
     IKObjectiveLine,
     IKObjectiveLookAt,
@@ -37,6 +38,7 @@ def used_modules():
         IKObjectivePlane("left_sole", (0, 0, 0), (0, 0, 1)),
         IKObjectiveLine("right_grasp", (0, 0, 0), (0, 0, 1), reference_link="pelvis"),
         IKObjectivePosture(robot.mid_joint_q),
+        IKObjectiveDamping(robot.mid_joint_q),
         IKObjectiveJointLimit(),
     ]
     options = ik_service.SolverOptions(max_iterations=1, seeds=1, candidates=2)

@@ -26,6 +26,7 @@ OBJECTIVES = [
     "IKModel",
     "IKObjective",
     "IKObjectiveAxisAlign",
+    "IKObjectiveDamping",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",
     "IKObjectiveLookAt",

@@ -323,6 +323,11 @@ CASES = [
     Case("joint_limit", lambda data: objectives.IKObjectiveJointLimit(0.5), limit_rows),
     Case("posture", lambda data: objectives.IKObjectivePosture(reference_configurations(data)), posture_rows),
     Case(
+        "damping",
+        lambda data: objectives.IKObjectiveDamping(reference_configurations(data), weight=2.0),
+        lambda data, joint_q, problem: 2.0 * posture_rows(data, joint_q, problem),
+    ),
+    Case(
         "posture_of_some_joints",
         lambda data: objectives.IKObjectivePosture(
             reference_configurations(data), joints=data.scene.inner_joints, weight=0.3

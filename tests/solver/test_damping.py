@@ -1,0 +1,88 @@
+"""Damping in a loop: the configuration of the tick before holds the robot back, and lets it arrive."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from objectives import IKObjectiveDamping, IKObjectivePosition
+from tests.solver.conftest import Reachable
+
+COUNT = 20
+TICKS = 150
+ARRIVED = 1e-4  # [m]
+SINGLE = 2e-4  # of a float32 optimum, where the gradient is a difference of numbers of about 1
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], COUNT, random_seed=12)
+
+
+@pytest.fixture(scope="module")
+def start(problems):
+    robot, rng = problems.robot, np.random.default_rng(4)
+    return robot.clamp_joint_q(problems.joint_q + rng.normal(0.0, 0.1, problems.joint_q.shape)).astype(np.float32)
+
+
+def loop(problems, start, engine, weight, ticks):
+    """Configurations of every tick, the first before any; the array of the start is the reference too."""
+    previous = wp.array(start, dtype=float, device="cpu")
+    reach = IKObjectivePosition("panda_hand", problems.positions[:, 0])
+    solver = ik_service.IKSolver(
+        problems.robot,
+        objectives=[reach, IKObjectiveDamping(previous, weight=weight)],
+        device="cpu",
+        engine=engine,
+        options=ik_service.SolverOptions(seeds=1),
+    )
+    passed = [start]
+    for _ in range(ticks):
+        result = solver.solve(problem_count=COUNT, initial_joint_q=previous)
+        previous.assign(result.joint_q)
+        passed.append(result.joint_q)
+    return np.array(passed)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_every_step_is_the_damped_one_and_the_loop_arrives(problems, start, engine):
+    robot, weight = problems.robot, 0.2
+    passed = loop(problems, start, engine, weight, TICKS).astype(np.float64)
+    far = np.linalg.norm(np.diff(passed, axis=0), axis=2)
+    distance = [problems.errors(q)[0][:, 0] for q in passed]
+    assert (far[0] > 0.02).mean() > 0.9
+    assert (distance[1] < distance[0]).all()
+    assert (distance[1] > 0.01 * distance[0]).mean() > 0.5  # and not there at once
+    assert distance[-1].max() < ARRIVED
+    for k in (
+        1,
+        2,
+    ):  # the gradient of 1/2 |p - p_target|^2 + 1/2 weight^2 |q - q_previous|^2 vanishes inside the limits
+        poses = robot.forward_kinematics(passed[k], ["panda_hand"])
+        twists = robot.motion_subspace(passed[k])
+        columns = twists[..., :3] + np.cross(twists[..., 3:], poses.positions[:, :1])
+        error = poses.positions[:, 0] - problems.positions[:, 0]
+        gradient = np.einsum("ndi,ni->nd", columns, error) + weight**2 * (passed[k] - passed[k - 1])
+        inside = (passed[k] > robot.joint_limit_lower + 1e-3) & (passed[k] < robot.joint_limit_upper - 1e-3)
+        assert inside.mean() > 0.9
+        assert np.abs(gradient[inside]).max() < SINGLE
+
+
+def test_more_damping_makes_shorter_steps(problems, start):
+    steps = [np.diff(loop(problems, start, "compiled", weight, 1), axis=0)[0] for weight in (0.1, 1.0, 10.0)]
+    length = np.array([np.linalg.norm(step, axis=1) for step in steps])
+    assert (length[0] > length[1]).all()
+    assert (length[1] > 5.0 * length[2]).all()
+
+
+def test_both_engines_take_the_same_steps(problems, start):
+    compiled, staged = (loop(problems, start, engine, 0.5, 5) for engine in ("compiled", "staged"))
+    np.testing.assert_allclose(compiled, staged, atol=2e-3)
+    assert np.abs(compiled[-1] - compiled[0]).max() > 0.1
+
+
+def test_the_reports_name_it(problems):
+    damping = IKObjectiveDamping(problems.robot.mid_joint_q)
+    solver = ik_service.IKSolver(problems.robot, ["panda_hand"], objectives=[damping], device="cpu")
+    result = solver.solve(problems.positions[:1])
+    assert result.islands[0][0].rows == ("target panda_hand", "IKObjectiveDamping")
