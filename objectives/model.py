@@ -4,6 +4,8 @@ Every array lives on one device. The word *DOF* is an entry of `joint_qd`, *coor
 `dof_coordinate` leads from one to the other.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +14,20 @@ import warp as wp
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class BodyMass:
+    """The mass that a body carries."""
+
+    body: int
+    """The body; -1 for all that nothing moves."""
+
+    mass: float
+    """Mass [kg], above 0."""
+
+    com: tuple[float, float, float]
+    """Centre of that mass in the frame of the body, or in the world frame for -1 [m]."""
 
 
 class IKModel(Protocol):
@@ -91,6 +107,10 @@ class IKModel(Protocol):
     @property
     def joint_limit_upper(self) -> wp.array[wp.float32]:
         """Upper limits [m or rad], inf where there is none, shape [joint_dof_count]."""
+
+    @property
+    def body_masses(self) -> Sequence[BodyMass]:
+        """Bodies that have mass, in their order; none where the robot's file gives no masses."""
 
     def link_frame(self, name: str) -> tuple[int, FloatArray]:
         """Find a link by name.

@@ -37,6 +37,8 @@ class RobotArrays:
         link_parent: Link above each link, -1 for the root, shape [link_count].
         link_body: Body that carries each link, -1 for a static one, shape [link_count].
         link_X_body: ``T_body_link`` (static links: ``T_world_link``) [m, xyzw], shape [link_count, 7].
+        link_mass: Mass of each link [kg], 0 where the file gives none, shape [link_count].
+        link_com: Centre of that mass in the link's frame [m], shape [link_count, 3].
         joint_type: ``JointType`` values, shape [joint_count].
         joint_parent: Body that carries each joint, -1 for the world, shape [joint_count].
         joint_X_p: Joint-parent frame in the parent body [m, xyzw], shape [joint_count, 7].
@@ -57,6 +59,8 @@ class RobotArrays:
     link_parent: Int32Array
     link_body: Int32Array
     link_X_body: Float64Array
+    link_mass: Float64Array
+    link_com: Float64Array
     joint_type: Int32Array
     joint_parent: Int32Array
     joint_X_p: Float64Array

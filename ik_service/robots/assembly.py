@@ -63,7 +63,7 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
             element=f"link '{lost.name}'",
             line=lost.line,
         )
-    return _assemble(description.name, order, joints, joint_of_child)
+    return _assemble(description.name, [links[name] for name in order], joints, joint_of_child)
 
 
 def _unique(items: Iterable[_Named], what: str) -> dict[str, _Named]:
@@ -177,19 +177,25 @@ class _Bodies:
 
 
 def _assemble(
-    name: str, order: list[str], joints: list[JointDescription], joint_of_child: dict[str, JointDescription]
+    name: str,
+    links: list[LinkDescription],
+    joints: list[JointDescription],
+    joint_of_child: dict[str, JointDescription],
 ) -> RobotModel:
-    bodies = _Bodies(order, joint_of_child)
+    names = [link.name for link in links]
+    bodies = _Bodies(names, joint_of_child)
     moving = bodies.joints
     dof_joint = [joint for joint in moving for _ in joint.joint_type.dof_components]
     leader, multiplier, offset = resolve_mimics(joints, moving)
     robot = RobotModel(
         name=name,
         joint_names=tuple(joint.name for joint in moving),
-        link_names=tuple(order),
+        link_names=tuple(names),
         link_parent=np.array(bodies.link_parent, dtype=np.int32),
         link_body=np.array(bodies.link_body, dtype=np.int32),
         link_X_body=np.array(bodies.link_X_body).reshape(-1, 7),
+        link_mass=np.array([link.mass for link in links]),
+        link_com=np.array([link.com for link in links]),
         joint_type=np.array([joint.joint_type for joint in moving], dtype=np.int32),
         joint_parent=np.array(bodies.parents, dtype=np.int32),
         joint_X_p=np.array(bodies.X_p).reshape(-1, 7),

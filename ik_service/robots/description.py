@@ -15,10 +15,19 @@ UNBOUNDED = 1e6
 
 @dataclass(frozen=True)
 class LinkDescription:
-    """A link: a name and the line that declares it."""
+    """A link.
+
+    Attributes:
+        name: Name of the link.
+        line: Line that declares it.
+        mass: Its mass [kg], 0 where the file gives none.
+        com: Centre of that mass in the link's frame [m].
+    """
 
     name: str
     line: int | None = None
+    mass: float = 0.0
+    com: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)

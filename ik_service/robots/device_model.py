@@ -13,6 +13,7 @@ import warp as wp
 from ik_service.robots.float32_limits import active_inwards, inwards
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
+from objectives.model import BodyMass
 
 if TYPE_CHECKING:
     from ik_service.robots.model import RobotModel
@@ -112,6 +113,11 @@ class DeviceModel:
     def joint_names(self) -> tuple[str, ...]:
         """Names of the moving joints."""
         return self.robot.joint_names
+
+    @property
+    def body_masses(self) -> tuple[BodyMass, ...]:
+        """Bodies that have mass; see ``RobotModel.body_masses``."""
+        return self.robot.body_masses
 
     def link_frame(self, name: str) -> tuple[int, Float64Array]:
         """Give the body that carries a link and ``T_body_link``; see ``RobotModel.link_frame``.

@@ -94,7 +94,15 @@ class _Conversion:
         for body in range(1, self._model.nbody):
             self._add_body(body)
         self._add_sites()
-        return RobotDescription(self._name, tuple(map(LinkDescription, self._links)), tuple(self._joints))
+        return RobotDescription(self._name, tuple(map(self._describe_link, self._links)), tuple(self._joints))
+
+    def _describe_link(self, name: str) -> LinkDescription:
+        """Give a link with the mass of its body; what stands between joints of one body, and sites, have none."""
+        if name not in self._body_names:
+            return LinkDescription(name)
+        body = self._body_names.index(name)
+        x, y, z = map(float, self._model.body_ipos[body])
+        return LinkDescription(name, mass=float(self._model.body_mass[body]), com=(x, y, z))
 
     def _unique_names(self, kind: str, count: int, taken: set[str]) -> list[str]:
         """Give every object a name: its own, with a suffix where that is taken, or its kind and number."""

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots import coupling, forward, locking, names, subtree, tangent
+from ik_service.robots import coupling, forward, locking, masses, names, subtree, tangent
 from ik_service.robots.arrays import Int32Array, RobotArrays
 from ik_service.robots.coupling import ActiveMap
 from ik_service.robots.forward import JointStep, LinkPoses
 from ik_service.robots.names import DofInfo
 from ik_service.robots.transforms import Float64Array
 from ik_service.robots.trees import KinematicTrees, kinematic_trees
+from objectives.model import BodyMass
 
 if TYPE_CHECKING:
     from ik_service.robots.device_model import DeviceModel
@@ -68,6 +69,11 @@ class RobotModel(RobotArrays):
     def trees(self) -> KinematicTrees:
         """Kinematic trees over the active DOFs."""
         return kinematic_trees(self)
+
+    @cached_property
+    def body_masses(self) -> tuple[BodyMass, ...]:
+        """Bodies that have mass, with that of the links fixed to them; body -1 first if static links have any."""
+        return masses.body_masses(self)
 
     @cached_property
     def coordinate_names(self) -> tuple[str, ...]:
@@ -151,6 +157,17 @@ class RobotModel(RobotArrays):
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
         return forward.body_poses(self, joint_q)
+
+    def center_of_mass(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the centre of mass of all links, static ones too, in the world frame [m], shape [n, 3].
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
+
+        Raises:
+            InputError: The robot has no masses, or the configurations are not good ones.
+        """
+        return masses.center_of_mass(self, joint_q)
 
     def motion_subspace(self, joint_q: ArrayLike) -> Float64Array:
         """Give the twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].

@@ -29,6 +29,8 @@ def with_frame(robot: "RobotModel", name: str, link: str, offset: ArrayLike) -> 
         link_parent=np.append(robot.link_parent, np.int32(carrier)),
         link_body=np.append(robot.link_body, robot.link_body[carrier]),
         link_X_body=np.concatenate([robot.link_X_body, T_body_frame[np.newaxis]]),
+        link_mass=np.append(robot.link_mass, 0.0),
+        link_com=np.concatenate([robot.link_com, np.zeros((1, 3))]),
     )
 
 
@@ -103,6 +105,8 @@ def _cut(robot: "RobotModel", base: int, kept_links: BoolArray) -> "RobotModel":
         link_parent=_renumbering(len(robot.link_names), links)[robot.link_parent[links]],
         link_body=new_body[robot.link_body[links]],
         link_X_body=link_X_body,
+        link_mass=robot.link_mass[links],
+        link_com=robot.link_com[links],
         joint_type=robot.joint_type[joints],
         joint_parent=new_body[robot.joint_parent[joints]],
         joint_X_p=joint_X_p,

@@ -1,7 +1,8 @@
 """URDF text into a robot description.
 
-Kinematics and limits only: links, joints, origins, axes, limits and mimic. Meshes, inertias, transmissions and
-simulator extensions are passed over and nothing that the file refers to is opened. Lengths are metres, angles radians.
+Links with their masses and centres of mass, joints, origins, axes, limits and mimic. Meshes, moments of inertia,
+transmissions and simulator extensions are passed over and nothing that the file refers to is opened. Lengths are
+metres, angles radians, masses kilograms.
 """
 
 import math
@@ -24,7 +25,7 @@ MAX_COUNT = 2048
 UNBOUNDED_RATE = 1e9
 """The same for velocities and efforts."""
 MAX_NUMBER = 1e6
-"""Largest number in an origin [m or rad] or a coupling; float32 has no millimetres left there by far."""
+"""Largest number in an origin [m or rad], a coupling or a mass [kg]; float32 has no millimetres left there by far."""
 _TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"spherical": JointType.BALL}
 
 
@@ -44,7 +45,7 @@ def read_urdf(data: bytes) -> RobotDescription:
     if root.tag != "robot":
         raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
     _refuse_xacro(root)
-    links = tuple(LinkDescription(element.text("name"), element.line) for element in _capped(root, "link"))
+    links = tuple(_read_link(element) for element in _capped(root, "link"))
     joints = tuple(_read_joint(element) for element in _capped(root, "joint"))
     return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints)
 
@@ -60,6 +61,19 @@ def _capped(root: Element, tag: str) -> list[Element]:
     if len(found) > MAX_COUNT:
         raise found[MAX_COUNT].error(f"more than {MAX_COUNT} <{tag}> elements.")
     return found
+
+
+def _read_link(element: Element) -> LinkDescription:
+    name, inertial = element.text("name"), element.one("inertial")
+    if inertial is None:
+        return LinkDescription(name, element.line)
+    mass = _required(inertial, "mass")
+    mass.text("value")
+    value = mass.number("value", 0.0)
+    if not 0.0 <= value <= MAX_NUMBER:
+        raise mass.error(f"a mass must be between 0 and {MAX_NUMBER:g} kg, got {value:g}.")
+    x, y, z = (float(number) for number in _read_origin(inertial.one("origin"))[:3])
+    return LinkDescription(name, element.line, value, (x, y, z))
 
 
 def _read_joint(element: Element) -> JointDescription:

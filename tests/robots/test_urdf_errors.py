@@ -36,6 +36,10 @@ def _changed(old: str, new: str) -> bytes:
     return ROBOT.replace(old, new, 1).encode()
 
 
+def _inertial(content: str) -> bytes:
+    return _changed('<link name="upper"/>', f'<link name="upper"><inertial>{content}</inertial></link>')
+
+
 PARENT = '<parent link="base"/>'
 ORIGIN = '<origin xyz="0 0 1" rpy="0 0 0"/>'
 SHOULDER_LIMIT = '<limit lower="-1" upper="1" velocity="2" effort="3"/>'
@@ -56,6 +60,50 @@ BAD = {
     "too deep": (b"<robot>\n" + b"<a>" * 64 + b"</a>" * 64 + b"</robot>", "<a>", 2, "deeper than 64"),
     "too many elements": (b"<robot>\n" + b"<a/>" * 70_000 + b"</robot>", "<a>", 2, "more than 65536 elements"),
     "long attribute": (_changed('"upper"', f'"{"u" * 1025}"'), "<link>", 3, "1025 characters"),
+    "mass missing": (_inertial(""), "<inertial> of link 'upper'", 3, "<mass> is missing"),
+    "mass without value": (_inertial("<mass/>"), "<mass> of <inertial> of link 'upper'", 3, "'value' is missing"),
+    "mass not a number": (
+        _inertial('<mass value="heavy"/>'),
+        "<mass> of <inertial> of link 'upper'",
+        3,
+        "must be one finite number",
+    ),
+    "mass not finite": (
+        _inertial('<mass value="nan"/>'),
+        "<mass> of <inertial> of link 'upper'",
+        3,
+        "must be one finite number",
+    ),
+    "mass negative": (
+        _inertial('<mass value="-1"/>'),
+        "<mass> of <inertial> of link 'upper'",
+        3,
+        "between 0 and 1e+06 kg, got -1",
+    ),
+    "mass too large": (
+        _inertial('<mass value="1e7"/>'),
+        "<mass> of <inertial> of link 'upper'",
+        3,
+        "between 0 and 1e+06 kg",
+    ),
+    "two masses": (
+        _inertial('<mass value="1"/><mass value="1"/>'),
+        "<mass> of <inertial> of link 'upper'",
+        3,
+        "stands twice",
+    ),
+    "centre of mass not finite": (
+        _inertial('<origin xyz="0 inf 0"/><mass value="1"/>'),
+        "<origin> of <inertial> of link 'upper'",
+        3,
+        "3 finite numbers",
+    ),
+    "centre of mass far away": (
+        _inertial('<origin xyz="0 1e7 0"/><mass value="1"/>'),
+        "<origin> of <inertial> of link 'upper'",
+        3,
+        "must not exceed",
+    ),
     "other root": (b"<mujoco/>", "<mujoco>", 1, "must be <robot>"),
     "xacro": (b'<robot xmlns:xacro="x">\n<xacro:macro name="m"/></robot>', "xacro:macro 'm'", 2, "expand it"),
     "no links": (b"<robot/>", None, None, "no <link>"),
