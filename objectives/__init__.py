@@ -1,5 +1,6 @@
 """Objectives of inverse kinematics: what a configuration should achieve."""
 
+from objectives.center_of_mass import IKObjectiveCenterOfMass
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 from objectives.jacobian_check import check
 from objectives.joint_limit import IKObjectiveJointLimit
@@ -21,6 +22,7 @@ __all__ = [
     "IKModel",
     "IKObjective",
     "IKObjectiveAxisAlign",
+    "IKObjectiveCenterOfMass",
     "IKObjectiveDamping",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",

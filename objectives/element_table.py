@@ -16,7 +16,7 @@ from objectives.group_kernels import (
     quaternion_column,
 )
 from objectives.model import BoolArray, FloatArray, IKModel
-from objectives.robot_indices import IDENTITY, RobotIndices
+from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
 from objectives.statement import RowGroup, StatedRows, state_rows
 
 IntArray = npt.NDArray[np.int32]
@@ -26,8 +26,8 @@ IntArray = npt.NDArray[np.int32]
 class Element:
     """One application of a row group: what stands for each of its names, in the order of the group."""
 
-    frames: tuple[str | int, ...] = ()
-    """Links by name; an int is a body index and means that body's own frame."""
+    frames: tuple[str | int | BodyFrame, ...] = ()
+    """Links by name; an int is a body index and means that body's own frame; or a frame that stands on a body."""
 
     coordinate_dofs: tuple[int, ...] = ()
     """DOFs whose coordinates are read."""
@@ -37,6 +37,9 @@ class Element:
 
     data_columns: tuple[int, ...] = ()
     """First column of the element's numbers in each data field."""
+
+    constants: tuple[float, ...] = ()
+    """Numbers of the robot, one for each name."""
 
     row: int | None = None
     """First row within the objective; None: after those of the element before. All elements say it, or none."""
@@ -52,6 +55,9 @@ class ElementTable:
 
     frame_offsets: FloatArray
     """T_body_link (T_world_link for a static link) of each frame, shape [element_count, frame_count or 1, 7]."""
+
+    constants: FloatArray
+    """Numbers of the robot that each element brings, shape [element_count, constant_count]."""
 
     moving_dofs: IntArray
     """DOFs that move the frames, one list after the other."""
@@ -81,7 +87,7 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
     lists: list[npt.NDArray[np.intp]] = []
     listed = 0
     for e, element in enumerate(elements):
-        row = first_row + e * group.row_count if element.row is None else element.row
+        row = first_row + group.first_row(e) if element.row is None else element.row
         integers[e, 0] = row
         bodies = []
         for k, link in enumerate(element.frames):
@@ -97,7 +103,8 @@ def build_element_table(group: RowGroup, elements: Sequence[Element], first_row:
         first = data_column(group, 0)
         integers[e, first:] = (*element.data_columns, row)
     moving_dofs = np.concatenate([*lists, np.zeros(0, dtype=np.intp)]).astype(np.int32)
-    return ElementTable(group, integers, offsets, moving_dofs, support.reshape(-1, model.joint_dof_count))
+    constants = np.array([element.constants for element in elements], dtype=np.float64)
+    return ElementTable(group, integers, offsets, constants, moving_dofs, support.reshape(-1, model.joint_dof_count))
 
 
 def _moving_dofs(robot: RobotIndices, stated: StatedRows, bodies: Sequence[int]) -> list[BoolArray]:

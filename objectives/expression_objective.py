@@ -23,7 +23,13 @@ class _Block:
     table: ElementTable
     integers: wp.array[wp.int32]
     frame_offsets: wp.array[wp.transformf]
+    constants: wp.array[wp.float32]
     moving_dofs: wp.array[wp.int32]
+
+    @property
+    def threads(self) -> int:
+        """Threads per instance."""
+        return 1 if self.table.group.summed else int(self.integers.shape[0])
 
 
 class ExpressionObjective(IKObjective):
@@ -161,7 +167,7 @@ class ExpressionObjective(IKObjective):
         for group, elements in self.stated_elements(model):
             if elements:
                 self._tables.append(build_element_table(group, elements, row, model))
-                row += len(elements) * group.row_count
+                row += group.total_row_count(len(elements))
         self._row_count = row
         self._blocks = []
         self._fields[ROW_WEIGHTS].set_columns(row)
@@ -186,7 +192,8 @@ class ExpressionObjective(IKObjective):
         support = np.zeros((self.residual_dim(), model.joint_dof_count), dtype=bool)
         for table in tables:
             first_rows, group = table.integers[:, 0], table.group
-            support[np.add.outer(first_rows, np.arange(group.row_count)).ravel()] = table.row_support
+            rows = np.add.outer(first_rows, np.arange(group.row_count)).ravel()
+            np.logical_or.at(support, rows, table.row_support)  # rows of a sum come once for every element
         return support
 
     def bind_device(self, device: Any) -> None:
@@ -224,6 +231,7 @@ class ExpressionObjective(IKObjective):
             table,
             wp.array(table.integers, dtype=wp.int32, device=self.device),
             wp.array(table.frame_offsets.astype(np.float32), dtype=wp.transformf, device=self.device),
+            wp.array(table.constants, dtype=wp.float32, device=self.device),
             wp.array(table.moving_dofs, dtype=wp.int32, device=self.device),
         )
 
@@ -240,7 +248,7 @@ class ExpressionObjective(IKObjective):
         for block in self._blocks:
             wp.launch(
                 residual_kernel(block.table.group),
-                dim=(body_q.shape[0], block.integers.shape[0]),
+                dim=(body_q.shape[0], block.threads),
                 inputs=self._inputs(block, body_q, joint_q, problem_idx, start_idx),
                 outputs=[residuals],
                 device=body_q.device,
@@ -266,7 +274,7 @@ class ExpressionObjective(IKObjective):
             inputs = self._inputs(block, body_q, joint_q, self.problem_index, start_idx)
             wp.launch(
                 jacobian_kernel(block.table.group),
-                dim=(body_q.shape[0], block.integers.shape[0]),
+                dim=(body_q.shape[0], block.threads),
                 inputs=[*inputs, joint_S_s, block.moving_dofs],
                 outputs=[jacobian],
                 device=body_q.device,
@@ -282,4 +290,5 @@ class ExpressionObjective(IKObjective):
     ) -> list[Any]:
         names = [*(name for name, _ in block.table.group.data), ROW_WEIGHTS]
         fixed = [body_q, joint_q, problem_idx, block.integers, block.frame_offsets, self._weight, start_idx]
-        return [*fixed, *(self._fields[name].array for name in names)]
+        constants = [block.constants] if block.table.group.constants else []
+        return [*fixed, *(self._fields[name].array for name in names), *constants]

@@ -1,8 +1,8 @@
 """Warp kernels of a row group, written from its statement: one for the residuals, one for the Jacobian.
 
-A thread computes the rows of one element for one instance. The kernels depend on the statement alone; what an element
-refers to stands in a table (see `objectives.element_table`). Their text decides the names of their modules, so Warp
-compiles equal text once and finds it in its cache afterwards.
+A thread computes the rows of one element for one instance, or of all elements where these add up. The kernels depend on
+the statement alone; what an element refers to stands in a table (see `objectives.element_table`). Their text decides
+the names of their modules, so Warp compiles equal text once and finds it in its cache afterwards.
 """
 
 import functools
@@ -53,7 +53,13 @@ def residual_kernel(group: RowGroup) -> wp.Kernel:
     stated = state_rows(group)
     names: dict[Expression, str] = {}
     body = [*_loads(group, stated), *straight_line(stated.rows, names)]
-    body += [f"residuals_out[i, row + {k}] = {names[row]}" for k, row in enumerate(stated.rows)]
+    values = [names[row] for row in stated.rows]
+    if group.summed:
+        totals = [f"total{k}" for k in range(len(values))]
+        body += [f"{total} = {total} + {value}" for total, value in zip(totals, values, strict=True)]
+        body = [*(f"{total} = float(0.0)" for total in totals), *_for_every_element(body)]
+        values = totals
+    body = [*_place(group), *body, *(f"residuals_out[i, row + {k}] = {value}" for k, value in enumerate(values))]
     return _build(group, "residuals", ["residuals_out: wp.array2d[float]"], body, enable_backward=True)
 
 
@@ -66,7 +72,7 @@ def jacobian_kernel(group: RowGroup) -> wp.Kernel:
     """
     stated = state_rows(group)
     names: dict[Expression, str] = {}
-    body, written = _loads(group, stated), False
+    body, written = _loads(group, stated), group.summed
     for k, derivatives in enumerate(stated.frame_derivatives):
         body += _frame_loop(k, stated, derivatives, names, add=written)
         written = True
@@ -82,6 +88,7 @@ def jacobian_kernel(group: RowGroup) -> wp.Kernel:
             body += straight_line(column, names)
             body += _stores(column, f"tangent_dof{k} + {axis}", names, add=written)
         written = True
+    body = [*_place(group), *(_for_every_element(body) if group.summed else body)]
     arguments = ["joint_S_s: wp.array2d[wp.spatial_vector]", "moving_dofs: wp.array[int]"]
     return _build(group, "jacobian", [*arguments, "jacobian_out: wp.array3d[float]"], body, enable_backward=False)
 
@@ -120,15 +127,25 @@ def _stores(column: Iterable[Expression], dof: str, names: dict[Expression, str]
     return lines
 
 
+def _place(group: RowGroup) -> list[str]:
+    """Write the lines that say which instance and rows a thread works on."""
+    thread, element = ("i, once", "0") if group.summed else ("i, e", "e")
+    return [
+        f"{thread} = wp.tid()",
+        "problem = problem_idx[i]",
+        f"row = start_idx + element_table[{element}, 0]",
+    ]
+
+
+def _for_every_element(body: Iterable[str]) -> list[str]:
+    return ["for e in range(element_table.shape[0]):", *(f"    {line}" for line in body)]
+
+
 def _loads(group: RowGroup, stated: StatedRows) -> list[str]:
     """Write the lines that give every input its value."""
     fields = [name for name, _ in group.data]
     offsets = {group.frames.index(frame): fields.index(field) for frame, field in group.offsets}
-    lines = [
-        "i, e = wp.tid()",
-        "problem = problem_idx[i]",
-        "row = start_idx + element_table[e, 0]",
-    ]
+    lines: list[str] = []
     for field in offsets.values():
         lines += _data_loads(group, stated, field)
     for k, names in enumerate(stated.frame_names):
@@ -138,6 +155,7 @@ def _loads(group: RowGroup, stated: StatedRows) -> list[str]:
     for k, names in enumerate(stated.quaternion_names):
         lines.append(f"quaternion{k} = element_table[e, {quaternion_column(group, k)}]")
         lines += [f"{name} = joint_q[i, quaternion{k} + {entry}]" for entry, name in enumerate(names)]
+    lines += [f"{name} = element_constants[e, {k}]" for k, name in enumerate(stated.constant_names)]
     for field in range(len(stated.data_names)):
         if field not in offsets.values():
             lines += _data_loads(group, stated, field)
@@ -176,6 +194,8 @@ def _build(
 ) -> wp.Kernel:
     """Give a kernel of generated text, in a module of its own that is named after the text."""
     data = [f"data{k}: wp.array2d[float]" for k in range(len(group.data) + 1)]
+    if group.constants:
+        data.append("element_constants: wp.array2d[float]")
     more = "".join(f"    {argument},\n" for argument in [*data, *arguments])
     name = f"{group.name}_{kind}"
     text = f"def {name}(\n{_ARGUMENTS}{more}):\n{textwrap.indent(chr(10).join(body), '    ')}\n"

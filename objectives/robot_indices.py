@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,17 @@ from objectives.errors import InputError, UnknownNameError
 from objectives.model import BoolArray, FloatArray, IKModel
 
 IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class BodyFrame:
+    """A frame that stands at a transform on a body, such as one at its centre of mass."""
+
+    body: int
+    """The body; -1 for the world."""
+
+    T_body_frame: tuple[float, float, float, float, float, float, float]
+    """Position [m] and unit quaternion xyzw."""
 
 
 class RobotIndices:
@@ -25,7 +37,7 @@ class RobotIndices:
         self.dof_dim: npt.NDArray[np.int32] = model.joint_dof_dim.numpy()
         self.dof_coordinate: npt.NDArray[np.int32] = model.dof_coordinate.numpy()
 
-    def frame(self, link: str | int) -> tuple[int, FloatArray]:
+    def frame(self, link: str | int | BodyFrame) -> tuple[int, FloatArray]:
         """Give the body of a link and T_body_link, shape [7]; an int is a body index and means the body's own frame.
 
         Raises:
@@ -34,6 +46,8 @@ class RobotIndices:
         """
         if isinstance(link, str):
             return self.model.link_frame(link)
+        if isinstance(link, BodyFrame):
+            return link.body, np.array(link.T_body_frame)
         if not 0 <= link < self.model.body_count:
             raise InputError(f"Body index {link} is not in the robot; allowed: 0 to {self.model.body_count - 1}.")
         return link, IDENTITY

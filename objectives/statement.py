@@ -31,6 +31,7 @@ class RowInputs:
     coordinates: Mapping[str, Scalar]
     quaternions_xyzw: Mapping[str, QuaternionXYZW]
     data: Mapping[str, tuple[Scalar, ...]]
+    constants: Mapping[str, Scalar]
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,22 @@ class RowGroup:
     quaternions: tuple[str, ...] = ()
     """Names of the quaternion coordinates."""
 
+    constants: tuple[str, ...] = ()
+    """Names of the numbers that each element brings from its robot, such as a mass; no data, for they never change."""
+
+    summed: bool = False
+    """Whether the rows of the elements add up to one set of rows; otherwise they follow one another."""
+
     data: tuple[tuple[str, int], ...] = ()
     """Names and widths of the data fields; the rows' weights are added to them by themselves."""
+
+    def first_row(self, element: int) -> int:
+        """Give the first row of an element that does not say it itself, counted from the first element's."""
+        return 0 if self.summed else element * self.row_count
+
+    def total_row_count(self, element_count: int) -> int:
+        """Give the number of rows of some elements, at least one, together."""
+        return self.row_count if self.summed else element_count * self.row_count
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,7 @@ class StatedRows:
 
     coordinate_names: tuple[str, ...]
     quaternion_names: tuple[tuple[str, ...], ...]
+    constant_names: tuple[str, ...]
     data_names: tuple[tuple[str, ...], ...]
     """Variables of each data field; the last field holds the weights of the rows."""
 
@@ -112,6 +128,7 @@ def state_rows(group: RowGroup) -> StatedRows:
     frame_names = tuple(_names(f"frame{k}", 7) for k in range(len(group.frames)))
     coordinate_names = _names("coordinate", len(group.coordinates))
     quaternion_names = tuple(_names(f"quaternion{k}", 4) for k in range(len(group.quaternions)))
+    constant_names = _names("constant", len(group.constants))
     data_names = tuple(_names(f"data{k}", width) for k, width in enumerate(widths))
 
     frames, quaternions, data = (
@@ -124,6 +141,7 @@ def state_rows(group: RowGroup) -> StatedRows:
         dict(zip(group.coordinates, coordinates, strict=True)),
         {name: quaternion(q) for name, q in zip(group.quaternions, quaternions, strict=True)},
         {name: tuple(values) for (name, _), values in zip(group.data, data[:-1], strict=True)},
+        {name: graph.variable(own) for name, own in zip(group.constants, constant_names, strict=True)},
     )
     stated = group.state(inputs)
     if len(stated) != group.row_count:
@@ -140,6 +158,7 @@ def state_rows(group: RowGroup) -> StatedRows:
         frame_names,
         coordinate_names,
         quaternion_names,
+        constant_names,
         data_names,
         rows,
         frame_derivatives,

@@ -8,6 +8,7 @@ import warp as wp
 import ik_service
 from objectives import (
     IKObjectiveAxisAlign,
+    IKObjectiveCenterOfMass,
     IKObjectiveDamping,
     IKObjectiveJointLimit,
     IKObjectiveLine,
@@ -37,6 +38,7 @@ def used_modules():
         IKObjectiveAxisAlign("left_grasp", (0, 0, 1), (1, 0, 0)),
         IKObjectivePlane("left_sole", (0, 0, 0), (0, 0, 1)),
         IKObjectiveLine("right_grasp", (0, 0, 0), (0, 0, 1), reference_link="pelvis"),
+        IKObjectiveCenterOfMass((0, 0, 0.5)),
         IKObjectivePosture(robot.mid_joint_q),
         IKObjectiveDamping(robot.mid_joint_q),
         IKObjectiveJointLimit(),

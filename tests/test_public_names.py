@@ -26,6 +26,7 @@ OBJECTIVES = [
     "IKModel",
     "IKObjective",
     "IKObjectiveAxisAlign",
+    "IKObjectiveCenterOfMass",
     "IKObjectiveDamping",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",

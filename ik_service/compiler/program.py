@@ -7,8 +7,10 @@
 Everything is one graph of scalar expressions; how wide a scalar is, is the emitter's business.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ik_service.compiler.chain import (
     Chain,
@@ -27,6 +29,7 @@ from objectives.expression import Expression, ExpressionGraph, Scalar, reachable
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
 from objectives.operation import Operation
+from objectives.robot_indices import BodyFrame
 from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
 
@@ -90,11 +93,11 @@ class IslandProgram:
 
 @dataclass(frozen=True)
 class _Applied:
-    """An element of a row group as one objective applies it, and the rows of it that are wanted."""
+    """What an objective applies a row group to: an element, or all whose rows add up; and the rows wanted of it."""
 
     objective: int
     group: RowGroup
-    element: Element
+    elements: tuple[Element, ...]
     first_row: int  # within the objective
     wanted: tuple[int, ...]  # rows of the group
 
@@ -144,20 +147,21 @@ def build_program(
         for k, objective in enumerate(objectives)
         for one in _applied(objective, k, {row - starts[k] for row in rows}, model)
     ]
-    bodies = {_body(robot, link) for one in applied for link in one.element.frames}
+    bodies = {_body(robot, link) for one in applied for element in one.elements for link in element.frames}
     chain = build_chain(robot, bodies, graph, dofs, half_angle_error)
     stated_rows: list[Expression] = []
     columns: list[list[Expression]] = []
     inputs: dict[str, DataInput] = {}
-    errors = []
+    errors, zero = [], graph.constant(0.0)
     for one in applied:
-        values, plain = _bind(one, objectives[one.objective], robot, chain, graph, dofs, inputs)
-        stated = state_rows(one.group)
-        stated_rows += transplant([stated.rows[r] for r in one.wanted], values, graph)
-        columns += [_jacobian_row(one, stated, r, values, robot, chain, dofs, graph) for r in one.wanted]
+        stated, objective = state_rows(one.group), objectives[one.objective]
+        bound = [_bind(one, element, objective, robot, chain, graph, dofs, inputs) for element in one.elements]
+        terms = [transplant([stated.rows[r] for r in one.wanted], values, graph) for values, _ in bound]
+        stated_rows += [_sum(of_row, zero) for of_row in zip(*terms, strict=True)]
+        weighted = [values for values, _ in bound]
+        columns += [_jacobian_row(one, stated, r, weighted, robot, chain, dofs, graph) for r in one.wanted]
         if one.objective < target_count:
-            errors.append(_target_error(one, stated, plain, graph))
-    zero = graph.constant(0.0)
+            errors.append(_target_error(one, stated, bound[0][1], graph))
     pairs = list(zip(stated_rows, columns, strict=True))
     n = range(len(dofs))
     return IslandProgram(
@@ -189,13 +193,17 @@ def _sum(terms: Iterable[Scalar], zero: Expression) -> Expression:
     return total
 
 
-def _body(robot: RobotModel, link: str | int) -> int:
+def _body(robot: RobotModel, link: str | int | BodyFrame) -> int:
+    if isinstance(link, BodyFrame):
+        return link.body
     return link if isinstance(link, int) else robot.link_frame(link)[0]
 
 
-def _link_frame(robot: RobotModel, chain: Chain, link: str | int) -> Frame:
+def _link_frame(robot: RobotModel, chain: Chain, link: str | int | BodyFrame) -> Frame:
     if isinstance(link, int):
         return chain.frames[link]
+    if isinstance(link, BodyFrame):
+        return compose(chain.frames[link.body], constants(np.array(link.T_body_frame)))
     body, offset = robot.link_frame(link)
     return compose(chain.frames[body], constants(offset))
 
@@ -204,17 +212,19 @@ def _applied(objective: ExpressionObjective, index: int, wanted: set[int], model
     """Elements of an objective that have rows in the island."""
     found, row = [], 0
     for group, elements in objective.stated_elements(model):
-        for e, element in enumerate(elements):
-            first = row + e * group.row_count if element.row is None else element.row
+        together = [tuple(elements)] if group.summed and elements else [(element,) for element in elements]
+        for e, own in enumerate(together):
+            first = row + group.first_row(e) if own[0].row is None else own[0].row
             rows = tuple(r for r in range(group.row_count) if first + r in wanted)
             if rows:
-                found.append(_Applied(index, group, element, first, rows))
-        row += len(elements) * group.row_count
+                found.append(_Applied(index, group, own, first, rows))
+        row += len(together) * group.row_count
     return found
 
 
 def _bind(
     one: _Applied,
+    element: Element,
     objective: ExpressionObjective,
     robot: RobotModel,
     chain: Chain,
@@ -222,7 +232,7 @@ def _bind(
     dofs: Sequence[int],
     inputs: dict[str, DataInput],
 ) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
-    """What stands for the variables of a group's symbols: with its weights, and with weights of 1."""
+    """What stands for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
     stated, group = state_rows(one.group), one.group
     values: dict[str, Scalar] = {}
 
@@ -232,18 +242,19 @@ def _bind(
         return graph.variable(name)
 
     fields = {}
-    for (field, width), names, first in zip(group.data, stated.data_names, one.element.data_columns, strict=False):
+    for (field, width), names, first in zip(group.data, stated.data_names, element.data_columns, strict=False):
         fields[field] = tuple(read(field, first + k) for k in range(width))
         values |= dict(zip(names, fields[field], strict=True))
     offsets = dict(group.offsets)
-    for name, names, link in zip(group.frames, stated.frame_names, one.element.frames, strict=True):
+    for name, names, link in zip(group.frames, stated.frame_names, element.frames, strict=True):
         frame = _link_frame(robot, chain, link)
         if name in offsets:
             frame = compose(frame, fields[offsets[name]])
         values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
-    for name, dof in zip(stated.coordinate_names, one.element.coordinate_dofs, strict=True):
+    values |= dict(zip(stated.constant_names, element.constants, strict=True))
+    for name, dof in zip(stated.coordinate_names, element.coordinate_dofs, strict=True):
         values[name] = coordinate(robot, dof, graph, dofs)
-    for names, joint in zip(stated.quaternion_names, one.element.quaternion_joints, strict=True):
+    for names, joint in zip(stated.quaternion_names, element.quaternion_joints, strict=True):
         values |= dict(zip(names, quaternion_coordinate(robot, joint, graph, dofs), strict=True))
     plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
     for r in one.wanted:
@@ -256,7 +267,7 @@ def _jacobian_row(
     one: _Applied,
     stated: StatedRows,
     row: int,
-    values: dict[str, Scalar],
+    values: Sequence[dict[str, Scalar]],
     robot: RobotModel,
     chain: Chain,
     dofs: Sequence[int],
@@ -272,19 +283,60 @@ def _jacobian_row(
         if active in place:
             result[place[active]] = result[place[active]] + term * float(robot.dof_multiplier[dof])
 
-    moving = [_moving(robot, _body(robot, link)) for link in one.element.frames]
+    by_twists = _summed_by_twists if one.group.summed else _by_twists
+    for dof, parts in by_twists(one, stated, row, values, robot, graph):
+        add(dof, _sum((p * t for p, t in zip(parts, chain.twists[dof], strict=True)), zero))
+    for element, own in zip(one.elements, values, strict=True):
+        for k, dof in enumerate(element.coordinate_dofs):
+            add(dof, transplant([stated.coordinate_derivatives[k][row]], own, graph)[0])
+        for k, joint in enumerate(element.quaternion_joints):
+            first = int(robot.joint_qd_start[joint + 1]) - 3
+            for m, part in enumerate(transplant(stated.quaternion_derivatives[k][row], own, graph)):
+                add(first + m, part)
+    return result
+
+
+def _by_twists(
+    one: _Applied,
+    stated: StatedRows,
+    row: int,
+    values: Sequence[dict[str, Scalar]],
+    robot: RobotModel,
+    graph: ExpressionGraph,
+) -> Iterator[tuple[int, Sequence[Expression]]]:
+    """DOFs that move the frames of an element, each with the derivative by the twist that it gives to one of them."""
+    (element,), (own,) = one.elements, values
+    moving = [_moving(robot, _body(robot, link)) for link in element.frames]
     common = set.intersection(*moving) if stated.common_motion_cancels and moving else set()
     for k, by_twist in enumerate(stated.frame_derivatives):
-        parts = transplant(by_twist[row], values, graph)
+        parts = transplant(by_twist[row], own, graph)
         for dof in sorted(moving[k] - common):
-            add(dof, _sum((p * t for p, t in zip(parts, chain.twists[dof], strict=True)), zero))
-    for k, dof in enumerate(one.element.coordinate_dofs):
-        add(dof, transplant([stated.coordinate_derivatives[k][row]], values, graph)[0])
-    for k, joint in enumerate(one.element.quaternion_joints):
-        first = int(robot.joint_qd_start[joint + 1]) - 3
-        for m, part in enumerate(transplant(stated.quaternion_derivatives[k][row], values, graph)):
-            add(first + m, part)
-    return result
+            yield dof, parts
+
+
+def _summed_by_twists(
+    one: _Applied,
+    stated: StatedRows,
+    row: int,
+    values: Sequence[dict[str, Scalar]],
+    robot: RobotModel,
+    graph: ExpressionGraph,
+) -> Iterator[tuple[int, Sequence[Expression]]]:
+    """The same for elements that add up: a DOF gives all that is behind it one twist, so their derivatives add up."""
+    behind: dict[int, list[Expression]] = {}
+
+    def add(body: int, parts: Sequence[Expression]) -> None:
+        behind[body] = [a + b for a, b in zip(behind[body], parts, strict=True)] if body in behind else list(parts)
+
+    for element, own in zip(one.elements, values, strict=True):
+        for k, link in enumerate(element.frames):
+            add(_body(robot, link), transplant(stated.frame_derivatives[k][row], own, graph))
+    for body in reversed(range(robot.body_count)):  # parents stand before their children
+        if body in behind:
+            add(int(robot.joint_parent[body]), behind[body])
+    for body in sorted(behind.keys() - {-1}):
+        for dof in range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])):
+            yield dof, behind[body]
 
 
 def _moving(robot: RobotModel, body: int) -> set[int]:

@@ -19,6 +19,7 @@ from ik_service.solver.support import row_labels
 from ik_service.solver.targets import Target
 from objectives import IKObjective, InputError
 from objectives.expression_objective import ExpressionObjective
+from objectives.robot_indices import BodyFrame
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def _links(robot: RobotModel, rows: Rows, targets: Sequence[Target], k: int) -> 
         return ()
     groups = objective.stated_elements(rows.model)
     frames = dict.fromkeys(frame for _, elements in groups for element in elements for frame in element.frames)
-    return tuple(frame if isinstance(frame, str) else _link_of(robot, frame) for frame in frames)
+    named = [frame for frame in frames if not isinstance(frame, BodyFrame)]
+    return tuple(frame if isinstance(frame, str) else _link_of(robot, frame) for frame in named)
 
 
 def _link_of(robot: RobotModel, body: int) -> str:

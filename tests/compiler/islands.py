@@ -9,6 +9,7 @@ from ik_service.robots.catalog import load_urdf
 from ik_service.robots.transforms import quaternion_exp
 from objectives import (
     IKObjectiveAxisAlign,
+    IKObjectiveCenterOfMass,
     IKObjectiveJointLimit,
     IKObjectiveLine,
     IKObjectiveLookAt,
@@ -101,6 +102,10 @@ def _line(link, **options):
     return IKObjectiveLine(link, POINT, [1.0, 0.4, -2.0], **options), lambda r, one: oracles.along(r, one, across)
 
 
+def _center_of_mass(**options):
+    return IKObjectiveCenterOfMass(POINT, **options), oracles.center_of_mass
+
+
 def _posture(robot, joints=None):
     reference = robot.random_joint_q(np.random.default_rng(9), 1)[0]
     names = joints if joints is not None else robot.joint_names
@@ -137,6 +142,7 @@ def _table():
             "panda",
             [_axis("panda_hand", weight=0.8), _line("panda_hand", weight=2.0), _posture(r["panda"])],
         ),
+        "panda centre of mass": ("panda", [_pose("panda_hand"), _center_of_mass(weight=2.0)]),
         "panda three targets and posture": (
             "panda",
             [_pose("panda_hand"), _pose("panda_link4", **weighted), _position("panda_link6"), _posture(r["panda"])],
@@ -151,6 +157,12 @@ def _table():
             "humanoid",
             [_pose(link) for link in ("left_grasp", "right_grasp", "left_sole", "right_sole")] + [_look_at("head")],
         ),
+        "humanoid centre of mass": (
+            "humanoid",
+            [_pose("left_sole"), _center_of_mass(row_weights=[1.0, 0.5, 2.0])],
+        ),
+        "floating centre of mass": ("floating", [_center_of_mass(), _position("d")]),
+        "locked base centre of mass": ("locked base", [_center_of_mass(row_weights=[1.0, 3.0, 0.5])]),
         "floating pose": ("floating", [_pose("d", offset=TOOL)]),
         "floating two poses": ("floating", [_pose("d"), _pose("f", **weighted)]),
         "floating relative": ("floating", [_relative("d", "f")]),
@@ -173,6 +185,7 @@ def _table():
         "two trees ball": ("two trees", [_pose("r_tool")]),
         "two trees relative": ("two trees", [_relative("l_tool", "r_tool", offset=TOOL)]),
         "two trees posture": ("two trees", [_posture(r["two trees"])]),
+        "two trees centre of mass": ("two trees", [_center_of_mass(), _posture(r["two trees"])]),
         "two trees limits": ("two trees", [_limits(r["two trees"]), _pose("l_tool")]),
         "two trees seen from the ground": ("two trees", [_pose("r_tool", reference_link="ground")]),
         "followers pose and posture": ("followers", [_pose("e"), _posture(r["followers"])]),

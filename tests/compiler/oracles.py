@@ -164,6 +164,24 @@ def along(robot, objective, directions):
     )
 
 
+def center_of_mass(robot, objective):
+    """From the masses of the links, one by one."""
+    target, weights = numbers(objective, "target_positions"), objective.weight * numbers(objective, "row_weights")
+    shares = robot.link_mass / robot.link_mass.sum()
+
+    def motion(q):
+        position, linear = 0.0, 0.0
+        for share, name, com in zip(shares, robot.link_names, robot.link_com, strict=True):
+            own, _, moved, _ = frame_motion(robot, q, name, np.array([*com, 0.0, 0.0, 0.0, 1.0]))
+            position, linear = position + share * own, linear + share * moved
+        return position, linear
+
+    return Oracle(
+        lambda q: (motion(q)[0] - target) * weights,
+        lambda q: motion(q)[1].transpose(0, 2, 1) * weights[:, None],
+    )
+
+
 def posture(robot, objective, joints=None, problem=0):
     """Rows of scalars first and then those of quaternions, as a program holds them; their weights are by DOF."""
     reference = numbers(objective, "joint_q_reference", problem)

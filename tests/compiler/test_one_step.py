@@ -27,6 +27,7 @@ CASES = [
     "followers pose and posture",
     "two trees follower",
     "two trees ball",
+    "two trees centre of mass",
     "two trees relative",
     "floating two poses",
     "floating relative",

@@ -14,6 +14,7 @@ from objectives.statement import RowGroup
 from tests.compiler import oracles
 from tests.compiler.islands import NAMES, POINT, TURN, island, robots
 from tests.compiler.oracles import Island, configuration, evaluated
+from tests.objectives.test_statement import APART, TOGETHER, Weighed
 
 COUNT = 6
 EXACT = 1e-12  # rounding of float64 and of the polynomials, on numbers of about 1
@@ -210,6 +211,21 @@ def test_rows_of_two_frames_that_a_common_motion_changes():
     got = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
     np.testing.assert_allclose(got, jacobian, rtol=0.0, atol=10 * EXACT)
     assert np.abs(jacobian[..., :6]).max(axis=(0, 1)).min() > 0.1  # the base moves it
+
+
+def test_elements_add_up_where_a_group_says_so():
+    robot = robots()["floating"]
+    apart, together = (Island("weighed", robot, [Weighed(group)], [lambda *_: None]) for group in (APART, TOGETHER))
+    q, found = configurations(robot), []
+    for case in (apart, together):
+        program = case.program()
+        values = case.values(program, q)
+        jacobian = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
+        found.append((evaluated(program.rows, values, COUNT), jacobian))
+    for terms, sums in zip(*found, strict=True):
+        expected = terms[:, 0:2] + terms[:, 2:4] + terms[:, 4:6]
+        np.testing.assert_allclose(sums, expected, rtol=0.0, atol=10 * EXACT)
+        assert np.abs(sums).max() > 0.1
 
 
 def _cosine_rows(inputs):

@@ -138,6 +138,11 @@ def line_rows(data, joint_q, problem, **options):
     return np.stack(rows, axis=1)
 
 
+def mass_targets(data):
+    """Points that lie by `shift` before the centre of mass at the configurations of the problems."""
+    return data.scene.robot.center_of_mass(data.joint_q) - data.shift
+
+
 def limit_rows(data, joint_q, problem):
     robot = data.scene.robot
     limited = np.isfinite(robot.joint_limit_lower) | np.isfinite(robot.joint_limit_upper)
@@ -318,6 +323,22 @@ CASES = [
             1.5
             * data.row_weights[problem, :2]
             * line_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
+        ),
+    ),
+    Case(
+        "center_of_mass",
+        lambda data: objectives.IKObjectiveCenterOfMass(mass_targets(data)),
+        lambda data, joint_q, problem: data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem],
+    ),
+    Case(
+        "center_of_mass_weights",
+        lambda data: objectives.IKObjectiveCenterOfMass(
+            mass_targets(data), row_weights=data.row_weights[:, :3], weight=3.0
+        ),
+        lambda data, joint_q, problem: (
+            3.0
+            * data.row_weights[problem, :3]
+            * (data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem])
         ),
     ),
     Case("joint_limit", lambda data: objectives.IKObjectiveJointLimit(0.5), limit_rows),

@@ -1,6 +1,6 @@
 """Robots on which the objectives are tried, and the arrays around an objective that a solver would hold."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -62,13 +62,20 @@ class Scene:
     inner_joints: tuple[str, ...]  # some of its joints
 
 
+def weighed(robot: RobotModel) -> RobotModel:
+    """The same robot with masses made up for it: of static, moving and folded links, and some links without."""
+    rng, count = np.random.default_rng(17), len(robot.link_names)
+    masses = np.where(np.arange(count) % 4 == 3, 0.0, rng.uniform(0.5, 3.0, count))
+    return replace(robot, link_mass=masses, link_com=rng.normal(0.0, 0.1, (count, 3)))
+
+
 @cache
 def scene(name: str) -> Scene:
     if name == "fixed":
-        return Scene(name, load_robot("panda"), "panda_hand", "panda_link3", "panda_link0", ("panda_joint2",))
+        return Scene(name, weighed(load_robot("panda")), "panda_hand", "panda_link3", "panda_link0", ("panda_joint2",))
     if name == "floating":
-        return Scene(name, load_urdf(FLOATING), "d", "f", "world", ("base", "lift"))
-    return Scene(name, load_urdf(TWO_TREES), "l_tool", "r_tool", "ground", ("left_3", "right_1"))
+        return Scene(name, weighed(load_urdf(FLOATING)), "d", "f", "world", ("base", "lift"))
+    return Scene(name, weighed(load_urdf(TWO_TREES)), "l_tool", "r_tool", "ground", ("left_3", "right_1"))
 
 
 @pytest.fixture(params=["fixed", "floating", "two_trees"])

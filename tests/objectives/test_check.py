@@ -80,6 +80,7 @@ def builtin_objectives(where):
         objectives.IKObjectiveAxisAlign(where.tip, [0, 0, 1], [0.3, 0.2, -1], reference_link=where.other),
         objectives.IKObjectivePlane(where.tip, target[0], [1, 2, 3]),
         objectives.IKObjectiveLine(where.tip, target[0], [1, 2, 3], offset=[0, 0.1, 0, 0, 0, 0, 1]),
+        objectives.IKObjectiveCenterOfMass(target[0]),
         objectives.IKObjectiveJointLimit(0.1),
         objectives.IKObjectivePosture(reference, weight=1e-3),
     ]

@@ -1,5 +1,7 @@
 """Targets and weights: what is accepted, where it is kept, and what a solver is told when it changes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import warp as wp
@@ -98,6 +100,11 @@ class TestInput:
     def test_a_posture_must_fit_the_robot(self, panda):
         with pytest.raises(InputError, match=r"'joint_q_reference' has shape .*; allowed: .*7"):
             objectives.IKObjectivePosture(np.zeros(6)).bind_model(panda.on_device("cpu"))
+
+    def test_a_centre_of_mass_needs_masses(self, panda):
+        bare = dataclasses.replace(panda, link_mass=0.0 * panda.link_mass)
+        with pytest.raises(InputError, match="IKObjectiveCenterOfMass: the robot has no masses"):
+            objectives.IKObjectiveCenterOfMass(POSITIONS).bind_model(bare.on_device("cpu"))
 
     def test_row_weights_must_fit_the_robot(self, panda):
         objective = objectives.IKObjectiveJointLimit(row_weights=np.ones(6))
@@ -262,6 +269,7 @@ class TestChanges:
             (objectives.IKObjectivePlane("panda_hand", POSITIONS, UP), lambda o: o.set_targets(normals=[1, 0, 0])),
             (objectives.IKObjectiveLine("panda_hand", POSITIONS, UP), lambda o: o.set_targets(POSITIONS + 1)),
             (objectives.IKObjectiveLine("panda_hand", POSITIONS, UP), lambda o: o.set_targets(directions=[1, 0, 0])),
+            (objectives.IKObjectiveCenterOfMass(POSITIONS), lambda o: o.set_targets(POSITIONS + 1)),
             (objectives.IKObjectivePosture(np.zeros(7)), lambda o: o.set_reference(np.ones(7))),
             (pose(), lambda o: o.set_row_weights(np.full(6, 2.0))),
         ],

@@ -1,5 +1,7 @@
 """Statements of one's own: any mixture of frames, coordinates and quaternions gives rows, Jacobian and support."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from objectives.expression import sin
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import dot, rotate, subtract
 from objectives.group_kernels import residual_kernel
+from objectives.robot_indices import BodyFrame
 from objectives.statement import RowGroup, RowInputs, state_rows
 from tests.objectives.conftest import GUARD, scene
 
@@ -83,6 +86,65 @@ def test_a_mixture_of_all_inputs_has_the_right_jacobian(scene_name, joint_name, 
     report = objectives.check(objective, where.robot, tolerance=TIGHT)
     assert report.methods == ("analytic", "autodiff")
     assert report.nonzero_count > report.compared_count / 2
+
+
+def weighed_rows(inputs: RowInputs):
+    """Rows of frame, coordinate, quaternion and a number of the robot."""
+    frame, q = inputs.frames["a"], inputs.coordinates["q"]
+    turned = rotate(inputs.quaternions_xyzw["turn"], frame.position)
+    size = inputs.constants["size"]
+    return [size * (turned[0] + q * frame.position[1]), size * q + inputs.data["shift"][0] * turned[2]]
+
+
+APART = RowGroup(
+    "apart",
+    2,
+    weighed_rows,
+    frames=("a",),
+    coordinates=("q",),
+    quaternions=("turn",),
+    data=(("shift", 1),),
+    constants=("size",),
+)
+TOGETHER = replace(APART, name="together", summed=True)
+
+
+class Weighed(ExpressionObjective):
+    """Three elements on the floating robot, one of them on a body of its own frame and one static."""
+
+    def __init__(self, group):
+        super().__init__([DataField("Weighed", "shift", 3, [[0.5, 1.5, -1.0], [2.5, 3.5, 0.7]])], row_count=None)
+        self.group = group
+
+    def stated_elements(self, model):
+        joint = model.joint_names.index("base")
+        frames = ("d", BodyFrame(2, (0.1, 0.2, -0.3, 0.0, 0.0, 0.6, 0.8)), BodyFrame(-1, (0.4, 0.1, 0.2, 0, 0, 0, 1)))
+        return [
+            (
+                self.group,
+                [
+                    Element((frame,), (dof,), (joint,), (k,), constants=(1.0 + k,))
+                    for k, (frame, dof) in enumerate(zip(frames, (6, 9, 9), strict=True))
+                ],
+            )
+        ]
+
+
+def test_elements_add_up_where_a_group_says_so(workplace):
+    robot = scene("floating").robot
+    joint_q, problem = robot.random_joint_q(np.random.default_rng(1), 4), [0, 1, 1, 0]
+    apart, together = (workplace(robot, Weighed(group), joint_q, problem) for group in (APART, TOGETHER))
+    assert (apart.rows, together.rows) == (6, 2)
+    for method in ("residuals", "analytic", "autodiff"):
+        terms, sums = (getattr(place, method)()[:, GUARD:-GUARD] for place in (apart, together))
+        expected = terms[:, 0:2] + terms[:, 2:4] + terms[:, 4:6]
+        np.testing.assert_allclose(sums, expected, rtol=0.0, atol=1e-5)
+        assert np.abs(sums).max() > 0.1
+    support = apart.objective.row_support(apart.model)
+    np.testing.assert_array_equal(
+        together.objective.row_support(together.model), support[0:2] | support[2:4] | support[4:6]
+    )
+    assert objectives.check(Weighed(TOGETHER), robot, tolerance=TIGHT).nonzero_count > 0
 
 
 class Distance(ExpressionObjective):

@@ -1,0 +1,118 @@
+"""The centre of mass where it is wanted, by both engines, and what it couples."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import ik_service
+import objectives
+from objectives import IKObjectiveCenterOfMass, IKObjectivePosition, InputError
+from tests.objectives.conftest import weighed
+from tests.robots.test_foreign_robots import EXAMPLE, _installed
+from tests.solver.conftest import Reachable, inside_limits
+
+COUNT = 60
+NEAR = 1e-3  # [m]
+TIGHT = 1e-4  # five-point differences of float32 residuals are good to about 1e-5
+ENGINES = ("compiled", "staged")
+SOLES = ["left_sole", "right_sole"]
+HANDS = ["left_panda_hand", "right_panda_hand"]
+
+
+@pytest.fixture(scope="module")
+def humanoid():
+    return ik_service.load_robot("humanoid")
+
+
+@pytest.fixture(scope="module")
+def dual():
+    return weighed(ik_service.load_robot("dual_panda"))
+
+
+def distance(robot, result, wanted, axes=(0, 1, 2)):
+    return np.linalg.norm((robot.center_of_mass(result.joint_q) - wanted)[:, axes], axis=1)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_humanoid_balances_over_its_feet(humanoid, engine):
+    """Feet side by side on the ground, the left hand up in front: the centre of mass comes above the feet."""
+    grasp = np.random.default_rng(2).uniform([0.25, 0.0, 0.7], [0.45, 0.35, 1.2], (COUNT, 3))
+    soles = np.array([[0.0, 0.11, 0.0], [0.0, -0.11, 0.0]])
+    positions = np.concatenate([np.broadcast_to(soles, (COUNT, 2, 3)), grasp[:, None]], axis=1)
+    orientations = np.tile([0.0, 0.0, 0.0, 1.0], (COUNT, 3, 1))
+    balance = IKObjectiveCenterOfMass([0.0, 0.0, 0.0], row_weights=[1.0, 1.0, 0.0])
+    hand = ik_service.Target("left_grasp", row_weights=[1, 1, 1, 0, 0, 0])
+    arguments = {"device": "cpu", "engine": engine}
+    plain = ik_service.IKSolver(humanoid, [*SOLES, hand], **arguments).solve(positions, orientations)
+    result = ik_service.IKSolver(humanoid, [*SOLES, hand], objectives=[balance], **arguments).solve(
+        positions, orientations
+    )
+    away = distance(humanoid, result, np.zeros(3), axes=(0, 1))
+    assert inside_limits(humanoid, result.joint_q).all()
+    assert result.success.mean() >= 0.95
+    assert (away[result.success] < NEAR).mean() >= 0.95
+    assert (distance(humanoid, plain, np.zeros(3), axes=(0, 1)) > 0.02).mean() > 0.5  # by itself it is elsewhere
+    assert np.ptp(humanoid.center_of_mass(result.joint_q)[:, 2]) > 0.01  # the height is free
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hand_and_centre_of_mass_of_an_arm_are_brought_to_reachable_places(engine):
+    robot = weighed(ik_service.load_robot("panda"))
+    problems = Reachable.draw(robot, ["panda_hand"], COUNT, random_seed=13)
+    wanted = robot.center_of_mass(problems.joint_q)
+    both = [IKObjectivePosition("panda_hand", problems.positions[:, 0]), IKObjectiveCenterOfMass(wanted, weight=2.0)]
+    solver = ik_service.IKSolver(robot, objectives=both, device="cpu", engine=engine)
+    result = solver.solve(problem_count=COUNT)
+    good = (distance(robot, result, wanted) < NEAR) & (problems.errors(result.joint_q)[0][:, 0] < NEAR)
+    assert good.mean() >= 0.9
+
+
+def test_the_centre_of_mass_joins_all_that_has_mass(dual):
+    problems = Reachable.draw(dual, HANDS, COUNT, random_seed=14)
+    weights = np.where(np.arange(COUNT)[:, None] % 2 == 0, 1.0, 0.0) * np.ones(3)
+    results = {}
+    for engine in ENGINES:
+        heavy = IKObjectiveCenterOfMass(dual.center_of_mass(problems.joint_q), row_weights=weights)
+        solver = ik_service.IKSolver(dual, HANDS, objectives=[heavy], device="cpu", engine=engine)
+        results[engine] = solver.solve(problems.positions)
+        np.testing.assert_array_equal(results[engine].islands.nisland, np.where(weights[:, 0] > 0.0, 1, 2))
+        told = weights[:, 0] > 0.0
+        good = (distance(dual, results[engine], dual.center_of_mass(problems.joint_q)) < NEAR) & results[engine].success
+        assert good[told].mean() >= 0.9
+        assert good[~told].mean() <= 0.5
+    assert (results["compiled"].success == results["staged"].success).mean() >= 0.95
+
+
+def test_an_arm_without_mass_is_left_to_itself(dual):
+    """Only the left arm weighs something: the rows are those of its island alone."""
+    right = np.array([name.startswith("right") for name in dual.link_names])
+    light = dataclasses.replace(dual, link_mass=np.where(right, 0.0, dual.link_mass))
+    solver = ik_service.IKSolver(light, HANDS, objectives=[IKObjectiveCenterOfMass([0.2, 0.2, 0.5])], device="cpu")
+    problems = Reachable.draw(light, HANDS, 4, random_seed=15)
+    result = solver.solve(problems.positions, problems.orientations_xyzw)
+    assert (result.islands.nisland == 2).all()
+    named = [island.rows for island in result.islands[0]]
+    assert sorted(named) == [("target left_panda_hand", "IKObjectiveCenterOfMass"), ("target right_panda_hand",)]
+
+
+def test_a_robot_without_masses_is_refused():
+    with pytest.raises(InputError, match="IKObjectiveCenterOfMass: the robot has no masses"):
+        ik_service.IKSolver(
+            ik_service.load_robot("panda"), objectives=[IKObjectiveCenterOfMass([0.0, 0.0, 0.5])], device="cpu"
+        )
+
+
+@pytest.mark.parametrize(
+    ("file", "floating"),
+    [
+        ("talos_data/robots/talos_full_v2.urdf", True),
+        ("solo_description/robots/solo12.urdf", True),
+        ("panda_description/urdf/panda.urdf", False),
+    ],
+)
+def test_its_jacobian_is_right_on_robots_of_others(file, floating):
+    robot = ik_service.load_robot(_installed(EXAMPLE, file), floating_base=floating)
+    report = objectives.check(IKObjectiveCenterOfMass([0.1, 0.2, 0.3]), robot, tolerance=TIGHT)
+    assert report.methods == ("analytic", "autodiff")
+    assert report.nonzero_count > robot.joint_dof_count
