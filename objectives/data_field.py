@@ -36,7 +36,7 @@ class DataField:
             owner: Name of the objective, for messages.
             name: Name of the field.
             columns: Numbers per problem; None if only the robot tells (see `set_columns`).
-            value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for ones.
+            value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for weights: 1.
             quaternion_columns: First columns of unit quaternions xyzw.
             direction_columns: First columns of three numbers that give a direction, of any length but 0; they are
                 scaled to length 1.
@@ -55,8 +55,8 @@ class DataField:
         self._host: npt.NDArray[np.float32] | None = None
         self._given: Any = None  # the caller's Warp array, kept alive for as long as its memory is in use
         self._device: Any = None
-        self._filled = value is None  # with ones, which fit every robot
-        if value is not None:
+        self._filled = value is None and non_negative  # with ones, which fit every robot
+        if not self._filled:
             self.set(value)
         elif columns is not None:
             self._host = np.ones((1, columns), dtype=np.float32)

@@ -47,7 +47,8 @@ class IKObjectiveJointLimit(ExpressionObjective):
             InputError: A weight is negative or not finite.
         """
         owner = type(self).__name__
-        fields = [DataField(owner, f"joint_limit_{side}", None, None, finite=False) for side in ("lower", "upper")]
+        none = {"lower": -np.inf, "upper": np.inf}  # until the robot is known
+        fields = [DataField(owner, f"joint_limit_{side}", None, [limit], finite=False) for side, limit in none.items()]
         super().__init__(fields, row_count=None, row_weights=row_weights, weight=weight)
         self._joints = joints
 

@@ -65,6 +65,16 @@ class TestInput:
         with pytest.raises(InputError, match="target_positions"):
             pose([[1.0, 2.0], [3.0]] if bad is None else bad)
 
+    def test_data_that_are_not_given_are_refused(self):
+        for make in (
+            lambda: pose(orientations_xyzw=None),
+            lambda: objectives.IKObjectivePosition("panda_hand", None),
+            lambda: objectives.IKObjectivePosture(None),
+            lambda: objectives.IKObjectivePlane("panda_hand", POSITIONS, None),
+        ):
+            with pytest.raises(InputError, match=r"has shape \[\]|not an array|finite"):
+                make()
+
     @pytest.mark.parametrize("weights", [-np.ones(6), np.full(6, np.nan), np.ones(5), np.ones((2, 7))])
     def test_bad_row_weights_are_refused(self, weights):
         with pytest.raises(InputError, match="row_weights"):
