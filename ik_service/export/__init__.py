@@ -4,7 +4,8 @@ solver --recorded--> its launches, with all arrays that they work on
 launches --objects--> kernels under names of the export's own, compiled by Warp into relocatable objects
          --c_layout--> structs of their arguments in C
          --c_values--> statements that fill these; arrays that never change become constants
-         --solve_source--> one function in C that calls the kernels in order over memory of the caller's
+         --frame--> a struct of all arrays that change, in memory of the caller, and a C function for every launch
+functions that programs call are entries (`export.Entry`): recorded launches with a header and a source around a frame
 """
 
 from ik_service.export.export import Export, export_solver

@@ -2,10 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
 
 import warp as wp
 
@@ -13,18 +14,40 @@ from ik_service.compiler import cpu_target
 from ik_service.export.c_layout import CLayout
 from ik_service.export.c_values import Constants, c_string
 from ik_service.export.example import EXAMPLE, example_problems
+from ik_service.export.frame import TAKE
 from ik_service.export.objects import KernelObject, compile_object
-from ik_service.export.solve_source import RESULTS, SolveSource
+from ik_service.export.solve_entry import SolveEntry
 from ik_service.export.texts import CMAKE, HEADER, README, SOURCE, c_comment
-from ik_service.solver import IKSolver, IKStatus
-from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
-from ik_service.solver.recorded_solve import RecordedSolve
-from ik_service.solver.solver import DEFAULT_SEEDS
+from ik_service.solver import IKSolver
+from ik_service.solver.intake import SOLVE_IO
+from ik_service.solver.recorded_launches import RecordedLaunches
 from objectives import InputError
 
 PROBLEM_COUNT = 1000  # in the file of the example
 TAG = "@tag@"  # stands in the source for a hash of all of it
 TAG_DIGITS = 8
+OBJECTS = {"io": True, "islands": False}
+"""Names of the objects, and whether they hold kernels of all solves."""
+
+
+class Entry(Protocol):
+    """A function that an export offers.
+
+    Attributes:
+        name: What names of its kernels hold.
+        recorded: Its launches.
+    """
+
+    name: str
+    recorded: RecordedLaunches
+
+    def header(self) -> str:
+        """Return its part of the header."""
+        ...
+
+    def source(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> str:
+        """Return its source, but for the declarations of structs and constants."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -74,19 +97,11 @@ def export_solver(solver: IKSolver, *, prefix: str | None = None, problem_count:
         EngineError: The solver is staged, has objectives besides its targets, or data for every problem.
     """
     prefix = _prefix(solver, prefix)
-    recorded = solver.recorded()
-    draft = HEADER.substitute(_names(solver, prefix, TAG, [])) + _source(solver, recorded, prefix, TAG)[0]
-    tag = _tag(recorded, draft)
-    source, layout = _source(solver, recorded, prefix, tag)
-    objects = tuple(_objects(recorded, prefix, tag))
-    names = _names(solver, prefix, tag, [f"{one.name}.o" for one in objects])
-    texts = {
-        f"{prefix}_ik.h": HEADER.substitute(names),
-        f"{prefix}_ik.c": source,
-        "example.c": EXAMPLE.substitute(names),
-        "CMakeLists.txt": CMAKE.substitute(names),
-        "README.md": README.substitute(names),
-    }
+    entries: list[Entry] = [SolveEntry(solver, prefix)]
+    draft = _texts(solver, prefix, TAG, entries)[0]
+    tag = _tag(entries, draft)
+    texts, layout = _texts(solver, prefix, tag, entries)
+    objects = tuple(_objects(_symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{one.name}.o": one.content for one in objects}
     files["problems.bin"] = example_problems(solver, problem_count)
@@ -102,62 +117,35 @@ def _prefix(solver: IKSolver, prefix: str | None) -> str:
     return prefix
 
 
-def _symbols(recorded: RecordedSolve, prefix: str, tag: str) -> dict[wp.Kernel, str]:
+def _symbols(entries: Sequence[Entry], prefix: str, tag: str) -> dict[wp.Kernel, str]:
     """Names of the kernels in the objects."""
     found: dict[wp.Kernel, str] = {}
-    islands = 0
-    for step in recorded.steps:
-        if step.kernel not in found:
-            name = f"island_{islands}" if step.phase == "solve" else step.kernel.key.strip("_")
-            islands += step.phase == "solve"
-            found[step.kernel] = f"{prefix}_{tag}_{name}"
+    for entry in entries:
+        for step in entry.recorded.steps:
+            key = step.kernel.key.strip("_") if step.kernel.module is SOLVE_IO else f"{entry.name}_{len(found)}"
+            found.setdefault(step.kernel, f"{prefix}_{tag}_{key}")
     return found
 
 
-def _objects(recorded: RecordedSolve, prefix: str, tag: str) -> Iterator[KernelObject]:
-    """Compile the kernels: those of the islands, and those before and after, which have other module options."""
-    symbols = _symbols(recorded, prefix, tag)
-    of_islands = {step.kernel for step in recorded.steps if step.phase == "solve"}
-    for name, wanted in (("io", False), ("islands", True)):
-        kernels = {symbol: kernel for kernel, symbol in symbols.items() if (kernel in of_islands) == wanted}
+def _objects(symbols: Mapping[wp.Kernel, str], prefix: str) -> Iterator[KernelObject]:
+    """Compile the kernels: those of all solves, and those made for islands, which have other module options."""
+    for name, wanted in OBJECTS.items():
+        kernels = {symbol: kernel for kernel, symbol in symbols.items() if (kernel.module is SOLVE_IO) == wanted}
         yield compile_object(f"{prefix}_{name}", prefix, kernels)
 
 
-def _source(solver: IKSolver, recorded: RecordedSolve, prefix: str, tag: str) -> tuple[str, CLayout]:
-    """The shim, and the structs in it."""
-    layout, constants = CLayout(prefix), Constants()
-    symbols = _symbols(recorded, prefix, tag)
-    solve = SolveSource(recorded, prefix, symbols, layout, constants).text
+def _texts(solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry]) -> tuple[dict[str, str], CLayout]:
+    """All files that are texts, and the structs in the source."""
+    layout, constants, symbols = CLayout(prefix), Constants(), _symbols(entries, prefix, tag)
+    functions = [entry.source(symbols, layout, constants) for entry in entries]
     kernels = [
         f"void {symbol}_cpu_forward({prefix}_bounds *bounds, {symbol}_arguments *arguments);"
         for symbol in symbols.values()
     ]
-    names = _names(solver, prefix, tag, [])
-    names |= {"layouts": layout.declarations(), "kernels": "\n".join(kernels)}
-    names |= {"constants": constants.definitions(), "solve": solve}
-    names["names"] = ",\n".join(f"    {c_string(name)}" for name in solver.robot.coordinate_names)
-    return SOURCE.substitute(names), layout
-
-
-def _tag(recorded: RecordedSolve, texts: str) -> str:
-    """What tells this export from others: a hash of its texts and of what its kernels are made from."""
-    parts = [texts, wp.__version__, *(str(step.kernel.module.options["cpu_compiler_flags"]) for step in recorded.steps)]
-    digest = hashlib.sha256("\0".join(parts).encode())
-    for step in recorded.steps:
-        digest.update(step.kernel.hash or b"")
-    return digest.hexdigest()[:TAG_DIGITS]
-
-
-def _names(solver: IKSolver, prefix: str, tag: str, objects: Sequence[str]) -> dict[str, object]:
-    """What the texts tell of a solver."""
-    robot, options, PREFIX = solver.robot, solver.options, prefix.upper()
-    types = {"joint_q": "float", "success": "uint8_t", "status": "int8_t", "cost": "float", "active_limits": "uint8_t"}
-    types |= {"position_error": "double", "orientation_error": "double"}
-    results = [f"    {types.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
-    relative = any(target.reference_link for target in solver.targets)
-    return {
+    robot, objects = solver.robot, [f"{prefix}_{name}.o" for name in OBJECTS]
+    names = {
         "prefix": prefix,
-        "PREFIX": PREFIX,
+        "PREFIX": prefix.upper(),
         "tag": tag,
         "robot": c_comment(robot.name),
         "links": c_comment(", ".join(target.link for target in solver.targets)),
@@ -167,16 +155,30 @@ def _names(solver: IKSolver, prefix: str, tag: str, objects: Sequence[str]) -> d
         "targets": len(solver.targets),
         "coordinates": robot.joint_coord_count,
         "dofs": robot.joint_dof_count,
-        "reference": ", or of the target's reference link" if relative else "",
-        "statuses": ",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
-        "seeds_max": SEEDS_MAX,
-        "iterations_max": ITERATIONS_MAX,
-        "seeds": options.seeds if options.seeds is not None else DEFAULT_SEEDS,
-        "max_iterations": options.max_iterations,
-        "random_seed": f"{options.random_seed}u",
-        "position_tolerance": repr(options.position_tolerance),
-        "orientation_tolerance": repr(options.orientation_tolerance),
-        "results": "\n".join(results),
+        "entries": "\n".join(entry.header() for entry in entries),
+        "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),
+        "layouts": layout.declarations(),
+        "kernels": "\n".join(kernels),
+        "constants": constants.definitions(),
+        "functions": "\n\n".join([TAKE, *functions]),
         "objects": " ".join(objects),
         "object_list": ", ".join(f"`{name}`" for name in objects),
     }
+    templates = {
+        f"{prefix}_ik.h": HEADER,
+        f"{prefix}_ik.c": SOURCE,
+        "example.c": EXAMPLE,
+        "CMakeLists.txt": CMAKE,
+        "README.md": README,
+    }
+    return {name: template.substitute(names) for name, template in templates.items()}, layout
+
+
+def _tag(entries: Sequence[Entry], texts: Mapping[str, str]) -> str:
+    """What tells this export from others: a hash of its texts and of what its kernels are made from."""
+    kernels = [step.kernel for entry in entries for step in entry.recorded.steps]
+    parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for kernel in kernels:
+        digest.update(kernel.hash or b"")
+    return digest.hexdigest()[:TAG_DIGITS]

@@ -37,55 +37,10 @@ enum {
     ${PREFIX}_WRONG_ABI = 4        /* the header is not that of the library */
 };
 
-/* How a problem ended. */
-enum {
-$statuses
-};
-
-typedef struct {
-    uint32_t abi;                 /* ${PREFIX}_ABI */
-    int32_t seeds;                /* start configurations, 1 to $seeds_max: one after the other until one succeeds */
-    int32_t max_iterations;       /* of one attempt, 1 to $iterations_max */
-    uint32_t random_seed;         /* shifts the start configurations */
-    double position_tolerance;    /* largest position error of a success [m] */
-    double orientation_tolerance; /* largest orientation error of a success [rad] */
-} ${prefix}_options;
-
-/* Begin with these: ${prefix}_options options = ${PREFIX}_OPTIONS; */
-#define ${PREFIX}_OPTIONS \\
-    { ${PREFIX}_ABI, $seeds, $max_iterations, $random_seed, $position_tolerance, $orientation_tolerance }
-
-typedef struct {
-    int32_t count;                  /* problems */
-    const double *positions;        /* [count][TARGETS][3] in the world frame$reference */
-    const double *orientations_xyzw; /* [count][TARGETS][4], of unit length to 1e-3 */
-    const double *initial_joint_q;  /* [initial_joint_q_count][COORDINATES]: first start configurations, or NULL */
-    int32_t initial_joint_q_count;  /* 0: the middle of the ranges; 1: one for all; or count */
-} ${prefix}_problems;
-
-/* Arrays of the caller with a line for every problem; all but joint_q may be NULL. */
-typedef struct {
-$results
-} ${prefix}_results;
-
 /* Names of the coordinates in joint_q. */
 extern const char *const ${prefix}_coordinate_names[${PREFIX}_COORDINATES];
 
-/* Returns the bytes of workspace that ${prefix}_solve needs for so many problems; any alignment will do. */
-size_t ${prefix}_workspace_size(int32_t count);
-
-/*
- * Solves problems and returns one of the codes above. That a target is not reached is no error: see `success`.
- * Answers do not depend on what else is in the batch. `options` may be NULL. Results other than those of the last call
- * with ${PREFIX}_OK are undefined. The arrays of problems and results and the workspace must not overlap.
- */
-int32_t ${prefix}_solve(
-    const ${prefix}_problems *problems,
-    const ${prefix}_options *options,
-    const ${prefix}_results *results,
-    void *workspace,
-    size_t workspace_size);
-
+$entries
 #ifdef __cplusplus
 }
 #endif
@@ -131,7 +86,7 @@ int ${prefix}_wp_isinf(double x) { return isinf(x) != 0; }
 /* ---- the robot ---- */
 $constants
 
-$solve""")
+$functions""")
 
 CMAKE = Template("""\
 cmake_minimum_required(VERSION 3.16)

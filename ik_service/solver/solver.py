@@ -24,7 +24,7 @@ from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition
 from ik_service.solver.reading import check_lines, has_lines, raise_fault, read_start, read_targets
-from ik_service.solver.recorded_solve import RecordedSolve
+from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows import Rows, require_contract
 from ik_service.solver.support import Support, row_labels
@@ -224,7 +224,7 @@ class IKSolver:
         trees, join = self._support.trees, not self.islands_enabled
         return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
 
-    def recorded(self) -> RecordedSolve:
+    def recorded(self) -> RecordedLaunches:
         """Return the kernels of a solve of full poses, with what they work on, for export.
 
         Raises:

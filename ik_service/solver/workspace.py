@@ -26,7 +26,7 @@ from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
 from ik_service.solver.problems import Problems
-from ik_service.solver.recorded_solve import RecordedSolve, record_solve
+from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
@@ -165,7 +165,7 @@ class Workspace:
 
     def recorded(
         self, engine: CompiledEngine, rows: Rows, incidence: NDArray[np.bool_], count: int, *, join: bool
-    ) -> RecordedSolve:
+    ) -> RecordedLaunches:
         """Return the launches of a solve of full poses, one by one; no target has weights per problem.
 
         Args:

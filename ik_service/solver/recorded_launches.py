@@ -7,7 +7,7 @@ numbers of a solve, and all others, which hold the robot and never change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import warp as wp
 
@@ -18,34 +18,33 @@ from ik_service.solver.partition import Partition
 from ik_service.solver.problems import Problems
 from ik_service.solver.slots import Winners
 
-Phase = Literal["read", "solve", "judge"]
-
 
 @dataclass(frozen=True)
 class RecordedStep:
     """One launch.
 
     Attributes:
-        phase: Part of the solve to which it belongs; after "read" the mark `fault` says whether to go on.
+        phase: Part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to
+            go on, "solve" for the islands, "judge".
         kernel: The kernel.
         arguments: What it is launched with: numbers, arrays and structs.
         per_problem: Whether it is launched with the number of problems as its dimension; else with 1.
     """
 
-    phase: Phase
+    phase: str
     kernel: wp.Kernel
     arguments: tuple[Any, ...]
     per_problem: bool
 
 
 @dataclass(frozen=True)
-class RecordedSolve:
-    """The launches of a solve in order, and what the arrays are that change from solve to solve.
+class RecordedLaunches:
+    """Launches in order, and what the arrays are that change from one time to the next.
 
     Attributes:
         steps: The launches.
         lines: Arrays with a line for every problem, by what they hold.
-        numbers: Arrays of the numbers of a solve, by what they hold.
+        numbers: Arrays of a few numbers, such as those of a solve, by what they hold.
         data: Arrays of the objectives, which tasks hold by address.
     """
 
@@ -63,7 +62,7 @@ def record_solve(
     objectives: Sequence[Any],
     partition: Partition,
     problem_count: int,
-) -> RecordedSolve:
+) -> RecordedLaunches:
     """Return the launches of a solve on one thread.
 
     Args:
@@ -101,10 +100,10 @@ def record_solve(
         "fault": intake.fault.device,
     }
     data = tuple(objective.data(name) for objective in objectives for name in objective.data_rows())
-    return RecordedSolve((*read, *solve, *judge), lines, numbers, data)
+    return RecordedLaunches((*read, *solve, *judge), lines, numbers, data)
 
 
-def _per_problem(phase: Phase, launch: wp.Launch) -> RecordedStep:
+def _per_problem(phase: str, launch: wp.Launch) -> RecordedStep:
     """The step of a recorded launch, whose arguments Warp keeps."""
     arguments: list[Any] | None = launch.fwd_args
     assert arguments is not None  # it was recorded with arguments

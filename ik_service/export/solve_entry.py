@@ -1,0 +1,240 @@
+"""The function of an export that solves: it checks what it is given and calls the kernels that Python calls."""
+
+from collections.abc import Mapping
+from string import Template
+
+import warp as wp
+
+from ik_service.export.c_layout import CLayout
+from ik_service.export.c_values import Constants, c_scalar
+from ik_service.export.frame import Frame, indented
+from ik_service.solver import IKSolver, IKStatus, slots
+from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
+from ik_service.solver.solver import DEFAULT_SEEDS
+
+RESULTS = {
+    "joint_q": "configurations, within the limits [m, rad], COORDINATES each",
+    "success": "1 where every target is within the tolerances",
+    "status": "how it ended: one of the codes above",
+    "position_error": "[m], TARGETS each, recomputed in double from joint_q",
+    "orientation_error": "[rad], TARGETS each",
+    "cost": "1/2 |r|^2 of the weighted residual",
+    "iterations": "steps of the best attempt",
+    "seed_index": "start configuration that led to the answer; -1 where islands chose different ones",
+    "active_limits": "1 where a DOF is at a limit, DOFS each",
+}
+"""What a solve gives, one line for each problem; all but the first may be NULL."""
+C_TYPES = {
+    "joint_q": "float",
+    "success": "uint8_t",
+    "status": "int8_t",
+    "position_error": "double",
+    "orientation_error": "double",
+    "cost": "float",
+    "active_limits": "uint8_t",
+}
+"""C types of results; others are int32_t."""
+SETTINGS = ("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL")
+"""Places of the integer settings, by their names in `slots`."""
+GIVEN = {
+    "given_positions": "(void *)problems->positions",
+    "given_joint_q": "(void *)problems->initial_joint_q",
+}
+"""Where the caller's own arrays are read, with the C expression of their address."""
+
+SOLVE_HEADER = Template("""\
+/* How a problem ended. */
+enum {
+$statuses
+};
+
+typedef struct {
+    uint32_t abi;                 /* ${PREFIX}_ABI */
+    int32_t seeds;                /* start configurations, 1 to $seeds_max: one after the other until one succeeds */
+    int32_t max_iterations;       /* of one attempt, 1 to $iterations_max */
+    uint32_t random_seed;         /* shifts the start configurations */
+    double position_tolerance;    /* largest position error of a success [m] */
+    double orientation_tolerance; /* largest orientation error of a success [rad] */
+} ${prefix}_options;
+
+/* Begin with these: ${prefix}_options options = ${PREFIX}_OPTIONS; */
+#define ${PREFIX}_OPTIONS \\
+    { ${PREFIX}_ABI, $seeds, $max_iterations, $random_seed, $position_tolerance, $orientation_tolerance }
+
+typedef struct {
+    int32_t count;                  /* problems */
+    const double *positions;        /* [count][TARGETS][3] in the world frame$reference */
+    const double *orientations_xyzw; /* [count][TARGETS][4], of unit length to 1e-3 */
+    const double *initial_joint_q;  /* [initial_joint_q_count][COORDINATES]: first start configurations, or NULL */
+    int32_t initial_joint_q_count;  /* 0: the middle of the ranges; 1: one for all; or count */
+} ${prefix}_problems;
+
+/* Arrays of the caller with a line for every problem; all but joint_q may be NULL. */
+typedef struct {
+$results
+} ${prefix}_results;
+
+/* Returns the bytes of workspace that ${prefix}_solve needs for so many problems; any alignment will do. */
+size_t ${prefix}_workspace_size(int32_t count);
+
+/*
+ * Solves problems and returns one of the codes above. That a target is not reached is no error: see `success`.
+ * Answers do not depend on what else is in the batch. `options` may be NULL. Results other than those of the last call
+ * with ${PREFIX}_OK are undefined. The arrays of problems and results and the workspace must not overlap.
+ */
+int32_t ${prefix}_solve(
+    const ${prefix}_problems *problems,
+    const ${prefix}_options *options,
+    const ${prefix}_results *results,
+    void *workspace,
+    size_t workspace_size);
+""")
+SOLVE = Template("""\
+size_t ${prefix}_workspace_size(int32_t count)
+{
+    solve_frame f;
+    memset(&f, 0, sizeof f);
+    f.count = count < 1 ? 1 : count;
+    return lay_out_solve(&f, NULL) + 63;
+}
+
+static int32_t check(
+    const ${prefix}_problems *problems, const ${prefix}_options *options, const ${prefix}_results *results)
+{
+    int32_t starts;
+    if (problems == NULL || results == NULL || results->joint_q == NULL) return ${PREFIX}_BAD_ARGUMENT;
+    if (options->abi != ${PREFIX}_ABI) return ${PREFIX}_WRONG_ABI;
+    starts = problems->initial_joint_q_count;
+    if (problems->count < 0) return ${PREFIX}_BAD_ARGUMENT;
+    if (problems->count > 0 && (problems->positions == NULL || problems->orientations_xyzw == NULL))
+        return ${PREFIX}_BAD_ARGUMENT;
+    if (starts != 0 && starts != 1 && starts != problems->count) return ${PREFIX}_BAD_ARGUMENT;
+    if (starts != 0 && problems->initial_joint_q == NULL) return ${PREFIX}_BAD_ARGUMENT;
+    if (options->seeds < 1 || options->seeds > $seeds_max) return ${PREFIX}_BAD_ARGUMENT;
+    if (options->max_iterations < 1 || options->max_iterations > $iterations_max) return ${PREFIX}_BAD_ARGUMENT;
+    if (problems->count > INT32_MAX / options->seeds) return ${PREFIX}_BAD_ARGUMENT;
+    if (!(options->position_tolerance > 0.0 && options->position_tolerance <= DBL_MAX)) return ${PREFIX}_BAD_ARGUMENT;
+    if (!(options->orientation_tolerance > 0.0 && options->orientation_tolerance <= DBL_MAX))
+        return ${PREFIX}_BAD_ARGUMENT;
+    return ${PREFIX}_OK;
+}
+
+static void set_numbers(solve_frame *f, const ${prefix}_problems *problems, const ${prefix}_options *options)
+{
+    int32_t starts = problems->initial_joint_q_count, k;
+    f->settings[$PROBLEM_COUNT] = problems->count;
+    f->settings[$SEEDS] = options->seeds;
+    f->settings[$ITERATIONS] = options->max_iterations;
+    f->settings[$HAS_START] = starts != 0;
+    memcpy(&f->settings[$RANDOM_SEED], &options->random_seed, sizeof options->random_seed);
+    f->settings[$KEEP_ALL] = 0;
+    f->tolerances[0] = (float)options->position_tolerance;
+    f->tolerances[1] = (float)options->orientation_tolerance;
+    f->judged_tolerances[0] = options->position_tolerance;
+    f->judged_tolerances[1] = options->orientation_tolerance;
+    f->given[0] = starts == 0 ? 0 : starts == problems->count ? 2 : 1; /* none, one each, one for all */
+    for (k = 0; k < 2 * ${PREFIX}_TARGETS; ++k) f->given[1 + k] = 1;
+    f->fault[0] = 0;
+    for (k = 0; k < f->count; ++k) f->every[k] = k;
+}
+
+int32_t ${prefix}_solve(
+    const ${prefix}_problems *problems,
+    const ${prefix}_options *options,
+    const ${prefix}_results *results,
+    void *workspace,
+    size_t workspace_size)
+{
+    static const ${prefix}_options defaults = ${PREFIX}_OPTIONS;
+    solve_frame f;
+    size_t skipped;
+    int32_t code;
+
+    if (options == NULL) options = &defaults;
+    code = check(problems, options, results);
+    if (code != ${PREFIX}_OK || problems->count == 0) return code;
+    if (workspace == NULL || workspace_size < ${prefix}_workspace_size(problems->count))
+        return ${PREFIX}_SMALL_WORKSPACE;
+    memset(&f, 0, sizeof f);
+    f.count = problems->count;
+    skipped = (64 - (size_t)((uintptr_t)workspace % 64)) % 64;
+    lay_out_solve(&f, (char *)workspace + skipped);
+$given
+    memcpy(f.given_orientations_xyzw, problems->orientations_xyzw,
+        (size_t)f.count * ${PREFIX}_TARGETS * 4 * sizeof(double)); /* is normalised in place */
+$results
+    set_numbers(&f, problems, options);
+$addresses
+$read
+    if (f.fault[0] != 0) return ${PREFIX}_BAD_NUMBER;
+$solve
+    return ${PREFIX}_OK;
+}
+""")
+
+
+class SolveEntry:
+    """The function `PREFIX_solve`.
+
+    Args:
+        solver: The solver.
+        prefix: What all names begin with.
+
+    Attributes:
+        name: What names of its kernels hold.
+        recorded: Its launches.
+
+    Raises:
+        EngineError: The solver cannot be exported.
+    """
+
+    name = "solve"
+
+    def __init__(self, solver: IKSolver, prefix: str) -> None:
+        self._solver, self._prefix = solver, prefix
+        self.recorded = solver.recorded()
+
+    def header(self) -> str:
+        """Return its part of the header."""
+        options, PREFIX = self._solver.options, self._prefix.upper()
+        results = [f"    {C_TYPES.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
+        relative = any(target.reference_link for target in self._solver.targets)
+        return SOLVE_HEADER.substitute(
+            prefix=self._prefix,
+            PREFIX=PREFIX,
+            reference=", or of the target's reference link" if relative else "",
+            statuses=",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
+            seeds_max=SEEDS_MAX,
+            iterations_max=ITERATIONS_MAX,
+            seeds=options.seeds if options.seeds is not None else DEFAULT_SEEDS,
+            max_iterations=options.max_iterations,
+            random_seed=f"{options.random_seed}u",
+            position_tolerance=repr(float(options.position_tolerance)),
+            orientation_tolerance=repr(float(options.orientation_tolerance)),
+            results="\n".join(results),
+        )
+
+    def source(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> str:
+        """Return its source, but for the declarations of structs and constants.
+
+        Args:
+            symbols: Names of the kernels in the objects.
+            layout: Where structs are declared.
+            constants: Where constants are kept.
+        """
+        frame, lines = Frame(self.name, self.recorded, symbols, layout, constants), self.recorded.lines
+        given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
+        results = [f"if (results->{name} != NULL) f.{name} = results->{name};" for name in RESULTS]
+        solve = SOLVE.substitute(
+            {name: int(getattr(slots, name)) for name in SETTINGS},
+            prefix=self._prefix,
+            PREFIX=self._prefix.upper(),
+            seeds_max=SEEDS_MAX,
+            iterations_max=ITERATIONS_MAX,
+            given="\n".join(indented(given)),
+            results="\n".join(indented(results)),
+            addresses="\n".join(indented(frame.addresses)),
+            read="\n".join(indented(frame.calls("read"))),
+            solve="\n".join(indented(frame.calls("solve", "judge"))),
+        )
+        return f"{frame.source(GIVEN)}\n\n{solve}"
