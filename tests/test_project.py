@@ -43,7 +43,7 @@ FURTHER_IMPORTS = {
         *("fastapi", "pydantic", "starlette", "orjson", "uvicorn", "msgpack", "prometheus_client", "structlog")
     },
     "ik_service.bench": {"httptools", "orjson", "prometheus_client"},  # it puts a service under load
-    "ik_service.client": {"httpx2", "msgpack"},
+    "ik_service.client": {"httpx2", "msgpack", "websockets"},
     "ik_service.cli": {"typer", "rich", "orjson", "fastapi", "uvicorn"},  # it starts the service
 }
 

@@ -45,12 +45,17 @@ OBJECTIVES = [
 
 CLIENT = [
     "AsyncClient",
+    "AsyncStream",
     "Client",
     "ClientError",
     "ForwardResult",
     "ServiceError",
     "SolveResult",
     "SolveTarget",
+    "Stream",
+    "StreamAnswer",
+    "StreamConfigured",
+    "StreamTarget",
     "UnreachableError",
 ]
 PACKAGES = [(ik_service, IK_SERVICE), (objectives, OBJECTIVES), (ik_service.client, CLIENT)]

@@ -1,7 +1,8 @@
-"""A client of the service: needs httpx2, msgpack and NumPy, and neither Warp nor the solver.
+"""A client of the service: needs httpx2, websockets, msgpack and NumPy, and neither Warp nor the solver.
 
 client.py, async_client.py: one connection pool each, all else in common
 requests.py: calls to requests -> retries.py: how often, how long to wait -> replies.py: replies to results and errors
+stream.py: one web socket each, all else in stream_messages.py
 """
 
 from ik_service.client.async_client import AsyncClient
@@ -9,14 +10,21 @@ from ik_service.client.client import Client
 from ik_service.client.errors import ClientError, ServiceError, UnreachableError
 from ik_service.client.replies import ForwardResult, SolveResult
 from ik_service.client.requests import SolveTarget
+from ik_service.client.stream import AsyncStream, Stream
+from ik_service.client.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
 
 __all__ = [
     "AsyncClient",
+    "AsyncStream",
     "Client",
     "ClientError",
     "ForwardResult",
     "ServiceError",
     "SolveResult",
     "SolveTarget",
+    "Stream",
+    "StreamAnswer",
+    "StreamConfigured",
+    "StreamTarget",
     "UnreachableError",
 ]

@@ -20,6 +20,8 @@ from ik_service.client.replies import (
 )
 from ik_service.client.requests import Call, Encoding, SolveTarget
 from ik_service.client.retries import Retries
+from ik_service.client.stream import Stream, stream_url
+from ik_service.client.stream_messages import Conversation, StreamTarget
 
 
 class Client:
@@ -98,6 +100,36 @@ class Client:
         chosen = requests.one_target(link, positions, orientations_xyzw, targets)
         call = requests.solve_call(robot, chosen, initial_joint_q, options, include, self._encoding, self._timeout_s)
         return read_solve_reply(self._send(call))
+
+    def stream(
+        self,
+        robot: str,
+        *,
+        link: str | None = None,
+        targets: Sequence[StreamTarget] | None = None,
+        initial_joint_q: ArrayLike | None = None,
+        options: Mapping[str, Any] | None = None,
+        tick_timeout_s: float = 1.0,
+    ) -> Stream:
+        """Return a stream for a control loop, which opens where its block begins.
+
+        Args:
+            robot: Name of the robot.
+            link: The link that is to follow poses.
+            targets: Several links, or with tool frames and weights, instead of it.
+            initial_joint_q: Where the first step starts [rad or m], shape [joint_coord_count]; None: mid-range.
+            options: Options by the names of the HTTP surface, such as {"seeds": 4}.
+            tick_timeout_s: When the answer to a step is of no more use [s].
+
+        Raises:
+            ValueError: Neither the link nor targets are given, or both.
+        """
+        if (link is None) == (targets is None):
+            raise ValueError("Give the link that is to follow poses, or targets=[StreamTarget(...), ...].")
+        followed = targets if link is None else [StreamTarget(link=link)]
+        conversation = Conversation(followed or (), initial_joint_q, options, tick_timeout_s, self._encoding)
+        headers = {name: self._http.headers[name] for name in ("X-API-Key",) if name in self._http.headers}
+        return Stream(stream_url(str(self._http.base_url), robot), headers, conversation, self._timeout_s)
 
     def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> ForwardResult:
         """Compute where links are.

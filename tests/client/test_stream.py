@@ -1,0 +1,252 @@
+"""Streams of the clients against a real service: answers in order, errors that leave the stream good, refusals."""
+
+import asyncio
+import inspect
+import json
+import threading
+from contextlib import contextmanager
+
+import msgpack
+import numpy as np
+import pytest
+from websockets.sync.server import serve
+
+from ik_service import load_robot
+from ik_service.client import (
+    AsyncClient,
+    AsyncStream,
+    Client,
+    ClientError,
+    ServiceError,
+    Stream,
+    StreamTarget,
+    UnreachableError,
+)
+
+KEY = "a-key-that-is-long-enough-0123456789"
+DOWN = [1.0, 0.0, 0.0, 0.0]
+NOBODY = "http://127.0.0.1:9"  # the port is reserved
+STEPS = 50
+TOLERANCE_M = 1e-3  # the default of the service
+
+
+def circle(count):
+    angle = np.linspace(0.0, 2.0 * np.pi, count)
+    return np.stack([0.45 + 0.05 * np.cos(angle), 0.1 * np.sin(angle), np.full(count, 0.5)], axis=1)
+
+
+@pytest.fixture(params=["msgpack", "json"])
+def client(request, service_url):
+    with Client(service_url, encoding=request.param) as client:
+        yield client
+
+
+def test_steps_are_answered_in_order_and_meet_their_targets(client):
+    panda = load_robot("panda")
+    with client.stream("panda", link="panda_hand", options={"seeds": 4}) as stream:
+        assert stream.configured.coordinate_names == panda.coordinate_names
+        assert (stream.configured.seeds, stream.configured.device) == (4, "cpu")
+        for k, position in enumerate(circle(STEPS)):
+            answer = stream.step(position, DOWN)
+            assert (answer.seq, answer.skipped, answer.success, answer.status) == (k, 0, True, "converged")
+            reached = panda.forward_kinematics(answer.joint_q[None], links=["panda_hand"]).positions[0, 0]
+            assert np.linalg.norm(reached - position) <= TOLERANCE_M
+            assert answer.position_error_m <= TOLERANCE_M
+            assert answer.orientation_error_rad is not None
+
+
+def test_a_stream_starts_where_it_is_told(client):
+    panda = load_robot("panda")
+    start = panda.random_joint_q(np.random.default_rng(3), 1)[0]
+    pose = panda.forward_kinematics(start[None], links=["panda_hand"])
+    position, orientation = pose.positions[0, 0], pose.orientations_xyzw[0, 0]
+    with client.stream("panda", link="panda_hand", initial_joint_q=start, options={"seeds": 1}) as stream:
+        first = stream.step(position, orientation)
+        assert np.abs(first.joint_q - start).max() < 1e-2  # already there: it only polishes
+        stream.step(position + np.array([0.0, 0.0, 0.01]), orientation)
+        again = stream.step(position, orientation, joint_q=start)
+        assert np.abs(again.joint_q - start).max() < 1e-2
+
+
+def test_several_targets_with_what_each_constrains(client):
+    hands = [
+        StreamTarget(link="left_panda_hand", constrain="position", offset_position=[0, 0, 0.1]),
+        StreamTarget(link="right_panda_hand", row_weights=[1, 1, 1, 0, 0, 0]),
+    ]
+    with client.stream("dual_panda", targets=hands) as stream:
+        answer = stream.step([[0.4, 0.3, 0.5], [0.5, -0.2, 0.4]], [None, DOWN])
+        assert answer.success
+        assert answer.joint_q.shape == (14,)
+        with pytest.raises(ServiceError) as caught:
+            stream.step([[0.4, 0.3, 0.5], [0.5, -0.2, 0.4]], [DOWN, DOWN])
+        assert caught.value.code == "unknown_field"
+
+
+def test_a_stream_goes_on_after_a_step_that_is_refused(client):
+    with client.stream("panda", link="panda_hand") as stream:
+        with pytest.raises(ServiceError) as caught:
+            stream.step([0.4, float("nan"), 0.5], DOWN)
+        assert (caught.value.status, caught.value.code) == (422, "not_finite")
+        with pytest.raises(ServiceError) as caught:
+            stream.step([0.4, 0.1, 0.5])
+        assert caught.value.errors[0]["pointer"] == "/orientations_xyzw"
+        answer = stream.step([0.4, 0.1, 0.5], DOWN)
+        assert (answer.seq, answer.success) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("robot", "link", "status", "code"),
+    [("pandora", "panda_hand", 404, "unknown_robot"), ("panda", "hand", 422, "unknown_link")],
+)
+def test_what_cannot_be_streamed_is_refused_with_its_code(client, robot, link, status, code):
+    with pytest.raises(ServiceError) as caught, client.stream(robot, link=link):
+        pass
+    assert (caught.value.status, caught.value.code) == (status, code)
+    assert caught.value.request_id
+
+
+def test_the_key_of_the_client_opens_streams(running_service):
+    with running_service(api_keys={"ann": KEY}, robots=("panda",)) as (url, _):
+        with Client(url) as client, pytest.raises(ServiceError) as caught, client.stream("panda", link="panda_hand"):
+            pass
+        assert (caught.value.status, caught.value.code) == (401, "missing_api_key")
+        with Client(url, KEY) as client, client.stream("panda", link="panda_hand") as stream:
+            assert stream.step([0.4, 0.1, 0.5], DOWN).success
+
+
+def test_the_end_of_the_service_is_an_error_of_the_step(running_service):
+    def follow(stream):
+        while True:
+            stream.step([0.4, 0.1, 0.5], DOWN)
+
+    with (
+        running_service(robots=("panda",)) as (url, server),
+        Client(url) as client,
+        client.stream("panda", link="panda_hand") as stream,
+    ):
+        stream.step([0.4, 0.1, 0.5], DOWN)
+        server.should_exit = True
+        with pytest.raises(ClientError):
+            follow(stream)
+
+
+def test_the_targets_are_given_once(client):
+    with pytest.raises(ValueError, match="Give the link"):
+        client.stream("panda")
+    with pytest.raises(ValueError, match="Give the link"):
+        client.stream("panda", link="panda_hand", targets=[])
+
+
+def test_a_stream_that_is_not_open_has_no_names(client):
+    with pytest.raises(ClientError, match="Open the stream first"):
+        _ = client.stream("panda", link="panda_hand").configured
+
+
+def test_a_task_has_streams_as_well(service_url):
+    async def follow(client, offset):
+        async with client.stream("panda", link="panda_hand", options={"seeds": 4}) as stream:
+            return [(await stream.step(position - [0, 0, offset], DOWN)).success for position in circle(STEPS)]
+
+    async def run():
+        async with AsyncClient(service_url) as client:
+            followed = await asyncio.gather(*(follow(client, 0.01 * k) for k in range(4)))
+            with pytest.raises(ServiceError) as caught:
+                async with client.stream("pandora", link="panda_hand"):
+                    pass
+            assert caught.value.code == "unknown_robot"
+            with pytest.raises(ServiceError) as caught:
+                async with client.stream("panda", link="hand"):
+                    pass
+            assert caught.value.code == "unknown_link"
+            async with client.stream("panda", link="panda_hand") as stream:
+                with pytest.raises(ServiceError):
+                    await stream.step()
+                assert (await stream.step([0.4, 0.1, 0.5], DOWN)).seq == 1
+            return followed
+
+    followed = asyncio.run(run())
+    assert [len(each) for each in followed] == [STEPS] * 4
+    assert all(all(each) for each in followed)
+
+
+def test_both_kinds_of_streams_have_the_same_step():
+    assert Stream.step.__doc__ == AsyncStream.step.__doc__
+    assert inspect.signature(Stream.step) == inspect.signature(AsyncStream.step)
+
+
+# ---------------------------------------------------------------------- services that are none
+@contextmanager
+def scripted(*frames):
+    """A server of web sockets that answers every message with the next of these frames; None is nothing."""
+
+    def handle(connection):
+        left = list(frames)
+        for _ in connection:
+            frame = left.pop(0)
+            if frame is not None:
+                connection.send(frame)
+
+    with serve(handle, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+    thread.join()
+
+
+CONFIGURED = {
+    "type": "configured",
+    "joint_names": ["a"],
+    "coordinate_names": ["a"],
+    "resolved": {"engine": "compiled", "device": "cpu", "seeds": 1},
+}
+
+
+def answered(seq):
+    errors = {"position_error_m": 0.0, "orientation_error_rad": None}
+    return {
+        "type": "answer",
+        "seq": seq,
+        "joint_q": [float(seq)],
+        "success": True,
+        "status": "converged",
+        "skipped": 0,
+        **errors,
+    }
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_the_next_one():
+    late = msgpack.packb(answered(0))
+    with (
+        scripted(msgpack.packb(CONFIGURED), None, late) as url,
+        Client(url, timeout_s=1.0) as client,
+        client.stream("any", link="hand") as stream,
+    ):
+        with pytest.raises(UnreachableError):
+            stream.step([0, 0, 0])
+        with pytest.raises(UnreachableError):  # the late one comes, and none after it
+            stream.step([0, 0, 0])
+
+
+def open_and_step(client):
+    with client.stream("any", link="hand") as stream:
+        stream.step([0, 0, 0])
+
+
+@pytest.mark.parametrize("frame", ["{", "[]", b"\xc1", json.dumps({"type": "answer", "seq": 0}), "{}"])
+@pytest.mark.parametrize("first", [True, False], ids=["configured", "answer"])
+def test_messages_of_something_else_are_errors(frame, first):
+    frames = [frame] if first else [json.dumps(CONFIGURED), frame]
+    with scripted(*frames) as url, Client(url, timeout_s=10.0) as client, pytest.raises(ClientError, match="stream"):
+        open_and_step(client)
+
+
+def test_where_nothing_listens_the_service_is_unreachable():
+    async def run():
+        async with AsyncClient(NOBODY) as client, client.stream("panda", link="panda_hand"):
+            pass
+
+    with Client(NOBODY) as client, pytest.raises(UnreachableError):
+        open_and_step(client)
+    with pytest.raises(UnreachableError):
+        asyncio.run(run())
