@@ -10,6 +10,7 @@ So it needs J'J of one configuration only, and valleys that curve are crossed ra
 All that a lane remembers stands in one array of packets, the state, in the order that `LaneState` gives.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from ik_service.compiler.chain import trial_name
@@ -26,7 +27,7 @@ COMPONENTS = "xyzw"
 
 @dataclass(frozen=True)
 class Damping:
-    """How steps are damped: boost * (min(share |r|^2, most h) + least h), h the largest diagonal entry of J'J.
+    """How steps are damped: boost * (min(share |r|^2 + bend |g|, most h) + least h), h the largest entry of J'J.
 
     Attributes:
         share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
@@ -36,6 +37,8 @@ class Damping:
         up: Factor on the boost after a trial that is no progress.
         down: Factor on the boost after one that is; it does not fall under 1.
         boost_max: A lane this much damped that makes no progress will make none.
+        bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
+            singularities with residuals that stay do not swing to and fro.
     """
 
     share: float
@@ -45,6 +48,7 @@ class Damping:
     up: float
     down: float
     boost_max: float
+    bend: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class IterationSource:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
         self.state = LaneState.of(program, data_apart=data_columns > 0)
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
-        self._elimination = Elimination.of(program.dofs, program.coupled)
+        self.elimination = Elimination.of(program.dofs, program.coupled)
         self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
 
     def text(self) -> str:
@@ -140,8 +144,8 @@ class IterationSource:
         """
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
-        lines += self._read_data()
-        lines += [*self._evaluate(), *self._keep(), *self._factor(), *self._solve(), *self._propose()]
+        lines += self.read_data()
+        lines += [*self.evaluate(self._outputs()), *self._keep(), *self._factor(), *self._solve(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])
 
     def _number(self, value: float) -> str:
@@ -168,7 +172,8 @@ class IterationSource:
         limits = [f"{side}{a}" for side in ("lower", "upper") for a in self.program.dofs]
         return [*limits, *(one.name for one in self.program.inputs), "floor2"]
 
-    def _read_data(self) -> list[str]:
+    def read_data(self) -> list[str]:
+        """Statements that read what the iteration only reads."""
         names, columns = self.data_names(), self.data_columns
         if columns == 0:
             return [f"const F {name} = s[{self.state.lower + k}];" for k, name in enumerate(names)]
@@ -179,14 +184,17 @@ class IterationSource:
         """What the program computes at the trial, by the names that the rest of the iteration reads."""
         program = self.program
         outputs = {"norm2": program.norm2}
+        if self.damping.bend > 0.0:
+            outputs["goal_norm2"] = program.goal_norm2
         outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
         place = {a: k for k, a in enumerate(program.dofs)}
         entries = [*((a, a) for a in program.dofs), *program.coupled]
         outputs |= {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
         return outputs | {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
 
-    def _evaluate(self) -> list[str]:
-        program, lanes, names, outputs = self.program, self.lanes, dict[Expression, str](), self._outputs()
+    def evaluate(self, outputs: Mapping[str, Expression]) -> list[str]:
+        """Statements that compute expressions of the program at the trial, as packets of these names."""
+        program, lanes, names = self.program, self.lanes, dict[Expression, str]()
         lines = []
         for half, (active, multiplier, offset) in program.halves.items():
             angle = f"({trial_name(active)} * {self._number(multiplier)} + {self._number(offset)})"
@@ -223,12 +231,13 @@ class IterationSource:
         lines = [f"F largest = hessian{dofs[0]}_{dofs[0]};"]
         for a in dofs[1:]:
             lines.append(f"largest = {lanes.choose(f'hessian{a}_{a} > largest', f'hessian{a}_{a}', 'largest')};")
-        lines.append(f"const F shared = norm2 * {number(self.damping.share)};")
+        bent = f" + {number(self.damping.bend)} * {lanes.sqrt('goal_norm2')}" if self.damping.bend > 0.0 else ""
+        lines.append(f"const F shared = norm2 * {number(self.damping.share)}{bent};")
         lines.append(f"const F most = largest * {number(self.damping.most)};")
         share = lanes.choose("shared < most", "shared", "most")
         least = number(self.damping.least * lanes.rounding)
         lines.append(f"const F damping = boost * ({share} + largest * {least});")
-        elimination, coupled, zero = self._elimination, set(self.program.coupled), lanes.everywhere(number(0.0))
+        elimination, coupled, zero = self.elimination, set(self.program.coupled), lanes.everywhere(number(0.0))
         for a in elimination.order:
             products = "".join(f" - factor{a}_{b} * scaled{a}_{b}" for b in elimination.earlier[a])
             lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{products};")
@@ -254,7 +263,7 @@ class IterationSource:
         return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), f"free{a}")
 
     def _solve(self) -> list[str]:
-        elimination, lines = self._elimination, list[str]()
+        elimination, lines = self.elimination, list[str]()
         for a in elimination.order:
             products = "".join(f" - factor{a}_{b} * half_step{b}" for b in elimination.earlier[a])
             lines.append(f"const F half_step{a} = gradient{a}{products};")

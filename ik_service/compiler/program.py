@@ -32,10 +32,16 @@ from objectives.operation import Operation
 from objectives.robot_indices import BodyFrame
 from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
+NO_OBJECTIVE = -1
+GOAL = "goal"
+
 
 @dataclass(frozen=True)
 class DataInput:
-    """A number of an objective's data that the program reads per problem: variable name, objective, field, column."""
+    """A number that the program reads per problem: variable name, objective, field, column.
+
+    What rows are to reach instead of 0 is of no objective; its field is GOAL and its column the row.
+    """
 
     name: str
     objective: int
@@ -62,13 +68,15 @@ class IslandProgram:
         quaternions: Those at which the rotation of a ball or floating joint starts; the next two belong to it.
         halves: Reduced half angles that the program needs: variable -> (active DOF, multiplier, offset).
         inputs: Data that it reads per problem.
-        norm2: |r|^2.
+        norm2: |r|^2, r the rows less their goals.
+        goal_norm2: The same of the rows that may have goals.
         gradient: J'r, per DOF.
         hessian: J'J, lower triangle, rows of 1, 2, ... entries.
         errors: Errors of the pose targets.
         has_other_rows: Whether there are rows besides those of the pose targets.
-        rows: The weighted rows, and (for tests) their Jacobian, [rows][dofs].
-        jacobian: See rows.
+        rows: The weighted rows, without goals.
+        jacobian: Their Jacobian, [rows][dofs].
+        row_objective: The objective that each row is of.
     """
 
     graph: ExpressionGraph
@@ -77,12 +85,14 @@ class IslandProgram:
     halves: dict[str, tuple[int, float, float]]
     inputs: tuple[DataInput, ...]
     norm2: Expression
+    goal_norm2: Expression
     gradient: tuple[Expression, ...]
     hessian: tuple[tuple[Expression, ...], ...]
     errors: tuple[TargetError, ...]
     has_other_rows: bool
     rows: tuple[Expression, ...]
     jacobian: tuple[tuple[Expression, ...], ...]
+    row_objective: tuple[int, ...]
 
     @property
     def coupled(self) -> list[tuple[int, int]]:
@@ -128,6 +138,7 @@ def build_program(
     rows: Sequence[int],
     target_count: int,
     half_angle_error: float = FLOAT32_ERROR,
+    goal_count: int = 0,
 ) -> IslandProgram:
     """Return the program of an island.
 
@@ -140,6 +151,8 @@ def build_program(
         rows: Rows of the island.
         target_count: How many of the objectives are pose targets with six rows.
         half_angle_error: Largest error of sines and cosines.
+        goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
+            inputs, instead of 0.
     """
     graph = ExpressionGraph()
     applied = [
@@ -162,21 +175,28 @@ def build_program(
         columns += [_jacobian_row(one, stated, r, weighted, robot, chain, dofs, graph) for r in one.wanted]
         if one.objective < target_count:
             errors.append(_target_error(one, stated, bound[0][1], graph))
-    pairs = list(zip(stated_rows, columns, strict=True))
+    row_objective = tuple(one.objective for one in applied for _ in one.wanted)
+    goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
+    left: list[Scalar] = list(stated_rows)
+    for goal in goals:
+        left[goal.column] = left[goal.column] - graph.variable(goal.name)
+    pairs = list(zip(left, columns, strict=True))
     n = range(len(dofs))
     return IslandProgram(
         graph=graph,
         dofs=tuple(dofs),
         quaternions=_quaternions(robot, dofs),
         halves=dict(chain.halves),
-        inputs=tuple(inputs.values()),
-        norm2=_sum((row * row for row in stated_rows), zero),
+        inputs=(*inputs.values(), *goals),
+        norm2=_sum((row * row for row in left), zero),
+        goal_norm2=_sum((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),
         hessian=tuple(tuple(_sum((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
         errors=tuple(errors),
         has_other_rows=any(one.objective >= target_count for one in applied),
         rows=tuple(stated_rows),
         jacobian=tuple(tuple(row) for row in columns),
+        row_objective=row_objective,
     )
 
 

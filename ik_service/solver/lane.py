@@ -54,8 +54,8 @@ FLOAT64_FLOOR2 = 1.0e-22  # |r|^2 at which float64 kinematics has nothing more t
 NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
 
 
-class Lane:
-    """The functions of a lane for one program, to be called in kernels.
+class LaneIteration:
+    """The state of lanes and the iteration on it, to be used in kernels.
 
     Args:
         source: The iteration.
@@ -67,13 +67,6 @@ class Lane:
         iterate: Whether any lane has finished after one more iteration: (state, iterations), and where data stand
             apart: (state, iterations, data, lane).
         at: A number of a state: (state, place).
-        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
-            of state where they stand apart.
-        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
-        judge_attempt: Rank, cost, status and whether the targets are met, of an attempt that has ended: the same
-            arguments as start_attempt.
-        keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
-            the same arguments.
     """
 
     def __init__(self, source: IterationSource) -> None:
@@ -82,11 +75,6 @@ class Lane:
         self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
         self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # generic at run time only
         self._define_state()
-        self._define_data()
-        self._define_start()
-        self._define_judgement()
-        self._define_ranking()
-        self._define_keep()
 
     @typing.no_type_check
     def _define_state(self) -> None:
@@ -107,6 +95,31 @@ class Lane:
         def at(state: StateRef, place: int) -> Real: ...
 
         self.iterate, self.at = iterate, at
+
+
+class Lane(LaneIteration):
+    """The functions of a lane for one program, to be called in kernels.
+
+    Args:
+        source: The iteration.
+
+    Attributes:
+        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
+            of state where they stand apart.
+        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
+        judge_attempt: Rank, cost, status and whether the targets are met, of an attempt that has ended: the same
+            arguments as start_attempt.
+        keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
+            the same arguments.
+    """
+
+    def __init__(self, source: IterationSource) -> None:
+        super().__init__(source)
+        self._define_data()
+        self._define_start()
+        self._define_judgement()
+        self._define_ranking()
+        self._define_keep()
 
     @typing.no_type_check
     def _define_data(self) -> None:

@@ -20,6 +20,7 @@ SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the
 CONVERGED = wp.constant(int(IKStatus.CONVERGED))
 STALLED = wp.constant(int(IKStatus.STALLED))
 MAX_ITERATIONS = wp.constant(int(IKStatus.MAX_ITERATIONS))
+DEADLINE = wp.constant(int(IKStatus.DEADLINE))
 BLOCKED_BY_LIMITS = wp.constant(int(IKStatus.BLOCKED_BY_LIMITS))
 INVALID = wp.constant(int(IKStatus.INVALID))
 NO_TARGET = wp.constant(2)  # value of `met` where an island has no pose target: it succeeds by the gradient test

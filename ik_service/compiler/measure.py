@@ -1,0 +1,112 @@
+"""What is asked of a configuration that has been reached: errors of its targets, and how near to singular it is.
+
+a configuration in the state -> errors of the pose targets, Jacobian of the rows that count
+-> J J' or J'J, the smaller of the two -> its smallest eigenvalue, the square of J's smallest singular value
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ik_service.compiler.iteration import IterationSource, error_outputs
+from ik_service.compiler.program import GOAL
+from objectives.expression import Expression
+
+STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
+LAST = 1e-4  # share of the root: a step shorter than that was the last that is needed
+BELOW = 1e-12  # where it starts: under zero by this share of the trace, below all eigenvalues whatever rounding does
+
+
+class MeasureSource:
+    """C++ of one measurement.
+
+    Args:
+        iteration: The iteration in whose state the configuration stands, as its best.
+        rows: Rows of the program of which the singular value is asked.
+    """
+
+    def __init__(self, iteration: IterationSource, rows: Sequence[int]) -> None:
+        self._iteration, self._rows = iteration, tuple(rows)
+
+    def text(self) -> str:
+        """Body of `void measure(State& state, Packet& sigma)`.
+
+        The errors of the targets take the places of those in the state; sigma is the smallest singular value of the
+        weighted rows, of which rows of weight 0 do not count. It is infinite where there are no rows.
+        """
+        iteration, state, lanes = self._iteration, self._iteration.state, self._iteration.lanes
+        gram = self._gram()
+        errors = {f"error{k}": node for k, (_, node) in enumerate(error_outputs(iteration.program))}
+        outputs = errors | {f"gram{k}_{m}": node for k, row in enumerate(gram) for m, node in enumerate(row)}
+        lines = self._evaluated(outputs)
+        lines += [f"s[{state.errors + k}] = {name};" for k, name in enumerate(errors)]
+        lines.append(f"F least = {lanes.everywhere('__builtin_inf()')};")
+        if gram:
+            lines += self._least_eigenvalue(len(gram))
+        return "\n".join(["", *lines, "*(U*)&sigma = least;", "}", ""])
+
+    def goals_text(self) -> str:
+        """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of the rows."""
+        iteration, state = self._iteration, self._iteration.state
+        program = iteration.program
+        places = {one.column: state.inputs + k for k, one in enumerate(program.inputs) if one.field == GOAL}
+        lines = self._evaluated({f"row{r}": program.rows[r] for r in places})
+        return "\n".join(["", *lines, *(f"s[{place}] = row{r};" for r, place in places.items()), "}", ""])
+
+    def _evaluated(self, outputs: Mapping[str, Expression]) -> list[str]:
+        """The beginning of a body that evaluates expressions at the configuration."""
+        iteration = self._iteration
+        lines = ["{", *iteration.lanes.prologue(), "U* const s = (U*)&state;"]
+        lines += [f"const F trial{c} = s[{iteration.state.q + k}];" for k, c in enumerate(iteration.coordinates)]
+        return [*lines, *iteration.read_data(), *iteration.evaluate(outputs)]
+
+    def _gram(self) -> list[list[Expression]]:
+        """J J' or J'J, whichever is smaller, lower triangle."""
+        program = self._iteration.program
+        rows = [list(program.jacobian[r]) for r in self._rows]
+        if len(rows) > len(program.dofs):
+            rows = [list(column) for column in zip(*rows, strict=True)]
+        zero = program.graph.constant(0.0)
+        gram = []
+        for k, row in enumerate(rows):
+            gram.append([zero] * (k + 1))
+            for m, other in enumerate(rows[: k + 1]):
+                for a, b in zip(row, other, strict=True):
+                    gram[k][m] = gram[k][m] + a * b
+        return gram
+
+    def _least_eigenvalue(self, n: int) -> list[str]:
+        """Laguerre's method from below on det(A - x I), all of whose roots are real: it never passes the least.
+
+        A row of zeros, one that is switched off, gets the trace for its diagonal and so is not the least. Sweeps turn
+        A - x I into minus its inverse, whose trace and norm are the sums of 1 / (root - x) and of its square.
+        """
+        lanes, number = self._iteration.lanes, self._iteration.lanes.number
+        zero, one, count = lanes.everywhere(number(0.0)), lanes.everywhere(number(1.0)), number(float(n))
+        pairs = [(k, m) for k in range(n) for m in range(k + 1)]
+        trace = " + ".join(f"gram{k}_{k}" for k in range(n))
+        lines = [f"const F trace = {trace};", f"F root = trace * {number(-BELOW)};"]
+        for k in range(n):
+            own = f"gram{k}_{k}"
+            lines.append(f"const F diagonal{k} = {lanes.choose(f'{own} > {number(0.0)}', own, 'trace')};")
+        lines.append(f"for (int turn = 0; turn < {STEPS}; ++turn) {{")
+        for k, m in pairs:
+            lines.append(f"F a{k}_{m} = {f'diagonal{k} - root' if k == m else f'gram{k}_{m}'};")
+        for k in range(n):
+            column = {m: f"a{max(k, m)}_{min(k, m)}" for m in range(n) if m != k}
+            lines.append(f"const F pivot{k} = {one} / a{k}_{k};")
+            lines += [f"const F swept{k}_{m} = {name} * pivot{k};" for m, name in column.items()]
+            for i, j in pairs:
+                if k not in (i, j):
+                    lines.append(f"a{i}_{j} = a{i}_{j} - swept{k}_{i} * {column[j]};")
+            lines += [f"{name} = swept{k}_{m};" for m, name in column.items()]
+            lines.append(f"a{k}_{k} = -pivot{k};")
+        squares = " + ".join(f"{'' if k == m else '2 * '}a{k}_{m} * a{k}_{m}" for k, m in pairs)
+        lines.append(f"const F sum = {' '.join(f'- a{k}_{k}' for k in range(n))};")
+        lines.append(f"const F squares = {squares};")
+        lines.append(f"const F spread = {number(n - 1.0)} * ({count} * squares - sum * sum);")
+        lines.append(f"const F wide = {lanes.choose(f'spread > {number(0.0)}', 'spread', zero)};")
+        lines.append(f"const F step = {count} / (sum + {lanes.sqrt('wide')});")
+        sound = lanes.both(f"step > {number(0.0)}", "step < trace")
+        lines.append(f"root = root + {lanes.choose(sound, 'step', zero)};")
+        lines.append(f"if (!{lanes.any(lanes.both(sound, f'step > root * {number(LAST)}'))}) break;")
+        lines.append("}")
+        return [*lines, f"least = {lanes.sqrt(lanes.choose(f'root > {number(0.0)}', 'root', zero))};"]

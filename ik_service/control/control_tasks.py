@@ -1,0 +1,151 @@
+"""What a controller minimises: pose targets, further objectives, and soft rows that decide what these leave open."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.control.tick_arrays import POSE, TickArrays
+from ik_service.control.tick_task import device_array
+from ik_service.errors import EngineError
+from ik_service.robots import DeviceModel, RobotModel
+from ik_service.solver.rows import require_contract
+from ik_service.solver.targets import ROTATION_LENGTH, Target, host_array
+from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
+from objectives.expression_objective import ExpressionObjective
+
+
+@dataclass(frozen=True)
+class WideData:
+    """Data of an objective that stand in float64 in an array of the controller's own.
+
+    Attributes:
+        array: Shape [lines, numbers of a line].
+        first: Number at which the field starts.
+        is_quaternion: Whether it is a quaternion that may be a little off unit length.
+    """
+
+    array: wp.array[Any]
+    first: int = 0
+    is_quaternion: bool = False
+
+
+@dataclass(frozen=True)
+class SoftRows:
+    """Rows that draw joints somewhere, lightly.
+
+    Attributes:
+        posture: Configuration, shape [joint_coord_count] or [robots, joint_coord_count]; None for none.
+        posture_weight: Weight of its rows [1/rad or 1/m].
+        damping_weight: Weight of the rows that hold joints where they are [1/rad or 1/m]; 0 for none.
+    """
+
+    posture: Any
+    posture_weight: float
+    damping_weight: float
+
+
+class ControlTasks:
+    """The objectives of a controller, bound to its robot, and which of their data stand in float64.
+
+    Args:
+        model: The robot on the device.
+        targets: Pose targets, checked.
+        further: Further tasks.
+        soft: Soft rows.
+        arrays: The controller's arrays.
+        owner: The controller.
+
+    Attributes:
+        targets: The pose targets.
+        objectives: All objectives: those of the targets, further tasks, soft rows.
+        task_count: How many of them are tasks: all but the soft rows.
+        wide: Data in float64, by number of the objective and name of the field.
+        posture: Device array of the posture, float64 [1 or robots, joint_coord_count], or None.
+    """
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[Target],
+        further: Sequence[IKObjective],
+        soft: SoftRows,
+        arrays: TickArrays,
+        owner: object,
+    ) -> None:
+        self._model, self.targets = model, tuple(targets)
+        self.wide: dict[tuple[int, str], WideData] = {}
+        self.posture: wp.array[Any] | None = None
+        self.objectives: list[ExpressionObjective] = []
+        for target in targets:
+            self._add_target(target, arrays)
+        self.objectives += further  # type: ignore[arg-type]  # looked at when they are bound
+        self.task_count = len(self.objectives)
+        for objective in self.objectives:
+            self._bind(objective, owner)
+        self._add_soft_rows(soft, arrays)
+        for objective in self.objectives[self.task_count :]:
+            self._bind(objective, owner)
+
+    def _bind(self, objective: IKObjective, owner: object) -> None:
+        require_contract(objective)
+        if not isinstance(objective, ExpressionObjective):
+            name = type(objective).__name__
+            raise EngineError(
+                f"A controller takes objectives that can be compiled: {name} is not stated as expressions."
+            )
+        objective.bind_solver(owner)
+        objective.bind_model(self._model)
+
+    def _add_target(self, target: Target, arrays: TickArrays) -> None:
+        number, device = len(self.objectives), self._model.device
+        robots = arrays.targets.device.shape[0]
+        poses: Any = arrays.targets.device.reshape((robots, -1))
+        self.wide[number, "target_positions"] = WideData(poses, number * POSE)
+        self.wide[number, "target_orientations_xyzw"] = WideData(poses, number * POSE + 3, is_quaternion=True)
+        weights = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
+        weights = np.atleast_2d(weights) * np.repeat([1.0, ROTATION_LENGTH], 3)
+        if target.offset is not None:
+            self.wide[number, "offset"] = WideData(device_array(np.atleast_2d(target.offset), wp.float64, device))
+        self.objectives.append(
+            IKObjectivePose(
+                target.link,
+                np.zeros(3),
+                np.array([0.0, 0.0, 0.0, 1.0]),
+                offset=target.offset,
+                reference_link=target.reference_link,
+                row_weights=weights,
+            )
+        )
+
+    def _add_soft_rows(self, soft: SoftRows, arrays: TickArrays) -> None:
+        robot = self._model.robot
+        moved = np.zeros(robot.joint_dof_count, dtype=bool)
+        for objective in self.objectives:
+            moved |= objective.row_support(self._model).any(axis=0)
+        if soft.posture is not None and soft.posture_weight > 0.0:
+            moved[:] = True
+            lines = np.atleast_2d(host_array("posture", soft.posture))
+            robots = arrays.joint_q.device.shape[0]
+            if lines.shape[0] not in (1, robots) or lines.shape[1:] != (robot.joint_coord_count,):
+                allowed = f"[{robot.joint_coord_count}] or [{robots}, {robot.joint_coord_count}]"
+                raise InputError(f"posture has shape {list(np.shape(soft.posture))}. Allowed: {allowed}.")
+            self.posture = device_array(lines, wp.float64, self._model.device)
+            self.wide[len(self.objectives), "joint_q_reference"] = WideData(self.posture)
+            posture = IKObjectivePosture(lines, weight=soft.posture_weight, joints=_leading_joints(robot, moved))
+            self.objectives.append(posture)
+        if soft.damping_weight > 0.0:
+            self.wide[len(self.objectives), "joint_q_reference"] = WideData(arrays.joint_q.device)
+            joints = _leading_joints(robot, moved)
+            damping = IKObjectiveDamping(robot.mid_joint_q, weight=soft.damping_weight, joints=joints)
+            self.objectives.append(damping)
+
+
+def _leading_joints(robot: RobotModel, moved: NDArray[np.bool_]) -> list[str]:
+    """Names of the joints by which DOFs move: not those that follow them, nor locked ones."""
+    active = np.unique(robot.dof_active[moved & (robot.dof_active >= 0)])
+    joints = np.searchsorted(robot.joint_qd_start, robot.active_dof[active], side="right") - 1
+    return [robot.joint_names[joint] for joint in np.unique(joints)]

@@ -1,0 +1,301 @@
+"""The controller: targets and where the robots are in, commands within all limits out, tick by tick."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.control.caller_order import CallerOrder
+from ik_service.control.control_tasks import ControlTasks, SoftRows
+from ik_service.control.limits import ControlLimits, resolved_limits
+from ik_service.control.result import ControlResult
+from ik_service.control.tick_arrays import POSE, TickArrays
+from ik_service.control.tick_islands import TickIslands
+from ik_service.control.tick_task import (
+    BEGIN,
+    BRAKES,
+    CUT,
+    DT,
+    FINISH,
+    ITERATIONS,
+    ORIENTATION_TOLERANCE,
+    POSITION_TOLERANCE,
+    ROBOTS,
+    SCALES,
+)
+from ik_service.robots import RobotModel
+from ik_service.robots.coupling import complete_joint_q
+from ik_service.solver.batch import DEVICE_LOCK
+from ik_service.solver.construction import check_construction
+from ik_service.solver.kernel_loading import ToldCacheErrors
+from ik_service.solver.mirror import wait
+from ik_service.solver.targets import Target, as_target, host_array
+from objectives import IKObjective, InputError
+
+ITERATIONS_MAX = 100  # of a tick that has a deadline
+
+
+def _check_numbers(given: Mapping[str, Any]) -> None:
+    """Check the numbers that a controller is made with."""
+    for name, value in given.items():
+        whole, least = name in ("robots", "iterations"), "above 0" if name.endswith("tolerance") else "0 and above"
+        if name == "robots":
+            least = "1 and above"
+        good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and math.isfinite(value)
+        if not good or value < (name == "robots") or (value == 0 and name.endswith("tolerance")):
+            raise InputError(f"{name} is {value!r}. Allowed: {'whole ' if whole else ''}numbers {least}.")
+
+
+class IKController:
+    """Takes robots of one model towards targets, a tick at a time. Not thread-safe; the robot may be shared.
+
+    Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
+    acceleration together (`ik_service.control.joint_box` has their precedence). They hold inside the solve, so what one
+    joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once constructed, a
+    controller neither allocates nor compiles in a tick.
+
+    Args:
+        robot: The robot.
+        targets: Links that are to reach poses: names or Targets. The poses are given to `step`. Offsets and weights
+            have one line, or one per robot.
+        objectives: Further tasks, stated as expressions; each is bound to this controller. Their data have one line,
+            or one per robot.
+        robots: Number of robots that are controlled together.
+        limits: Speeds, accelerations and the like; None takes the model's speeds.
+        posture: Configuration that joints are drawn to where tasks leave them free, shape [joint_coord_count] or
+            [robots, joint_coord_count]; None for none.
+        posture_weight: Weight of the posture's rows [1/rad or 1/m].
+        damping_weight: Weight of rows that hold every joint where it is [1/rad or 1/m]. They decide between
+            configurations that serve the tasks alike, and slow a robot near singularities. With a posture, a tick
+            covers p^2 / (p^2 + d^2) of the way to it, for weights p and d.
+        scale_direction: Whether a step that limits do not allow is shortened as a whole, island by island, so that its
+            direction stays; otherwise joint by joint. Not for ball and floating joints.
+        iterations: Most steps that a tick without a deadline tries.
+        position_tolerance: Distance within which a target counts as met [m].
+        orientation_tolerance: Angle within which it does [rad].
+        joint_order: Names of joints in the order in which joint arrays are given and returned; None is the robot's own.
+            Locked joints and those that follow others may be left out.
+        wxyz: Whether target quaternions are given in the order wxyz instead of xyzw.
+        device: A Warp device. A CPU answers a few robots sooner than a GPU.
+
+    Attributes:
+        robot: The robot.
+        targets: The targets.
+        robots: Number of robots.
+        coordinate_names: Names of the columns of `joint_q`.
+        dof_names: Names of the columns of `joint_qd`.
+
+    Raises:
+        UnknownNameError: A link or joint is not in the robot.
+        InputError: An argument has a value that is not allowed.
+        ObjectiveError: An objective breaks its contract or is bound to another controller or solver.
+        EngineError: The tasks cannot be compiled.
+        KernelCacheError: Compiled kernels can be neither read nor kept.
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        targets: Sequence[Target | str] = (),
+        *,
+        objectives: Sequence[IKObjective] = (),
+        robots: int = 1,
+        limits: ControlLimits | None = None,
+        posture: Any = None,
+        posture_weight: float = 1e-3,
+        damping_weight: float = 1e-2,
+        scale_direction: bool = False,
+        iterations: int = 6,
+        position_tolerance: float = 1e-4,
+        orientation_tolerance: float = 1e-3,
+        joint_order: Sequence[str] | None = None,
+        wxyz: bool = False,
+        device: Any = "cpu",
+    ) -> None:
+        check_construction(robot, targets, objectives, "compiled", None, True, None)
+        numbers = {"robots": robots, "iterations": iterations, "posture_weight": posture_weight}
+        numbers |= {"damping_weight": damping_weight, "position_tolerance": position_tolerance}
+        _check_numbers(numbers | {"orientation_tolerance": orientation_tolerance})
+        self.robot, self.robots = robot, robots
+        self.targets = tuple(as_target(target, robot) for target in targets)
+        self._order = CallerOrder(robot, joint_order)
+        self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
+        self._iterations, self._wxyz = iterations, wxyz
+        resolved = resolved_limits(robot, limits or ControlLimits())
+        with DEVICE_LOCK, ToldCacheErrors():
+            model = robot.on_device(str(wp.get_device(device)))
+            self._arrays = TickArrays(model, robots, len(self.targets), resolved)
+            soft = SoftRows(posture, posture_weight, damping_weight)
+            self._tasks = ControlTasks(model, self.targets, objectives, soft, self._arrays, self)
+            self._islands = TickIslands(model, self._tasks, self._arrays, robots)
+        self._device = model.device
+        self._idle = self._islands.idle_coordinates()
+        self._launches = tuple(island.launch for island in self._islands.islands)
+        settings, numbers = self._arrays.settings.host, self._arrays.numbers.host
+        settings[ROBOTS], settings[SCALES] = robots, scale_direction
+        settings[BRAKES] = self._arrays.has_accelerations
+        numbers[POSITION_TOLERANCE], numbers[ORIENTATION_TOLERANCE] = position_tolerance, orientation_tolerance
+        self._settings, self._numbers = settings, numbers
+        self._result = self._make_result()
+        self.reset(robot.mid_joint_q[self._order.coordinates])
+
+    def _make_result(self) -> ControlResult:
+        """The one result, whose arrays are views of the answers where the caller's order is the robot's."""
+        count, order = len(self._launches), self._order
+        host = {name: mirror.host for name, mirror in self._arrays.answers.items()}
+        joint_q, joint_qd, active_limits = host["joint_q_out"], host["joint_qd_out"], host["active_limits"]
+        if not order.is_own:
+            joint_q, joint_qd = joint_q[:, order.coordinates], joint_qd[:, order.dofs]
+            active_limits = active_limits[:, order.dofs]
+        return ControlResult(
+            joint_q=joint_q,
+            joint_qd=joint_qd,
+            island_status=host["status"][:, :count],
+            position_error=host["position_error"],
+            orientation_error=host["orientation_error"],
+            active_limits=active_limits,
+            sigma_min=host["sigma_min"][:, :count],
+            scaling=host["scaling"][:, :count],
+            iterations=host["iterations"][:, :count],
+            dof_names=self.dof_names,
+        )
+
+    def reset(self, joint_q: Any, joint_qd: Any = 0.0) -> None:
+        """Say where the robots are, and how fast; the next step starts from there.
+
+        Args:
+            joint_q: Configuration, shape [coordinates] or [robots, coordinates].
+            joint_qd: Speeds [m/s or rad/s], shape [DOFs] or [robots, DOFs], or one number.
+
+        Raises:
+            InputError: A shape or number that is not allowed.
+        """
+        given = host_array("joint_q", joint_q), host_array("joint_qd", joint_qd)
+        last = self._arrays.answers["joint_q_out"].host, self._arrays.answers["joint_qd_out"].host
+        last[0][:] = self.robot.mid_joint_q
+        last[1][:] = 0.0
+        for name, array, values, columns in zip(
+            ("joint_q", "joint_qd"), last, given, (self._order.coordinates, self._order.dofs), strict=True
+        ):
+            try:
+                array[:, columns] = values
+            except ValueError:
+                allowed = f"[{len(columns)}] or [{self.robots}, {len(columns)}]"
+                raise InputError(f"{name} has shape {list(values.shape)}. Allowed: {allowed}.") from None
+        last[0][:] = complete_joint_q(self.robot, last[0])
+
+    def step(
+        self,
+        targets: Any = None,
+        joint_q: Any = None,
+        dt: float = 1e-3,
+        *,
+        joint_qd: Any = None,
+        deadline_ns: int | None = None,
+    ) -> ControlResult:
+        """Go one tick towards the targets.
+
+        Args:
+            targets: Poses of the targets in the world or their reference frames, position [m] and unit quaternion,
+                shape [7] for one, [targets, 7], or [robots, targets, 7]. None keeps those of the step before.
+            joint_q: Where the robots are, shape [coordinates] or [robots, coordinates]. None is where the step before
+                has sent them.
+            dt: Length of the tick [s].
+            joint_qd: Speeds in the tick before, shape [DOFs] or [robots, DOFs]. None is what the step before has
+                commanded.
+            deadline_ns: Time of `time.monotonic_ns()` at which to stop iterating. None makes the number of iterations
+                that the controller was made with: the same answer every time.
+
+        Returns:
+            The commands; the same object in every step, see `ControlResult`. Where numbers of a robot are not finite
+            its status is INVALID, and it keeps its place as far as its limits allow.
+
+        Raises:
+            InputError: An array has another shape, or `dt` is not positive.
+        """
+        begun = time.perf_counter_ns()
+        if not 0.0 < dt < math.inf:
+            raise InputError(f"dt is {dt}. Allowed: above 0 s.")
+        arrays, answers = self._arrays, self._arrays.answers
+        self._numbers[DT] = dt
+        if targets is not None:
+            self._read_targets(targets)
+        self._read(arrays.joint_q.host, answers["joint_q_out"].host, "joint_q", joint_q, self._order.coordinates)
+        self._read(arrays.joint_qd.host, answers["joint_qd_out"].host, "joint_qd", joint_qd, self._order.dofs)
+        self._islands.refresh()
+        if joint_q is not None and self._idle.size:
+            last = answers["joint_q_out"].host
+            last[:, self._idle] = arrays.joint_q.host[:, self._idle]
+        if deadline_ns is None:
+            self._launch(1, 1, self._iterations + 1)
+        else:
+            self._run_until(deadline_ns)
+        if self._device.is_cuda:
+            arrays.fetch()
+            wait(self._device)
+        result = self._result
+        if not self._order.is_own:
+            np.take(answers["joint_q_out"].host, self._order.coordinates, axis=1, out=result.joint_q)
+            np.take(answers["joint_qd_out"].host, self._order.dofs, axis=1, out=result.joint_qd)
+            np.take(answers["active_limits"].host, self._order.dofs, axis=1, out=result.active_limits)
+        result.seconds = 1e-9 * (time.perf_counter_ns() - begun)
+        return result
+
+    def _launch(self, begin: int, finish: int, iterations: int) -> None:
+        """Launch all islands."""
+        settings = self._settings
+        settings[BEGIN], settings[FINISH], settings[ITERATIONS] = begin, finish, iterations
+        if self._device.is_cuda:
+            self._arrays.push()
+        for launch in self._launches:
+            launch()
+
+    def _run_until(self, deadline_ns: int) -> None:
+        """Iterate until a time, or until nothing more can be gained; at least the start is evaluated."""
+        settings, running = self._settings, self._arrays.running
+        settings[CUT] = 0
+        self._launch(1, 0, 1)
+        for _ in range(ITERATIONS_MAX):
+            if self._device.is_cuda:
+                running.fetch(0)
+                wait(self._device)
+            if not running.host.any():
+                break
+            if time.monotonic_ns() >= deadline_ns:
+                settings[CUT] = 1
+                break
+            self._launch(0, 0, 1)
+        self._launch(0, 1, 0)
+        settings[CUT] = 0
+
+    def _read_targets(self, targets: Any) -> None:
+        host = self._arrays.targets.host
+        values = targets if type(targets) is np.ndarray else np.asarray(targets, np.float64)
+        if values.shape != host.shape and values.shape != host.shape[1:]:
+            if not (values.shape == (POSE,) and len(self.targets) == 1):
+                allowed = f"[{len(self.targets)}, {POSE}] or [{self.robots}, {len(self.targets)}, {POSE}]"
+                raise InputError(f"targets have shape {list(values.shape)}. Allowed: {allowed}.")
+        if self._wxyz:
+            host[..., :3], host[..., 3:6], host[..., 6] = values[..., :3], values[..., 4:], values[..., 3]
+        else:
+            host[...] = values
+
+    def _read(self, host: NDArray[Any], last: NDArray[Any], name: str, given: Any, columns: NDArray[np.intp]) -> None:
+        """Read what a caller gives, or take what the step before has commanded."""
+        if given is None:
+            host[...] = last
+            return
+        values = given if type(given) is np.ndarray else np.asarray(given, np.float64)
+        if values.shape not in ((len(columns),), (self.robots, len(columns))):
+            allowed = f"[{len(columns)}] or [{self.robots}, {len(columns)}]"
+            raise InputError(f"{name} has shape {list(values.shape)}. Allowed: {allowed}.")
+        if self._order.is_own:
+            host[...] = values
+        else:
+            host[...] = last
+            host[:, columns] = values

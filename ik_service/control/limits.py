@@ -1,0 +1,96 @@
+"""Limits of a controller's joints beyond the positions that the robot's model has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from objectives import InputError
+
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlLimits:
+    """How fast joints may move.
+
+    Each is one number for all joints, a mapping from names of joints to numbers, or an array of shape
+    [joint_dof_count]. Joints that a mapping does not name keep what they have without it.
+
+    Attributes:
+        velocity: Largest speed [m/s or rad/s]; of the robot's model where not given.
+        acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; none where not given. With it, joints brake
+            in front of their position limits.
+        joint_step: Largest change of position in one tick [m or rad]; none where not given.
+        position_margin: Distance that is kept from the position limits [m or rad]; 0 where not given.
+    """
+
+    velocity: float | Mapping[str, float] | Float64Array | None = None
+    acceleration: float | Mapping[str, float] | Float64Array | None = None
+    joint_step: float | Mapping[str, float] | Float64Array | None = None
+    position_margin: float | Mapping[str, float] | Float64Array | None = None
+
+
+def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float64Array]:
+    """Return the limits of the active DOFs, with those of the DOFs that follow them counted in.
+
+    Args:
+        robot: The robot.
+        limits: What is asked for.
+
+    Returns:
+        `limit_lower`, `limit_upper`, `velocity`, `acceleration` and `joint_step`, each of shape [active_dof_count].
+
+    Raises:
+        UnknownNameError: The robot has no joint of a name.
+        InputError: A number is negative or not a number, or margins leave nothing of a range.
+    """
+    none = np.full(robot.joint_dof_count, np.inf)
+    found = {
+        "velocity": _per_dof(robot, "velocity", limits.velocity, robot.joint_velocity_limit),
+        "acceleration": _per_dof(robot, "acceleration", limits.acceleration, none),
+        "joint_step": _per_dof(robot, "joint_step", limits.joint_step, none),
+    }
+    if (found["acceleration"] == 0.0).any():
+        raise InputError(
+            "ControlLimits.acceleration is 0 for a joint. Allowed: above 0; lock joints that must not move."
+        )
+    active = {name: _of_active(robot, values) for name, values in found.items()}
+    margin = _per_dof(robot, "position_margin", limits.position_margin, np.zeros(robot.joint_dof_count))
+    own = margin[robot.active_dof]
+    active["limit_lower"], active["limit_upper"] = robot.active_limit_lower + own, robot.active_limit_upper - own
+    empty = np.flatnonzero(active["limit_lower"] > active["limit_upper"])
+    if empty.size:
+        name = robot.dof_names[robot.active_dof[empty[0]]]
+        raise InputError(f"ControlLimits.position_margin leaves nothing of the range of '{name}'.")
+    return active
+
+
+def _per_dof(robot: RobotModel, name: str, given: Any, default: Float64Array) -> Float64Array:
+    values = default.astype(np.float64)
+    if isinstance(given, Mapping):
+        for joint, number in given.items():
+            index = robot.joint_index(joint)
+            values[robot.joint_qd_start[index] : robot.joint_qd_start[index + 1]] = number
+    elif given is not None:
+        numbers = np.asarray(given, dtype=np.float64)
+        if numbers.shape not in ((), (robot.joint_dof_count,)):
+            allowed = f"a number, a mapping, or an array of shape [{robot.joint_dof_count}]"
+            raise InputError(f"ControlLimits.{name} has shape {list(numbers.shape)}. Allowed: {allowed}.")
+        values[:] = numbers
+    if not (values >= 0.0).all():
+        raise InputError(f"ControlLimits.{name} holds {values[~(values >= 0.0)][0]}. Allowed: 0 and above.")
+    return values
+
+
+def _of_active(robot: RobotModel, values: Float64Array) -> Float64Array:
+    """Limits of the active DOFs: no follower may exceed its own."""
+    least = np.full(robot.active_dof_count, np.inf)
+    for dof, active in enumerate(robot.dof_active):
+        factor = abs(float(robot.dof_multiplier[dof]))
+        if active >= 0 and factor > 0.0:
+            least[active] = min(least[active], values[dof] / factor)
+    return least

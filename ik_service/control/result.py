@@ -1,0 +1,70 @@
+"""What a tick answers."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.control.joint_box import LimitKind
+from ik_service.solver.status import IKStatus
+
+Float64Array = NDArray[np.float64]
+Int32Array = NDArray[np.int32]
+
+
+@dataclass(eq=False, slots=True)
+class ControlResult:
+    """The commands of one tick, one line for every robot.
+
+    The arrays are the controller's own, the same in every tick: they hold until its next step. `copy` keeps them.
+
+    Attributes:
+        joint_q: Commanded configuration, [robots, coordinates]; names are `IKController.coordinate_names`.
+        joint_qd: Speeds that lead there [m/s or rad/s], [robots, DOFs]; names are `IKController.dof_names`.
+        island_status: What became of every island, `IKStatus`, [robots, islands].
+        position_error: Distance to each target [m], NaN where positions are free, [robots, targets].
+        orientation_error: Angle to each target [rad], NaN where orientations are free, [robots, targets].
+        active_limits: What holds each DOF back, `LimitKind`, negative at the lower end, [robots, DOFs].
+        sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands].
+        scaling: Share of the island's step that was taken, 1 for all of it, [robots, islands].
+        iterations: Steps that were tried, -1 for none, [robots, islands].
+        seconds: Time from call to answer [s].
+        dof_names: Names of the DOFs.
+    """
+
+    joint_q: Float64Array
+    joint_qd: Float64Array
+    island_status: Int32Array
+    position_error: Float64Array
+    orientation_error: Float64Array
+    active_limits: Int32Array
+    sigma_min: Float64Array
+    scaling: Float64Array
+    iterations: Int32Array
+    dof_names: tuple[str, ...]
+    seconds: float = 0.0
+
+    @property
+    def status(self) -> Int32Array:
+        """The gravest status of the islands of each robot, `IKStatus`, [robots]; CONVERGED without islands."""
+        return np.asarray(self.island_status.max(axis=1, initial=int(IKStatus.CONVERGED)))
+
+    @property
+    def success(self) -> NDArray[np.bool_]:
+        """Whether all targets are met within tolerance, [robots]."""
+        return np.asarray(self.status == int(IKStatus.CONVERGED))
+
+    def blocking(self, robot: int = 0) -> dict[str, LimitKind]:
+        """Return what holds the joints of a robot back, by names of DOFs."""
+        line = self.active_limits[robot]
+        return {self.dof_names[k]: LimitKind(abs(int(line[k]))) for k in np.flatnonzero(line)}
+
+    def copy(self) -> "ControlResult":
+        """Return a result that later ticks leave alone."""
+        arrays: dict[str, Any] = {
+            field.name: getattr(self, field.name).copy()
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **arrays)

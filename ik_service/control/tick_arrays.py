@@ -1,0 +1,93 @@
+"""All arrays of a controller, made once: settings, what a tick starts from, what it answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.control.tick_task import NUMBERS_COUNT, SETTINGS_COUNT, device_array
+from ik_service.robots import DeviceModel
+from ik_service.solver.mirror import Mirror
+
+POSE = 7  # numbers of a target: position and quaternion xyzw
+
+
+class TickArrays:
+    """The arrays of a controller.
+
+    Args:
+        model: The robot on the device.
+        robots: Number of robots.
+        targets: Number of pose targets.
+        limits: Limits of the active DOFs by their names in `TickTask`.
+
+    Attributes:
+        settings: Whole numbers of a tick.
+        numbers: Other numbers of a tick.
+        targets: Poses, float64 [robots, targets, 7].
+        joint_q: Configurations that a tick starts from, float64 [robots, joint_coord_count].
+        joint_qd: Speeds of the tick before, float64 [robots, joint_dof_count].
+        running: 1 where more iterations may help, int32 [packets and more, trees]; islands are no more than trees.
+        answers: What a tick answers, by its names in `TickTask`.
+        has_accelerations: Whether any acceleration is limited.
+    """
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        robots: int,
+        targets: int,
+        limits: Mapping[str, NDArray[np.float64]],
+    ) -> None:
+        device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)
+
+        def numbers(*shape: int) -> Mirror:
+            return Mirror(shape, wp.float64, device, per_problem=False)
+
+        def integers(*shape: int) -> Mirror:
+            return Mirror(shape, wp.int32, device, per_problem=False)
+
+        self.settings, self.numbers = integers(SETTINGS_COUNT), numbers(NUMBERS_COUNT)
+        self.targets = numbers(robots, max(targets, 1), POSE)
+        self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
+        self.running = integers(robots, islands)
+        self.answers = {
+            "joint_q_out": numbers(robots, model.joint_coord_count),
+            "joint_qd_out": numbers(robots, dofs),
+            "status": integers(robots, islands),
+            "position_error": numbers(robots, targets),
+            "orientation_error": numbers(robots, targets),
+            "active_limits": integers(robots, dofs),
+            "sigma_min": numbers(robots, islands),
+            "scaling": numbers(robots, islands),
+            "iterations": integers(robots, islands),
+        }
+        self._own = {
+            "faulty": wp.zeros((robots, islands), dtype=wp.int32, device=device),
+            "approach": wp.zeros((robots, islands), dtype=wp.float64, device=device),
+            "slowest": wp.zeros((robots, islands), dtype=wp.int32, device=device),
+            "reference_before": wp.zeros((robots, model.joint_coord_count), dtype=wp.float64, device=device),
+        }
+        self.has_accelerations = bool(np.isfinite(limits["acceleration"]).any())
+        self._limits = {name: device_array(values, wp.float64, device) for name, values in limits.items()}
+        for name in ("position_error", "orientation_error"):
+            self.answers[name].host[:] = np.nan
+            self.answers[name].push(robots)
+
+    def of_task(self) -> dict[str, Any]:
+        """Return the device arrays that all islands share, by their names in `TickTask`."""
+        given = {"settings": self.settings, "numbers": self.numbers, "joint_q": self.joint_q, "joint_qd": self.joint_qd}
+        mirrors = given | {"running": self.running} | self.answers
+        return {name: mirror.device for name, mirror in mirrors.items()} | self._limits | self._own
+
+    def push(self) -> None:
+        """Bring what a tick starts from to the device."""
+        for mirror in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd):
+            mirror.push(0)
+
+    def fetch(self) -> None:
+        """Bring what a tick answers to the host."""
+        for mirror in self.answers.values():
+            mirror.fetch(0)

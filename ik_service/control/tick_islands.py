@@ -1,0 +1,202 @@
+"""The islands of a controller: which joints and rows they have, their kernels, and launches on fixed arrays.
+
+targets, objectives, posture and damping rows -> blocks of rows -> islands, found once
+each island -> its program -> iteration and measurement in float64 -> a kernel and its task
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.compiler import (
+    FLOAT64_ERROR,
+    GOAL,
+    IslandProgram,
+    IterationSource,
+    Lanes,
+    MeasureSource,
+    build_program,
+    error_outputs,
+    uncovered,
+)
+from ik_service.control.control_tasks import ControlTasks
+from ik_service.control.packed_launch import packed_launch
+from ik_service.control.tick_arrays import TickArrays
+from ik_service.control.tick_kernel import tick_kernel
+from ik_service.control.tick_task import TickTask, device_array
+from ik_service.errors import EngineError
+from ik_service.robots import DeviceModel
+from ik_service.solver.compiled_engine import island_constants, touched_dofs
+from ik_service.solver.island_launches import PacketLaunches
+from ik_service.solver.kernel_loading import load_kernels
+from ik_service.solver.lane import DAMPING
+from ik_service.solver.partition import common_partition, other_weights
+from ik_service.solver.rows import Rows
+from ik_service.solver.support import Support
+from objectives import IKJacobianType, InputError
+
+BEND = 0.5  # about the second derivatives of an arm's rows [1/m]; less swings at the edge of the workspace
+
+
+@dataclass(frozen=True)
+class TickIsland:
+    """An island of a controller.
+
+    Attributes:
+        program: Its arithmetic.
+        launch: Launches its kernel, which works on the next two.
+        task: Its task.
+        states: The states of its packets from launch to launch.
+    """
+
+    program: IslandProgram
+    launch: Callable[[], None]
+    task: Any
+    states: wp.array[Any]
+
+
+class TickIslands:
+    """The islands of a controller.
+
+    Args:
+        model: The robot on the device.
+        tasks: What is minimised, for any number of robots.
+        arrays: Where it starts and where it goes.
+        robots: Number of robots.
+
+    Attributes:
+        islands: Each of them.
+    """
+
+    def __init__(self, model: DeviceModel, tasks: ControlTasks, arrays: TickArrays, robots: int) -> None:
+        self._model, self._tasks, self._robots = model, tasks, robots
+        reason = uncovered(tasks.objectives, model)
+        if reason is not None:
+            raise EngineError(f"A controller takes objectives that can be compiled: {reason}.")
+        self._rows = Rows(model, tasks.objectives, IKJacobianType.ANALYTIC)
+        self._rows.bind_data()
+        self._support = Support(model, self._rows)
+        weights = other_weights(tasks.objectives) or [np.ones(o.residual_dim(), np.float32) for o in tasks.objectives]
+        self._partition = common_partition(weights, self._support.trees, model.device, join=False)
+        self._width = 1 if model.device.is_cuda else Lanes.on_cpu("float64").width
+        self._version = self._data_version()
+        self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
+
+    def _data_version(self) -> int:
+        return sum(getattr(objective, "data_version", 0) for objective in self._rows.objectives)
+
+    def _island(self, island: int, arrays: TickArrays) -> TickIsland:
+        robot, partition, device = self._model.robot, self._partition, self._model.device
+        trees = np.flatnonzero(partition.tree_island[0] == island)
+        rows = np.flatnonzero(partition.row_island[0] == island)
+        touched = touched_dofs(self._model, self._support.dofs[rows])
+        dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
+        objectives: Any = self._rows.objectives
+        starts, numbers = self._rows.start, [int(row) for row in rows]
+        targets = len(self._tasks.targets)
+        tasks = self._tasks.task_count
+        program = build_program(robot, self._model, objectives, starts, dofs, numbers, targets, FLOAT64_ERROR, tasks)
+        source = IterationSource(program, Lanes(self._width, "float64"), replace(DAMPING, bend=BEND))
+        if source.elimination.size > PacketLaunches.factor_max:
+            raise EngineError(
+                f"An island has {len(dofs)} DOFs and a factor of {source.elimination.size} entries; "
+                f"a controller holds {PacketLaunches.factor_max}."
+            )
+        tasks = [k for k, objective in enumerate(program.row_objective) if objective < self._tasks.task_count]
+        kernel, state_type = tick_kernel(source, MeasureSource(source, tasks))
+        load_kernels([kernel.module], device)
+        task: Any = TickTask()
+        task.island = island
+        for name, array in {**arrays.of_task(), **self._constants(program)}.items():
+            setattr(task, name, array)
+        for name, values in self._addresses(program).items():
+            dtype = wp.uint64 if name == "source" else wp.int32
+            setattr(task, name, device_array(values, dtype, device))
+        of_task = [0 <= one.objective < self._tasks.task_count for one in program.inputs]
+        task.source_task = device_array(of_task, wp.int32, device)
+        quaternions = {key for key, data in self._tasks.wide.items() if data.is_quaternion}
+        first = [
+            k for k, one in enumerate(program.inputs) if (one.objective, one.field) in quaternions and one.column == 0
+        ]
+        task.quaternion = device_array(first, wp.int32, device)
+        before = wp.full((self._robots, len(program.inputs)), wp.nan, dtype=wp.float64, device=device)
+        task.input_before = before
+        packets = -(-self._robots // self._width)
+        states = wp.zeros(packets, dtype=state_type, device=device)
+        return TickIsland(program, packed_launch(kernel, packets, [task, states], device), task, states)
+
+    def idle_coordinates(self) -> NDArray[np.intp]:
+        """Return the coordinates that could move and that no island moves."""
+        robot = self._model.robot
+        idle = robot.dof_active >= 0
+        for island in self.islands:
+            idle &= ~np.isin(robot.dof_active, island.program.dofs)
+        found = []
+        for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(idle), side="right") - 1):
+            dofs = range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1])
+            own = [int(robot.dof_coordinate[dof]) for dof in dofs if idle[dof]]
+            end = int(robot.joint_q_start[joint + 1])
+            found += range(end - 4, end) if -1 in own else []
+            found += [c for c in own if c >= 0]
+        return np.array(found, dtype=np.intp)
+
+    def refresh(self) -> None:
+        """Take in arrays that objectives have exchanged."""
+        version = self._data_version()
+        if version == self._version:
+            return
+        self._version = version
+        for island in self.islands:
+            for name, values in self._addresses(island.program).items():
+                getattr(island.task, name).assign(np.asarray(values))
+
+    def _constants(self, program: IslandProgram) -> dict[str, Any]:
+        """Arrays that say which DOFs and coordinates an island has; numbers in float64."""
+        robot, device = self._model.robot, self._model.device
+        found = island_constants(program, self._model)
+        columns = found["follower"].numpy()
+        followers = [int(np.flatnonzero(robot.dof_coordinate == column)[0]) for column in columns]
+        numbers = [
+            [robot.dof_multiplier[d], robot.dof_offset[d], robot.joint_limit_lower[d], robot.joint_limit_upper[d]]
+            for d in followers
+        ]
+        targets = [e.target for e in program.errors for part in (e.position2, e.chord2) if part is not None]
+        assert len(targets) == len(error_outputs(program))
+        return found | {
+            "robot_dof": device_array([robot.active_dof[a] for a in program.dofs], wp.int32, device),
+            "follower_dof": device_array(followers, wp.int32, device),
+            "follower_number": device_array(np.reshape(numbers, (-1, 4)), wp.float64, device),
+            "error_target": device_array(targets, wp.int32, device),
+        }
+
+    def _addresses(self, program: IslandProgram) -> dict[str, list[int]]:
+        """Where a kernel finds the data of the objectives."""
+        objectives: Any = self._rows.objectives
+        lines = []
+        for one in program.inputs:
+            if one.field == GOAL:
+                lines.append((0, 0, 0, 0))
+                continue
+            wide = self._tasks.wide.get((one.objective, one.field))
+            array = objectives[one.objective].data(one.field) if wide is None else wide.array
+            if array.shape[0] not in (1, self._robots):
+                owner = type(objectives[one.objective]).__name__
+                raise InputError(
+                    f"{owner}: field '{one.field}' has {array.shape[0]} lines; allowed: 1, or {self._robots} robots."
+                )
+            size, first = wp.types.type_size_in_bytes(array.dtype), 0 if wide is None else wide.first
+            lines.append(
+                (
+                    array.ptr + size * (first + one.column),
+                    array.shape[0],
+                    array.strides[0] // size,
+                    int(wide is not None),
+                )
+            )
+        names = ("source", "source_lines", "source_stride", "source_wide")
+        columns = zip(*lines, strict=True) if lines else [()] * len(names)
+        return {name: list(values) for name, values in zip(names, columns, strict=True)}

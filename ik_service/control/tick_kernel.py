@@ -1,0 +1,76 @@
+"""The kernel that takes an island of one or many robots through a tick, from their commands of the tick before.
+
+A launch can do a whole tick, or begin it, make some iterations, or end it; the state then waits in an array. So the one
+kernel serves ticks of so many iterations and ticks that iterate until a deadline, which the caller watches.
+"""
+
+import typing
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IterationSource, MeasureSource, cpu_target
+from ik_service.control.tick_answer import TickAnswer
+from ik_service.control.tick_task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS, ROBOTS, TickTask
+
+REFERENCE_ITERATIONS = wp.constant(5)
+
+
+@typing.no_type_check
+def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Kernel, Any]":
+    """Return the kernel and the type of a packet's state.
+
+    Its arguments are the task and the states of the packets; its dimension is their number.
+
+    Args:
+        source: The iteration, in float64.
+        measure: What is measured in the end.
+    """
+    of = TickAnswer(source, measure)
+    State: Any = of.State
+    Sigma: Any = of.Sigma
+    begin, iterate_all, W = of.begin, of.iterate_all, source.lanes.width
+    keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
+    settle, read_measure, answer = of.settle, of.measure, of.answer
+    options = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
+
+    @wp.kernel(module="unique", enable_backward=False, module_options=options)
+    def tick(task: TickTask, states: wp.array[State]):
+        packet = wp.tid()
+        robots = task.settings[ROBOTS]
+        first = packet * W
+        lanes = wp.min(W, robots - first)  # the others go along for nothing, and quietly
+        state = State()
+        stage = int(COMMAND)
+        if task.settings[BEGIN] == 1 and task.settings[BRAKES] == 1:
+            stage = BEFORE
+        running = int(1)
+        while stage <= COMMAND:
+            if task.settings[BEGIN] == 1:
+                for lane in range(lanes):
+                    begin(state, lane, task, first + lane, stage)
+            else:
+                state = states[packet]
+            count = wp.where(stage == COMMAND, task.settings[ITERATIONS], REFERENCE_ITERATIONS)
+            running = iterate_all(state, lanes, count)
+            if stage == BEFORE:
+                for lane in range(lanes):
+                    keep_reference(state, lane, task, first + lane)
+            if stage == AFTER:
+                for lane in range(lanes):
+                    approach(state, lane, task, first + lane)
+                set_goals(state)
+            stage += 1
+        if task.settings[FINISH] == 0:
+            states[packet] = state
+            task.running[packet, task.island] = running
+            return
+        scaling = Sigma()
+        for lane in range(lanes):
+            scaling[lane] = settle(state, lane, task, first + lane)
+        sigma = Sigma()
+        read_measure(state, sigma)
+        for lane in range(lanes):
+            answer(state, lane, task, first + lane, scaling[lane], sigma[lane])
+
+    return tick, State

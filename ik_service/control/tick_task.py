@@ -1,0 +1,99 @@
+"""What the kernel of an island works on in a tick: one struct of device arrays."""
+
+import typing
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.solver.island_task import load_number
+from ik_service.solver.targets import UNIT_QUATERNION_SLACK
+
+# Places in `settings`
+ROBOTS = wp.constant(0)
+ITERATIONS = wp.constant(1)  # how many to make in this launch
+BEGIN = wp.constant(2)  # 1 where this launch begins the tick
+FINISH = wp.constant(3)  # 1 where it ends the tick
+SCALES = wp.constant(4)  # 1 where the whole step is shortened instead of joint by joint
+CUT = wp.constant(5)  # 1 where the deadline ends the tick
+BRAKES = wp.constant(6)  # 1 where accelerations are limited
+SETTINGS_COUNT = 7
+# Places in `numbers`
+DT = wp.constant(0)
+POSITION_TOLERANCE = wp.constant(1)
+ORIENTATION_TOLERANCE = wp.constant(2)
+NUMBERS_COUNT = 3
+# Stages of a tick: where the tasks of the tick before and of this one lead, then the command.
+BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
+
+SLACK = wp.constant(wp.float64(UNIT_QUATERNION_SLACK))
+
+
+@wp.struct
+class TickTask:
+    """What the kernel of an island works on; int32 and float64 unless said."""
+
+    settings: wp.array[wp.int32]
+    numbers: wp.array[wp.float64]
+    island: int
+    # island
+    dof: wp.array[wp.int32]  # active DOF of each of its DOFs
+    robot_dof: wp.array[wp.int32]  # the robot's DOF of each
+    coordinate: wp.array[wp.int32]  # column in joint_q of each of its coordinates
+    follower: wp.array[wp.int32]  # columns that follow one of them
+    follower_dof: wp.array[wp.int32]
+    follower_place: wp.array[wp.int32]  # which
+    follower_number: wp.array2d[wp.float64]  # [followers, 4]: multiplier, offset, lower and upper limit
+    error_target: wp.array[wp.int32]  # [errors]: target of each error that the program gives
+    # limits, per active DOF
+    limit_lower: wp.array[wp.float64]
+    limit_upper: wp.array[wp.float64]
+    velocity: wp.array[wp.float64]
+    acceleration: wp.array[wp.float64]
+    joint_step: wp.array[wp.float64]
+    # data
+    source: wp.array[wp.uint64]  # [inputs]: address of the first number
+    source_lines: wp.array[wp.int32]  # [inputs]: 1 or one per robot; 0 for the goals of rows
+    source_stride: wp.array[wp.int32]  # [inputs]: numbers from line to line
+    source_wide: wp.array[wp.int32]  # [inputs]: 1 where they are float64
+    quaternion: wp.array[wp.int32]  # first inputs of quaternions that may be a little off unit length
+    source_task: wp.array[wp.int32]  # [inputs]: 1 where they are of a task, 0 of soft rows
+    input_before: wp.array2d[wp.float64]  # [robots, inputs]: those of the tick before
+    # from tick to tick
+    joint_q: wp.array2d[wp.float64]  # [robots, joint_coord_count]: where the tick starts
+    joint_qd: wp.array2d[wp.float64]  # [robots, joint_dof_count]: speeds of the tick before
+    reference_before: wp.array2d[wp.float64]  # [robots, joint_coord_count]: where the tasks of the tick before lead
+    approach: wp.array2d[
+        wp.float64
+    ]  # [robots, islands]: share of the way that is left for which there is time to brake
+    slowest: wp.array2d[wp.int32]  # [robots, islands]: the island's DOF that takes longest to brake, -1 for none
+    faulty: wp.array2d[wp.int32]  # [robots, islands]
+    running: wp.array2d[wp.int32]  # [packets, islands]: 1 where more iterations may help
+    # answers
+    joint_q_out: wp.array2d[wp.float64]
+    joint_qd_out: wp.array2d[wp.float64]
+    status: wp.array2d[wp.int32]  # [robots, islands]
+    position_error: wp.array2d[wp.float64]  # [robots, targets]
+    orientation_error: wp.array2d[wp.float64]
+    active_limits: wp.array2d[wp.int32]  # [robots, joint_dof_count]
+    sigma_min: wp.array2d[wp.float64]  # [robots, islands]
+    scaling: wp.array2d[wp.float64]
+    iterations: wp.array2d[wp.int32]
+
+
+TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # generic at run time only
+
+
+@wp.func
+@typing.no_type_check
+def read_input(task: TickRef, r: int, k: int):
+    """Return an input of the program; 0 for a goal, which is set when it is known."""
+    if task.source_lines[k] == 0:
+        return wp.float64(0.0)
+    line = wp.min(r, task.source_lines[k] - 1)
+    return load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
+
+
+def device_array(values: Any, dtype: Any, device: Any) -> "wp.array[Any]":
+    """Return values as an array on the device."""
+    return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=device)
