@@ -1,0 +1,90 @@
+"""A Panda along paths of 10 000 ticks: limits exact in every tick, feasible paths followed, no flip, recovery."""
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.bench.tick_paths import ACCELERATION, LINK, panda_paths
+from ik_service.control import ControlLimits, IKController
+from tests.control.conftest import follow, pose_of
+
+DT = 1e-3
+PATHS = panda_paths(load_robot("panda"), 10_000)
+ROUNDING = 1e-9
+
+
+@pytest.fixture(scope="module", params=[None, ACCELERATION], ids=["speeds", "accelerations"])
+def limits(request):
+    return ControlLimits(acceleration=request.param)
+
+
+@pytest.fixture(scope="module", params=PATHS)
+def run(request, panda, limits):
+    path = PATHS[request.param]
+    robot = path.robot(panda)
+    controller = IKController(robot, [LINK], limits=limits)
+    return robot, path, limits, follow(controller, path.joint_q, path.poses, DT)
+
+
+def test_no_limit_is_ever_broken(run):
+    robot, path, limits, found = run
+    assert (found.joint_q >= robot.joint_limit_lower).all()
+    assert (found.joint_q <= robot.joint_limit_upper).all()
+    assert (np.abs(found.speeds(path.joint_q, DT)) <= robot.joint_velocity_limit * (1 + ROUNDING)).all()
+    np.testing.assert_allclose(found.joint_qd, found.speeds(path.joint_q, DT), atol=1e-9)
+    if limits.acceleration is not None:
+        assert (np.abs(found.accelerations(path.joint_q, DT)) <= limits.acceleration * (1 + 1e-6)).all()
+
+
+def test_feasible_paths_are_followed(run):
+    _, path, _, found = run
+    if path.feasible:
+        assert found.position_error.max() < 1e-4
+        assert found.orientation_error.max() < 1e-3
+        assert (found.status == 0).all()
+
+
+def test_errors_are_those_of_the_command(run):
+    robot, path, _, found = run
+    poses = robot.forward_kinematics(found.joint_q[::97], links=[LINK])
+    distance = np.linalg.norm(poses.positions[:, 0] - path.poses[::97, :3], axis=1)
+    np.testing.assert_allclose(found.position_error[::97, 0], distance, atol=1e-9)
+    cosine = np.abs(np.sum(poses.orientations_xyzw[:, 0] * path.poses[::97, 3:], axis=1))
+    np.testing.assert_allclose(np.cos(0.5 * found.orientation_error[::97, 0]), np.minimum(cosine, 1.0), atol=1e-12)
+
+
+def test_nothing_flips(run):
+    """A path ends where it began, and so does the elbow; joints drift only where the arm has a joint to spare."""
+    _, path, _, found = run
+    drift = np.abs(found.joint_q[-1] - path.joint_q)
+    assert drift.max() < (1e-3 if path.held else 1.5)
+    assert (found.joint_q[:, 3] < 0.0).all()  # the elbow stays on its side
+    assert drift[3] < 0.1
+
+
+def test_paths_that_leave_the_workspace_are_found_again(run):
+    _, _, _, found = run
+    assert found.position_error[-1] < 1e-9
+    assert found.status[-1] == 0
+
+
+def test_true_singularities_are_passed(panda):
+    path = PATHS["through a wrist singularity"]
+    controller = IKController(path.robot(panda), [LINK])
+    found = follow(controller, path.joint_q, path.poses, DT)
+    assert found.sigma_min.min() < 1e-3
+    assert found.position_error.max() < 1e-5
+
+
+@pytest.mark.parametrize("scale_direction", [False, True])
+def test_a_jump_of_the_target_is_caught_up_with_and_not_overrun(panda, scale_direction):
+    path = PATHS["circle"]
+    target = pose_of(panda, path.joint_q, LINK)
+    target[1] += 0.1
+    limits = ControlLimits(acceleration=ACCELERATION)
+    controller = IKController(panda, [LINK], limits=limits, scale_direction=scale_direction)
+    found = follow(controller, path.joint_q, np.tile(target, (1500, 1)), DT)
+    assert found.position_error[-1] < 1e-9
+    met = np.flatnonzero(found.position_error[:, 0] < 1e-3)[0]
+    assert found.position_error[met:].max() < 2e-3  # it does not swing back
+    assert np.abs(found.joint_qd[-100:]).max() < 1e-6
