@@ -78,7 +78,7 @@ def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
 def _rest_to_rest(ticks: int) -> Float64Array:
     """From 0 to 1 without a jump of speed or acceleration."""
     s = np.linspace(0.0, 1.0, ticks)
-    return s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
+    return np.asarray(s**3 * (10.0 - 15.0 * s + 6.0 * s**2))
 
 
 def _poses(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
@@ -87,7 +87,7 @@ def _poses(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
 
 
 def _pose(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
-    return _poses(robot, joint_q[None])[0]
+    return np.asarray(np.hstack([poses.positions[:, 0], poses.orientations_xyzw[:, 0]]))
 
 
 def _turned(pose: Float64Array, angles: Float64Array) -> Float64Array:

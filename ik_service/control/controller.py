@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -40,15 +40,22 @@ from objectives import IKObjective, InputError
 ITERATIONS_MAX = 100  # of a tick that has a deadline
 
 
-def _check_numbers(given: Mapping[str, Any]) -> None:
-    """Check the numbers that a controller is made with."""
-    for name, value in given.items():
-        whole, least = name in ("robots", "iterations"), "above 0" if name.endswith("tolerance") else "0 and above"
-        if name == "robots":
-            least = "1 and above"
-        good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and math.isfinite(value)
-        if not good or value < (name == "robots") or (value == 0 and name.endswith("tolerance")):
-            raise InputError(f"{name} is {value!r}. Allowed: {'whole ' if whole else ''}numbers {least}.")
+def _check_counts(robots: Any, iterations: Any) -> None:
+    for name, value, least in (("robots", robots, 1), ("iterations", iterations, 0)):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise InputError(f"{name} is {value!r}. Allowed: whole numbers from {least}.")
+
+
+def _check_weights(*weights: float) -> None:
+    for weight in weights:
+        if not 0.0 <= weight < math.inf:
+            raise InputError(f"A weight of posture or damping is {weight!r}. Allowed: 0 and above.")
+
+
+def _check_tolerances(*tolerances: float) -> None:
+    for tolerance in tolerances:
+        if not 0.0 < tolerance < math.inf:
+            raise InputError(f"A tolerance is {tolerance!r}. Allowed: above 0.")
 
 
 class IKController:
@@ -118,9 +125,9 @@ class IKController:
         device: Any = "cpu",
     ) -> None:
         check_construction(robot, targets, objectives, "compiled", None, True, None)
-        numbers = {"robots": robots, "iterations": iterations, "posture_weight": posture_weight}
-        numbers |= {"damping_weight": damping_weight, "position_tolerance": position_tolerance}
-        _check_numbers(numbers | {"orientation_tolerance": orientation_tolerance})
+        _check_counts(robots, iterations)
+        _check_weights(posture_weight, damping_weight)
+        _check_tolerances(position_tolerance, orientation_tolerance)
         self.robot, self.robots = robot, robots
         self.targets = tuple(as_target(target, robot) for target in targets)
         self._order = CallerOrder(robot, joint_order)

@@ -25,6 +25,7 @@ from ik_service.solver.assessment import COSINE_MAX
 from ik_service.solver.lane import NOT_EVALUATED, coordinate_places, rotation_bits
 from ik_service.solver.slots import BLOCKED_BY_LIMITS, CONVERGED, DEADLINE, INVALID, MAX_ITERATIONS, STALLED
 
+ROUNDING2 = wp.constant(wp.float64(1.0e-18))  # |r|^2 that is met whatever the slope
 TINY = wp.constant(wp.float64(1.0e-60))  # keeps quotients of zeros finite
 
 
@@ -229,6 +230,7 @@ class TickAnswer(TickLane):
             met = errors(state, lane, task, r)
             if wp.static(ERRORS == 0):
                 met = slope <= Real(COSINE_MAX * COSINE_MAX) and not blocked
+                met = met or at(state, NORM2 * W + lane) <= ROUNDING2
             held_back = task.settings[BRAKES] == 1 and task.slowest[r, island] >= 0
             status = int(MAX_ITERATIONS)
             if not (sound and evaluated):

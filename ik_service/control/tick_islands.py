@@ -106,8 +106,8 @@ class TickIslands:
                 f"An island has {len(dofs)} DOFs and a factor of {source.elimination.size} entries; "
                 f"a controller holds {PacketLaunches.factor_max}."
             )
-        tasks = [k for k, objective in enumerate(program.row_objective) if objective < self._tasks.task_count]
-        kernel, state_type = tick_kernel(source, MeasureSource(source, tasks))
+        measured = [k for k, objective in enumerate(program.row_objective) if objective < tasks]
+        kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
         load_kernels([kernel.module], device)
         task: Any = TickTask()
         task.island = island
@@ -135,7 +135,7 @@ class TickIslands:
         idle = robot.dof_active >= 0
         for island in self.islands:
             idle &= ~np.isin(robot.dof_active, island.program.dofs)
-        found = []
+        found: list[int] = []
         for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(idle), side="right") - 1):
             dofs = range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1])
             own = [int(robot.dof_coordinate[dof]) for dof in dofs if idle[dof]]

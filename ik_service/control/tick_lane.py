@@ -34,7 +34,7 @@ class TickLane(LaneIteration):
         box_of: The interval of a DOF, and what bounds it below and above: (task, robot, DOF, coordinate, with_speed).
         begin: Puts a robot into a lane: (state, lane, task, robot, stage).
         may_gain: Whether more iterations may help a lane: (state, lane).
-        iterate_all: Makes so many iterations while any lane has something to gain; 1 if one has: (state, count).
+        iterate_all: Makes so many iterations while a lane has something to gain; 1 if one has: (state, lanes, count).
         keep_reference: Keeps where the tasks of the tick before lead a robot: (state, lane, task, robot).
         approach: Turns where the tasks lead into where the robot may come: the same arguments.
         set_goals: Makes the rows there the goals of the rows: (state).

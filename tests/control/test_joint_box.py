@@ -66,7 +66,11 @@ def brake(room, acceleration, dt):
         ({"acceleration": 10.0}, (-0.001, 0.001), (LimitKind.ACCELERATION, LimitKind.ACCELERATION)),
         ({"acceleration": 10.0, "qd": 1.0}, (0.009, 0.011), (LimitKind.ACCELERATION, LimitKind.ACCELERATION)),
         # At speed, but too near to the limit to go on like this.
-        ({"acceleration": 10.0, "qd": 1.0, "q": 0.96, "velocity": 1.0}, None, (LimitKind.ACCELERATION, LimitKind.BRAKING)),
+        (
+            {"acceleration": 10.0, "qd": 1.0, "q": 0.96, "velocity": 1.0},
+            None,
+            (LimitKind.ACCELERATION, LimitKind.BRAKING),
+        ),
         # Outside the limits: it may stay or come back.
         ({"q": 1.2, "velocity": 1.0}, (1.19, 1.2), (LimitKind.VELOCITY, LimitKind.POSITION)),
         ({"q": -1.2, "velocity": 1.0}, (-1.2, -1.19), (LimitKind.POSITION, LimitKind.VELOCITY)),
@@ -117,7 +121,12 @@ def test_whoever_keeps_to_the_interval_can_always_stop(q, dt, velocity, accelera
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=2), st.floats(1e-4, 1.0), st.floats(0.0, 1e3), st.floats(1e-3, 1e4))
+@given(
+    st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=2),
+    st.floats(1e-4, 1.0),
+    st.floats(0.0, 1e3),
+    st.floats(1e-3, 1e4),
+)
 def test_the_interval_is_never_empty(state, dt, velocity, acceleration):
     q, qd = state
     ends, _ = box(q, qd, dt, -1.0, 1.0, velocity, acceleration, 0.5)
