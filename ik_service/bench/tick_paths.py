@@ -87,7 +87,7 @@ def _poses(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
 
 
 def _pose(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
-    return np.asarray(np.hstack([poses.positions[:, 0], poses.orientations_xyzw[:, 0]]))
+    return np.asarray(_poses(robot, joint_q[None])[0])
 
 
 def _turned(pose: Float64Array, angles: Float64Array) -> Float64Array:
