@@ -28,12 +28,13 @@ from ik_service.compiler import (
     coordinate_names,
     uncovered,
 )
+from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
 from ik_service.solver import seeds
 from ik_service.solver.coordinates import Coordinates
 from ik_service.solver.intake import Intake
-from ik_service.solver.island_launches import IslandKernel, IslandWork, launches_on
+from ik_service.solver.island_launches import IslandKernel, IslandWork, PacketLaunches, ThreadLaunches, launches_on
 from ik_service.solver.island_task import IslandTask
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition, groups
@@ -77,7 +78,11 @@ def why_uncovered(
     reason = uncovered(rows.objectives, model)
     if reason is not None:
         return reason
-    most = launches_on(model.device).factor_max
+    return _why_too_large(model, support, launches_on(model.device).factor_max, join=join)
+
+
+def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: bool) -> str | None:
+    """Why the islands are too large for factors of so many entries, or None."""
     for elimination in _eliminations(model, support, join=join):
         if elimination.size > most:
             dofs = len(elimination.order)
@@ -120,12 +125,30 @@ class CompiledEngine:
         self, model: DeviceModel, rows: Rows, support: Support, target_count: int, *, hard_limits: bool
     ) -> None:
         self._model, self._rows, self._support, self._target_count = model, rows, support, target_count
+        self._hard_limits = hard_limits
         self._ranges = seeds.SeedRanges.build(model, support.active_dofs)
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
-        self.launches = launches_on(model.device)
+        self.launches: PacketLaunches | ThreadLaunches = launches_on(model.device)
         rows.bind_data()
+
+    def for_gpus(self, *, join: bool) -> "CompiledEngine":
+        """Return an engine for the same problems with kernels for GPUs, wherever its arrays are.
+
+        Args:
+            join: Whether all touched trees are one island.
+
+        Raises:
+            EngineError: An island is too large for them.
+        """
+        reason = _why_too_large(self._model, self._support, ThreadLaunches.factor_max, join=join)
+        if reason is not None:
+            raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
+        limits = self._hard_limits
+        engine = CompiledEngine(self._model, self._rows, self._support, self._target_count, hard_limits=limits)
+        engine.launches = ThreadLaunches()
+        return engine
 
     def data_key(self) -> tuple[object, ...]:
         """Return what recorded launches hold by address: they are recorded anew when it changes."""

@@ -29,12 +29,16 @@ class RecordedStep:
         kernel: The kernel.
         arguments: What it is launched with: numbers, arrays and structs.
         per_problem: Whether it is launched with the number of problems as its dimension; else with 1.
+        size: What else it is launched with, in the words of whoever runs it.
+        block: Threads of a block on a GPU.
     """
 
     phase: str
     kernel: wp.Kernel
     arguments: tuple[Any, ...]
     per_problem: bool
+    size: str = ""
+    block: int = 256
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,11 @@ class IKSolver:
         trees, join = self._support.trees, not self.islands_enabled
         return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
 
-    def recorded(self) -> RecordedLaunches:
+    def recorded(self, *, for_gpus: bool = False) -> RecordedLaunches:
         """Return the kernels of a solve of full poses, with what they work on, for export.
+
+        Args:
+            for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
 
         Raises:
             EngineError: The solver is staged, has objectives besides its targets, or data for every problem.
@@ -238,7 +241,8 @@ class IKSolver:
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(2)
             join = not self.islands_enabled
-            return self._work.recorded(self._compiled, self._rows, self._incidence, 2, join=join)
+            engine = self._compiled.for_gpus(join=join) if for_gpus else self._compiled
+            return self._work.recorded(engine, self._rows, self._incidence, 2, join=join)
 
     # ------------------------------------------------------------------ set-up
     def _pose_objective(self, k: int) -> IKObjectivePose:

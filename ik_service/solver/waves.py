@@ -131,7 +131,7 @@ def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int)
 
 @wp.kernel(module=WAVES, enable_backward=False)
 @typing.no_type_check
-def _keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: int):
+def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: int):
     """Copy the answers of attempts that are the best of their problems so far; prepare for what follows."""
     row = wp.tid()
     if row == 0:
@@ -150,7 +150,7 @@ def _keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: i
 
 @wp.kernel(module=WAVES, enable_backward=False)
 @typing.no_type_check
-def _list_unsolved(task: IslandTask, wave: Wave, storage: AttemptStorage):
+def list_unsolved(task: IslandTask, wave: Wave, storage: AttemptStorage):
     """List the problems that the seeds before those of a wave have not solved."""
     place = wp.tid()
     if place < task.count[0]:
@@ -232,8 +232,8 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
             wave.number, wave.attempts, wave.first_attempt, wave.threads = number, attempts, first_attempt, threads
             wave.rows = min(rows, attempts - first_attempt)
             if number > 0 and first_attempt == 0:
-                record(_list_unsolved, problem_count)
+                record(list_unsolved, problem_count)
             busy = min(threads, wave.rows)
             record(kernel, busy, block=BLOCK)
-            record(_keep_best, busy, busy)
+            record(keep_best, busy, busy)
     return launches
