@@ -222,12 +222,25 @@ def export(
         ),
     ] = None,
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
+    device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
+    arch: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="With --device cuda: architecture to compile for, such as 90; may be repeated. Default: one for each "
+            "generation from 75 on."
+        ),
+    ] = None,
 ) -> None:
-    """Write a solver for programs in C and C++: objects, header, source, example, CMakeLists.txt."""
+    """Write a solver for programs in C and C++: objects or cubins, header, source, example, CMakeLists.txt."""
     with reported_errors():
         from ik_service.cli.export_command import ExportJob, write_export
 
-        write_export(ExportJob(robot, tuple(link or ()), output, prefix, target, problems))
+        if device not in ("cpu", "cuda"):
+            raise typer.BadParameter("--device is cpu or cuda.")
+        if (device == "cpu" and arch) or (device == "cuda" and target):
+            raise typer.BadParameter("--target goes with --device cpu, --arch with --device cuda.")
+        job = ExportJob(robot, tuple(link or ()), output, prefix, target, problems, device == "cuda", tuple(arch or ()))
+        write_export(job)
 
 
 @app.command()

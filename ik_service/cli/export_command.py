@@ -20,6 +20,8 @@ class ExportJob:
         prefix: What names in C begin with; None takes the robot's name.
         target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
         problem_count: Targets for the example program.
+        for_gpus: Whether to export for GPUs.
+        architectures: Of the GPUs; none takes one for each generation.
     """
 
     robot: str
@@ -28,6 +30,8 @@ class ExportJob:
     prefix: str | None
     target: str | None
     problem_count: int
+    for_gpus: bool
+    architectures: tuple[int, ...]
 
 
 def write_export(job: ExportJob) -> None:
@@ -38,20 +42,25 @@ def write_export(job: ExportJob) -> None:
             identifier, or the folder cannot be written.
         EngineError: The robot's islands are too large for the compiled engine.
     """
-    use_cpu_target(job.target)
+    if not job.for_gpus:
+        use_cpu_target(job.target)
     # Only now: with these modules the process has chosen what it generates code for.
     from ik_service.cli.solve_command import default_links
-    from ik_service.export import export_solver
+    from ik_service.export import ARCHITECTURES, export_for_gpus, export_solver
     from ik_service.robots import load_robot
     from ik_service.solver import IKSolver
 
     robot = load_robot(job.robot)
     solver = IKSolver(robot, default_links(robot, job.links), device="cpu", engine="compiled")
-    export = export_solver(solver, prefix=job.prefix, problem_count=job.problem_count)
+    if job.for_gpus:
+        export = export_for_gpus(solver, prefix=job.prefix, architectures=job.architectures or ARCHITECTURES)
+    else:
+        export = export_solver(solver, prefix=job.prefix, problem_count=job.problem_count)
     export.write(job.folder)
     for name, content in sorted(export.files.items()):
         output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)
-    message_console().print(f"For CPUs of level {cpu_target().name}. See {job.folder / 'README.md'}.", markup=False)
+    made_for = "NVIDIA GPUs" if job.for_gpus else f"CPUs of level {cpu_target().name}"
+    message_console().print(f"For {made_for}. See {job.folder / 'README.md'}.", markup=False)
 
 
 def use_cpu_target(asked: str | None) -> None:

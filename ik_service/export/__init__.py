@@ -5,9 +5,11 @@ launches --objects--> kernels under names of the export's own, compiled by Warp 
          --c_layout--> structs of their arguments in C
          --c_values--> statements that fill these; arrays that never change become constants
          --frame--> a struct of all arrays that change, in memory of the caller, and a C function for every launch
+         --gpu_frame--> the same for arrays in the memory of a GPU, with kernels in cubins that the CUDA driver launches
 functions that programs call are entries (`export.Entry`): recorded launches with a header and a source around a frame
 """
 
 from ik_service.export.export import Export, export_solver
+from ik_service.export.gpu_export import ARCHITECTURES, export_for_gpus
 
-__all__ = ["Export", "export_solver"]
+__all__ = ["ARCHITECTURES", "Export", "export_for_gpus", "export_solver"]

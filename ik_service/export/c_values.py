@@ -21,11 +21,11 @@ class Place:
 
     Attributes:
         pointer: C expression of its first number.
-        rows: C expression of its first dimension, or None where that never changes.
+        shape: C expressions of its first dimensions; those after never change.
     """
 
     pointer: str
-    rows: str | None = None
+    shape: tuple[str, ...] = ()
 
 
 class Constants:
@@ -75,13 +75,13 @@ class Filler:
         """Say where one more array stands."""
         self._places[array.ptr] = place
 
-    def call(self, kernel: wp.Kernel, symbol: str, arguments: tuple[Any, ...], size: str) -> str:
-        """Return the body of a function that calls a kernel.
+    def fill(self, kernel: wp.Kernel, symbol: str, arguments: tuple[Any, ...], size: str) -> list[str]:
+        """Return the statements that fill the arguments `a` of a kernel and the `bounds` of its launch.
 
         Args:
             kernel: The kernel.
             symbol: Its name in the object.
-            arguments: What it was launched with.
+            arguments: What it was launched with; a text is a C expression.
             size: C expression of the dimension.
         """
         struct = self._layout.argument_struct(kernel, symbol)
@@ -93,10 +93,12 @@ class Filler:
         for argument, value in zip(kernel.adj.args, arguments, strict=True):
             written = argument.label.endswith("_out")
             lines += self._fill(f"a.{argument.label}", argument.type, value, written)
-        return "\n".join(f"    {line}" for line in [*lines, f"{symbol}_cpu_forward(&bounds, &a);"])
+        return lines
 
     def _fill(self, target: str, kind: Any, value: Any, written: bool = False) -> Iterator[str]:
-        if wp.types.is_array(kind):
+        if isinstance(value, str):
+            yield f"{target} = {value};"
+        elif wp.types.is_array(kind):
             if value is not None:
                 label = target.rpartition(".")[2]
                 yield f"{target} = {self._array(value, label, written)};"
@@ -119,7 +121,7 @@ class Filler:
             place = self._places[array.ptr]
             pointer = place.pointer
             self.used.add(pointer)
-            shape[0] = shape[0] if place.rows is None else place.rows
+            shape[: len(place.shape)] = place.shape
         elif written:
             raise NotImplementedError("A kernel writes to an array of which nothing is known.")
         else:

@@ -20,12 +20,14 @@ from ik_service.export.solve_entry import SolveEntry
 from ik_service.export.texts import CMAKE, HEADER, README, SOURCE, c_comment
 from ik_service.solver import IKSolver
 from ik_service.solver.intake import SOLVE_IO
-from ik_service.solver.recorded_launches import RecordedLaunches
+from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 from objectives import InputError
 
 PROBLEM_COUNT = 1000  # in the file of the example
 TAG = "@tag@"  # stands in the source for a hash of all of it
 TAG_DIGITS = 8
+MEMORY = """Nothing here allocates memory, throws, locks, or keeps anything between calls: calls in several threads at
+ * once need no more than workspaces and results of their own."""
 OBJECTS = {"io": True, "islands": False}
 """Names of the objects, and whether they hold kernels of all solves."""
 
@@ -96,10 +98,10 @@ def export_solver(solver: IKSolver, *, prefix: str | None = None, problem_count:
         InputError: The prefix is no identifier.
         EngineError: The solver is staged, has objectives besides its targets, or data for every problem.
     """
-    prefix = _prefix(solver, prefix)
+    prefix = checked_prefix(solver, prefix)
     entries: list[Entry] = [SolveEntry(solver, prefix)]
     draft = _texts(solver, prefix, TAG, entries)[0]
-    tag = _tag(entries, draft)
+    tag = tag_of([step for entry in entries for step in entry.recorded.steps], draft)
     texts, layout = _texts(solver, prefix, tag, entries)
     objects = tuple(_objects(_symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}
@@ -108,10 +110,20 @@ def export_solver(solver: IKSolver, *, prefix: str | None = None, problem_count:
     return Export(prefix, objects, layout, files)
 
 
-def _prefix(solver: IKSolver, prefix: str | None) -> str:
+def checked_prefix(solver: IKSolver, prefix: str | None, end: str = "") -> str:
+    """Return what names begin with.
+
+    Args:
+        solver: The solver.
+        prefix: As asked for; None takes the robot's name and the end.
+        end: What comes after the name.
+
+    Raises:
+        InputError: It is no identifier in lower case.
+    """
     if prefix is None:
         prefix = re.sub(r"[^a-z0-9]+", "_", solver.robot.name.lower()).strip("_")
-        prefix = prefix if prefix[:1].isalpha() else f"robot_{prefix}"
+        prefix = (prefix if prefix[:1].isalpha() else f"robot_{prefix}") + end
     if not re.fullmatch(r"[a-z][a-z0-9_]*", prefix):
         raise InputError(f"The prefix is {prefix!r}. Allowed: lower-case letters, digits and _, a letter first.")
     return prefix
@@ -142,21 +154,11 @@ def _texts(solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry]) ->
         f"void {symbol}_cpu_forward({prefix}_bounds *bounds, {symbol}_arguments *arguments);"
         for symbol in symbols.values()
     ]
-    robot, objects = solver.robot, [f"{prefix}_{name}.o" for name in OBJECTS]
-    names = {
-        "prefix": prefix,
-        "PREFIX": prefix.upper(),
-        "tag": tag,
-        "robot": c_comment(robot.name),
-        "links": c_comment(", ".join(target.link for target in solver.targets)),
-        "version": version("ik-service"),
-        "warp": wp.__version__,
-        "cpu_target": cpu_target().name,
-        "targets": len(solver.targets),
-        "coordinates": robot.joint_coord_count,
-        "dofs": robot.joint_dof_count,
+    objects = [f"{prefix}_{name}.o" for name in OBJECTS]
+    names = solver_words(solver, prefix, tag) | {
+        "made_for": f"CPUs of level {cpu_target().name}",
+        "memory": MEMORY,
         "entries": "\n".join(entry.header() for entry in entries),
-        "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),
         "layouts": layout.declarations(),
         "kernels": "\n".join(kernels),
         "constants": constants.definitions(),
@@ -174,9 +176,38 @@ def _texts(solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry]) ->
     return {name: template.substitute(names) for name, template in templates.items()}, layout
 
 
-def _tag(entries: Sequence[Entry], texts: Mapping[str, str]) -> str:
-    """What tells this export from others: a hash of its texts and of what its kernels are made from."""
-    kernels = [step.kernel for entry in entries for step in entry.recorded.steps]
+def solver_words(solver: IKSolver, prefix: str, tag: str) -> dict[str, object]:
+    """Return what all texts tell of a solver.
+
+    Args:
+        solver: The solver.
+        prefix: What all names begin with.
+        tag: What tells the export from others.
+    """
+    robot = solver.robot
+    return {
+        "prefix": prefix,
+        "PREFIX": prefix.upper(),
+        "tag": tag,
+        "robot": c_comment(robot.name),
+        "links": c_comment(", ".join(target.link for target in solver.targets)),
+        "version": version("ik-service"),
+        "warp": wp.__version__,
+        "targets": len(solver.targets),
+        "coordinates": robot.joint_coord_count,
+        "dofs": robot.joint_dof_count,
+        "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),
+    }
+
+
+def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
+    """Return what tells an export from others: a hash of its texts and of what its kernels are made from.
+
+    Args:
+        steps: Its launches.
+        texts: Its texts, with `TAG` where they hold what this returns.
+    """
+    kernels = [step.kernel for step in steps]
     parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
     digest = hashlib.sha256("\0".join(parts).encode())
     for kernel in kernels:

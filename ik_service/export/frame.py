@@ -2,12 +2,15 @@
 
 This knows nothing of solves. Whatever is recorded as launches becomes, under a name of its own:
 
-    typedef struct { ... } NAME_frame           arrays with a line for every problem, and arrays of a few numbers
+    typedef struct { ... } NAME_frame           its `numbers`, and where arrays with a line for every problem stand
     lay_out_NAME(frame, memory)                 gives those a place that the caller does not bring
+    set_addresses_of_NAME(frame)                sets the addresses that tasks hold, once all arrays have a place
     NAME_step_0(frame), NAME_step_1(frame) ...  fill the arguments of a kernel and call it
 """
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from string import Template
 from typing import Any
 
@@ -15,7 +18,7 @@ import warp as wp
 
 from ik_service.export.c_layout import CLayout
 from ik_service.export.c_values import Constants, Filler, Place, c_scalar
-from ik_service.solver.recorded_launches import RecordedLaunches
+from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 TAKE = """\
 /* The next piece of the workspace, or, to see how large it is, nothing. */
@@ -25,13 +28,45 @@ static void *take(char *memory, size_t *used, size_t bytes)
     *used = at + (bytes + 63) / 64 * 64;
     return memory == NULL ? NULL : memory + at;
 }"""
-LAY_OUT = Template("""\
+FUNCTIONS = Template("""\
+typedef struct {
+$numbers
+} ${name}_numbers;
+
+typedef struct {
+$members
+} ${name}_frame;
+
 static size_t lay_out_${name}(${name}_frame *f, char *memory)
 {
     size_t n = (size_t)f->count, used = 0;
 $pieces
     return used;
+}
+
+static void set_addresses_of_${name}(${name}_frame *f)
+{
+$addresses
 }""")
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array that a frame points to.
+
+    Attributes:
+        array: As it was recorded.
+        shape: C expressions of its first dimensions, in which `n` is the number of problems; those after never change.
+    """
+
+    array: "wp.array[Any]"
+    shape: tuple[str, ...]
+
+    def size(self) -> str:
+        """Return the C expression of its size in bytes."""
+        width = self.array.numpy().size // math.prod(self.array.shape[: len(self.shape)])
+        factors = [*self.shape, *([] if width == 1 else [str(width)])]
+        return " * ".join([*factors, f"sizeof({c_scalar(self.array)})"])
 
 
 class Frame:
@@ -43,10 +78,11 @@ class Frame:
         symbols: Names of the kernels in the objects.
         layout: Where structs are declared.
         constants: Where constants are kept.
-
-    Attributes:
-        addresses: Statements that set the addresses that tasks hold, for a frame `f`, once all arrays have a place.
+        further: Arrays besides those with a line for every problem.
     """
+
+    number = "f->numbers.{}"
+    """C expression of the address of an array of numbers."""
 
     def __init__(
         self,
@@ -55,38 +91,51 @@ class Frame:
         symbols: Mapping[wp.Kernel, str],
         layout: CLayout,
         constants: Constants,
+        further: Mapping[str, Held] | None = None,
     ) -> None:
         self._name, self._recorded, self._symbols, self._constants = name, recorded, symbols, constants
-        places = {array.ptr: Place(f"f->{label}", "(size_t)f->count") for label, array in recorded.lines.items()}
-        places |= {array.ptr: Place(f"f->{label}") for label, array in recorded.numbers.items()}
+        self._held = {label: Held(array, ("n",)) for label, array in recorded.lines.items()} | dict(further or {})
+        places = {held.array.ptr: self._place(label, held) for label, held in self._held.items()}
+        places |= {array.ptr: self._number_place(label) for label, array in recorded.numbers.items()}
         self._filler = Filler(layout, constants, places)
-        self.addresses: list[str] = []
-        self._members = [f"{c_scalar(array)} {label}[{array.size}];" for label, array in recorded.numbers.items()]
+        self._addresses: list[str] = []
+        self._noted: set[int] = set()
+        self._numbers = [f"{c_scalar(array)} {label}[{array.size}];" for label, array in recorded.numbers.items()]
         self._steps = [self._step(k) for k in range(len(recorded.steps))]
 
-    def source(self, given: Collection[str]) -> str:
-        """Return struct and functions.
+    def source(self, given: Collection[str], further: Sequence[str] = ()) -> str:
+        """Return structs and functions.
 
         Args:
             given: Arrays that the caller brings.
+            further: More members of the frame.
         """
-        used = {label: array for label, array in self._recorded.lines.items() if f"f->{label}" in self._filler.used}
-        lines = [f"{c_scalar(array)} *{label};" for label, array in used.items()]
-        members = "\n".join(indented(["int32_t count;", *self._members, *lines]))
-        frame = f"typedef struct {{\n{members}\n}} {self._name}_frame;"
+        used = {label: held for label, held in self._held.items() if f"f->{label}" in self._filler.used}
+        numbers = "\n".join(indented(self._numbers))
+        lines = [f"{c_scalar(held.array)} *{label};" for label, held in used.items()]
+        members = "\n".join(indented(["int32_t count;", *further, f"{self._name}_numbers numbers;", *lines]))
         pieces = []
-        for label, array in used.items():
+        for label, held in used.items():
             if label not in given:
-                kind, width = c_scalar(array), array.size // array.shape[0]
-                size = "n" if width == 1 else f"n * {width}"
-                pieces.append(f"f->{label} = ({kind} *)take(memory, &used, {size} * sizeof({kind}));")
-        lay_out = LAY_OUT.substitute(name=self._name, pieces="\n".join(indented(pieces)))
-        return "\n\n".join([frame, lay_out, *self._steps])
+                pieces.append(f"f->{label} = ({c_scalar(held.array)} *)take(memory, &used, {held.size()});")
+        texts = {"pieces": "\n".join(indented(pieces)), "addresses": "\n".join(indented(self._addresses))}
+        functions = FUNCTIONS.substitute(texts, name=self._name, numbers=numbers, members=members)
+        return "\n\n".join([functions, *self._steps])
 
     def calls(self, *phases: str) -> list[str]:
         """Return the statements that run all steps of some phases on a frame `f`."""
+        return [f"{function}(&f);" for function in self.functions(*phases)]
+
+    def functions(self, *phases: str) -> list[str]:
+        """Return the names of the functions of all steps of some phases."""
         steps = enumerate(self._recorded.steps)
-        return [f"{self._name}_step_{k}(&f);" for k, step in steps if step.phase in phases]
+        return [f"{self._name}_step_{k}" for k, step in steps if step.phase in phases]
+
+    def _place(self, label: str, held: Held) -> Place:
+        return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in held.shape))
+
+    def _number_place(self, label: str) -> Place:
+        return Place(self.number.format(label))
 
     def _step(self, k: int) -> str:
         """The function of a step; notes the addresses that its task holds."""
@@ -94,23 +143,31 @@ class Frame:
         for argument, value in zip(step.kernel.adj.args, step.arguments, strict=True):
             if argument.label == "task":
                 self._note_addresses(k, value)
-        size = "(size_t)f->count" if step.per_problem else "1"
-        body = self._filler.call(step.kernel, self._symbols[step.kernel], step.arguments, size)
+        size = step.size or ("(size_t)f->count" if step.per_problem else "1")
+        filled = self._filler.fill(step.kernel, self._symbols[step.kernel], step.arguments, size)
+        body = "\n".join(indented([*filled, *self._launch(step)]))
         return f"static void {self._name}_step_{k}({self._name}_frame *f)\n{{\n{body}\n}}"
+
+    def _launch(self, step: RecordedStep) -> list[str]:
+        """The statements that launch a kernel on its arguments."""
+        return [f"{self._symbols[step.kernel]}_cpu_forward(&bounds, &a);"]
 
     def _note_addresses(self, k: int, task: Any) -> None:
         """Give a task's addresses, and whether there is a line for every problem behind them, a place in the frame."""
+        if task.source.ptr in self._noted:
+            return
+        self._noted.add(task.source.ptr)
         addresses, line_counts = task.source.numpy().tolist(), task.source_lines.numpy().tolist()
         if not addresses:
             return
-        self._filler.place(task.source, Place(f"f->source_{k}"))
-        self._filler.place(task.source_lines, Place(f"f->source_lines_{k}"))
+        self._filler.place(task.source, self._number_place(f"source_{k}"))
+        self._filler.place(task.source_lines, self._number_place(f"source_lines_{k}"))
         count = len(addresses)
-        self._members += [f"uint64_t source_{k}[{count}];", f"int32_t source_lines_{k}[{count}];"]
+        self._numbers += [f"uint64_t source_{k}[{count}];", f"int32_t source_lines_{k}[{count}];"]
         for m, (address, lines) in enumerate(zip(addresses, line_counts, strict=True)):
             base, first, rows = self._found(address, lines)
-            self.addresses.append(f"f.source_{k}[{m}] = (uint64_t)(uintptr_t)({base} + {first});")
-            self.addresses.append(f"f.source_lines_{k}[{m}] = {rows};")
+            self._addresses.append(f"f->numbers.source_{k}[{m}] = (uint64_t)(uintptr_t)({base} + {first});")
+            self._addresses.append(f"f->numbers.source_lines_{k}[{m}] = {rows};")
 
     def _found(self, address: int, lines: int) -> tuple[str, int, str]:
         """C expressions of the array that an address lies in, its place there, and the array's lines."""
@@ -120,7 +177,7 @@ class Frame:
                 first = (address - array.ptr) // array.numpy().itemsize
                 if label:
                     self._filler.used.add(f"f->{label}")
-                    return f"f.{label}", first, "f.count"
+                    return f"f->{label}", first, "f->count"
                 return self._constants.name(array, "data"), first, str(lines)
         raise NotImplementedError("A task holds the address of an array of which nothing is known.")
 

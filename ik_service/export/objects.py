@@ -7,7 +7,7 @@ leaves out of that what its headers and struct templates define, so the compiler
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,28 +49,51 @@ class KernelObject:
 
 
 def compile_object(name: str, prefix: str, kernels: Mapping[str, wp.Kernel]) -> KernelObject:
-    """Compile kernels that have the same module options.
+    """Compile kernels that have the same module options, for CPUs.
 
     Args:
-        name: File name of the object without suffix.
+        name: File name of the object without suffix, with the prefix at its beginning.
         prefix: What names in the object begin with.
         kernels: The kernels by the names that they are to have.
     """
-    first = next(iter(kernels.values()))
-    module = _ObjectModule(name, None)
     macros = {runtime: f"{prefix}{runtime}" for runtime in RUNTIME}
     for kernel in kernels.values():
         structs = structs_in(argument.type for argument in kernel.adj.args)
-        macros |= {struct.native_name: f"{prefix}_{struct.native_name}" for struct in structs}
+        macros |= {struct.native_name: f"{name}_{struct.native_name}" for struct in structs}
     defines = " ".join(f"-D{old}={new}" for old, new in macros.items())
-    flags = f"{first.module.options['cpu_compiler_flags']} {defines}"
-    options: dict[str, Any] = module.options
-    options |= first.module.options
-    options |= {"block_dim": BLOCK_DIM, "cpu_compiler_flags": flags, "strip_hash": True}
-    for symbol, kernel in kernels.items():
-        wp.Kernel(kernel.func, key=symbol, module=module, options=dict(kernel.options))
+    module = _module(name, kernels)
+    flags = module.options["cpu_compiler_flags"]
+    module.options["cpu_compiler_flags"] = f"{wp.config.cpu_compiler_flags if flags is None else flags} {defines}"
+    module.options["block_dim"] = BLOCK_DIM
     # A folder of its own: with stable names Warp takes a file that is there for the one that it would make.
     with tempfile.TemporaryDirectory() as folder:
         (path,) = wp.compile_aot_module(module, device="cpu", module_dir=folder, strip_hash=True)
         (source,) = Path(folder).glob("*.cpp")
         return KernelObject(name, Path(path).read_bytes(), source.read_text(), macros)
+
+
+def compile_cubins(name: str, kernels: Mapping[str, wp.Kernel], architectures: Sequence[int]) -> dict[int, bytes]:
+    """Compile kernels that have the same module options, for GPUs; by architecture.
+
+    Args:
+        name: Name of the module.
+        kernels: The kernels by the names that they are to have.
+        architectures: Such as 90, for compute capability 9.0.
+    """
+    module = _module(name, kernels)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = wp.compile_aot_module(
+            module, arch=list(architectures), module_dir=folder, use_ptx=False, strip_hash=True
+        )
+        contents = [Path(path).read_bytes() for path in paths]
+    return dict(zip(architectures, contents, strict=True))
+
+
+def _module(name: str, kernels: Mapping[str, wp.Kernel]) -> Any:
+    """A module with copies of kernels under other names."""
+    module: Any = _ObjectModule(name, None)
+    module.options |= next(iter(kernels.values())).module.options
+    module.options["strip_hash"] = True
+    for symbol, kernel in kernels.items():
+        wp.Kernel(kernel.func, key=symbol, module=module, options=dict(kernel.options))
+    return module

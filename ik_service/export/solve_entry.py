@@ -10,6 +10,7 @@ from ik_service.export.c_values import Constants, c_scalar
 from ik_service.export.frame import Frame, indented
 from ik_service.solver import IKSolver, IKStatus, slots
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
+from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.solver import DEFAULT_SEEDS
 
 RESULTS = {
@@ -42,7 +43,7 @@ GIVEN = {
 }
 """Where the caller's own arrays are read, with the C expression of their address."""
 
-SOLVE_HEADER = Template("""\
+SOLVE_TYPES = Template("""\
 /* How a problem ended. */
 enum {
 $statuses
@@ -73,7 +74,8 @@ typedef struct {
 typedef struct {
 $results
 } ${prefix}_results;
-
+""")
+SOLVE_HEADER = Template("""\
 /* Returns the bytes of workspace that ${prefix}_solve needs for so many problems; any alignment will do. */
 size_t ${prefix}_workspace_size(int32_t count);
 
@@ -89,15 +91,7 @@ int32_t ${prefix}_solve(
     void *workspace,
     size_t workspace_size);
 """)
-SOLVE = Template("""\
-size_t ${prefix}_workspace_size(int32_t count)
-{
-    solve_frame f;
-    memset(&f, 0, sizeof f);
-    f.count = count < 1 ? 1 : count;
-    return lay_out_solve(&f, NULL) + 63;
-}
-
+CHECKS = Template("""\
 static int32_t check(
     const ${prefix}_problems *problems, const ${prefix}_options *options, const ${prefix}_results *results)
 {
@@ -122,20 +116,28 @@ static int32_t check(
 static void set_numbers(solve_frame *f, const ${prefix}_problems *problems, const ${prefix}_options *options)
 {
     int32_t starts = problems->initial_joint_q_count, k;
-    f->settings[$PROBLEM_COUNT] = problems->count;
-    f->settings[$SEEDS] = options->seeds;
-    f->settings[$ITERATIONS] = options->max_iterations;
-    f->settings[$HAS_START] = starts != 0;
-    memcpy(&f->settings[$RANDOM_SEED], &options->random_seed, sizeof options->random_seed);
-    f->settings[$KEEP_ALL] = 0;
-    f->tolerances[0] = (float)options->position_tolerance;
-    f->tolerances[1] = (float)options->orientation_tolerance;
-    f->judged_tolerances[0] = options->position_tolerance;
-    f->judged_tolerances[1] = options->orientation_tolerance;
-    f->given[0] = starts == 0 ? 0 : starts == problems->count ? 2 : 1; /* none, one each, one for all */
-    for (k = 0; k < 2 * ${PREFIX}_TARGETS; ++k) f->given[1 + k] = 1;
-    f->fault[0] = 0;
-    for (k = 0; k < f->count; ++k) f->every[k] = k;
+    f->numbers.settings[$PROBLEM_COUNT] = problems->count;
+    f->numbers.settings[$SEEDS] = options->seeds;
+    f->numbers.settings[$ITERATIONS] = options->max_iterations;
+    f->numbers.settings[$HAS_START] = starts != 0;
+    memcpy(&f->numbers.settings[$RANDOM_SEED], &options->random_seed, sizeof options->random_seed);
+    f->numbers.settings[$KEEP_ALL] = 0;
+    f->numbers.tolerances[0] = (float)options->position_tolerance;
+    f->numbers.tolerances[1] = (float)options->orientation_tolerance;
+    f->numbers.judged_tolerances[0] = options->position_tolerance;
+    f->numbers.judged_tolerances[1] = options->orientation_tolerance;
+    f->numbers.given[0] = starts == 0 ? 0 : starts == problems->count ? 2 : 1; /* none, one each, one for all */
+    for (k = 0; k < 2 * ${PREFIX}_TARGETS; ++k) f->numbers.given[1 + k] = 1;
+    f->numbers.fault[0] = 0;
+}
+""")
+SOLVE = Template("""\
+size_t ${prefix}_workspace_size(int32_t count)
+{
+    solve_frame f;
+    memset(&f, 0, sizeof f);
+    f.count = count < 1 ? 1 : count;
+    return lay_out_solve(&f, NULL) + 63;
 }
 
 int32_t ${prefix}_solve(
@@ -148,7 +150,7 @@ int32_t ${prefix}_solve(
     static const ${prefix}_options defaults = ${PREFIX}_OPTIONS;
     solve_frame f;
     size_t skipped;
-    int32_t code;
+    int32_t code, k;
 
     if (options == NULL) options = &defaults;
     code = check(problems, options, results);
@@ -162,11 +164,12 @@ int32_t ${prefix}_solve(
 $given
     memcpy(f.given_orientations_xyzw, problems->orientations_xyzw,
         (size_t)f.count * ${PREFIX}_TARGETS * 4 * sizeof(double)); /* is normalised in place */
-$results
+$taken
     set_numbers(&f, problems, options);
-$addresses
+    for (k = 0; k < f.count; ++k) f.every[k] = k;
+    set_addresses_of_solve(&f);
 $read
-    if (f.fault[0] != 0) return ${PREFIX}_BAD_NUMBER;
+    if (f.numbers.fault[0] != 0) return ${PREFIX}_BAD_NUMBER;
 $solve
     return ${PREFIX}_OK;
 }
@@ -196,23 +199,8 @@ class SolveEntry:
 
     def header(self) -> str:
         """Return its part of the header."""
-        options, PREFIX = self._solver.options, self._prefix.upper()
-        results = [f"    {C_TYPES.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
-        relative = any(target.reference_link for target in self._solver.targets)
-        return SOLVE_HEADER.substitute(
-            prefix=self._prefix,
-            PREFIX=PREFIX,
-            reference=", or of the target's reference link" if relative else "",
-            statuses=",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
-            seeds_max=SEEDS_MAX,
-            iterations_max=ITERATIONS_MAX,
-            seeds=options.seeds if options.seeds is not None else DEFAULT_SEEDS,
-            max_iterations=options.max_iterations,
-            random_seed=f"{options.random_seed}u",
-            position_tolerance=repr(float(options.position_tolerance)),
-            orientation_tolerance=repr(float(options.orientation_tolerance)),
-            results="\n".join(results),
-        )
+        words = solve_words(self._solver, self._prefix)
+        return "\n".join(template.substitute(words) for template in (SOLVE_TYPES, SOLVE_HEADER))
 
     def source(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> str:
         """Return its source, but for the declarations of structs and constants.
@@ -222,19 +210,43 @@ class SolveEntry:
             layout: Where structs are declared.
             constants: Where constants are kept.
         """
-        frame, lines = Frame(self.name, self.recorded, symbols, layout, constants), self.recorded.lines
-        given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
-        results = [f"if (results->{name} != NULL) f.{name} = results->{name};" for name in RESULTS]
-        solve = SOLVE.substitute(
-            {name: int(getattr(slots, name)) for name in SETTINGS},
-            prefix=self._prefix,
-            PREFIX=self._prefix.upper(),
-            seeds_max=SEEDS_MAX,
-            iterations_max=ITERATIONS_MAX,
-            given="\n".join(indented(given)),
-            results="\n".join(indented(results)),
-            addresses="\n".join(indented(frame.addresses)),
-            read="\n".join(indented(frame.calls("read"))),
-            solve="\n".join(indented(frame.calls("solve", "judge"))),
-        )
-        return f"{frame.source(GIVEN)}\n\n{solve}"
+        frame = Frame(self.name, self.recorded, symbols, layout, constants)
+        words = solve_words(self._solver, self._prefix) | array_words(self.recorded)
+        words["read"] = "\n".join(indented(frame.calls("read")))
+        words["solve"] = "\n".join(indented(frame.calls("solve", "judge")))
+        return "\n\n".join([frame.source(GIVEN), CHECKS.substitute(words), SOLVE.substitute(words)])
+
+
+def solve_words(solver: IKSolver, prefix: str) -> dict[str, object]:
+    """Return what texts tell of the solves of a solver.
+
+    Args:
+        solver: The solver.
+        prefix: What all names begin with.
+    """
+    options, PREFIX = solver.options, prefix.upper()
+    results = [f"    {C_TYPES.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
+    relative = any(target.reference_link for target in solver.targets)
+    return {
+        **{name: int(getattr(slots, name)) for name in SETTINGS},
+        "prefix": prefix,
+        "PREFIX": PREFIX,
+        "reference": ", or of the target's reference link" if relative else "",
+        "statuses": ",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
+        "seeds_max": SEEDS_MAX,
+        "iterations_max": ITERATIONS_MAX,
+        "seeds": options.seeds if options.seeds is not None else DEFAULT_SEEDS,
+        "max_iterations": options.max_iterations,
+        "random_seed": f"{options.random_seed}u",
+        "position_tolerance": repr(float(options.position_tolerance)),
+        "orientation_tolerance": repr(float(options.orientation_tolerance)),
+        "results": "\n".join(results),
+    }
+
+
+def array_words(recorded: RecordedLaunches) -> dict[str, object]:
+    """Return the statements by which a solve takes the caller's arrays into its frame `f`."""
+    lines = recorded.lines
+    given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
+    taken = [f"if (results->{name} != NULL) f.{name} = results->{name};" for name in RESULTS]
+    return {"given": "\n".join(indented(given)), "taken": "\n".join(indented(taken))}

@@ -73,7 +73,7 @@ def test_names_cannot_break_out_of_the_source():
 
 def test_the_command_writes_the_files_and_says_so(tmp_path, monkeypatch):
     done = command(
-        monkeypatch, "ur5e", "--link", "tool0", "-o", str(tmp_path / "c"), "--prefix", "arm", "--problems", "9"
+        monkeypatch, "panda", "--link", "panda_hand", "-o", str(tmp_path / "c"), "--prefix", "arm", "--problems", "9"
     )
     assert done.exit_code == 0, done.output
     written = {path.name for path in (tmp_path / "c").iterdir()}
@@ -90,6 +90,9 @@ def test_the_command_writes_the_files_and_says_so(tmp_path, monkeypatch):
         (["dual_panda"], "several leaf links"),
         (["panda", "--target", "z80"], "This machine runs"),
         (["nobody"], "nobody"),
+        (["panda", "--device", "tpu"], "cpu or cuda"),
+        (["panda", "--arch", "90"], "--arch with --device cuda"),
+        (["panda", "--device", "cuda", "--arch", "12"], "Architecture 12"),
     ],
 )
 def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, arguments, said):
