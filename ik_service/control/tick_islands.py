@@ -144,6 +144,11 @@ class TickIslands:
             found += [c for c in own if c >= 0]
         return np.array(found, dtype=np.intp)
 
+    def forget_last_tick(self) -> None:
+        """Take the tasks of the next tick for ones that do not move, as at the first."""
+        for island in self.islands:
+            island.task.input_before.fill_(wp.nan)
+
     def refresh(self) -> None:
         """Take in arrays that objectives have exchanged."""
         version = self._data_version()

@@ -1,0 +1,100 @@
+"""A warm controller allocates nothing, compiles nothing and waits for nothing."""
+
+import gc
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import warp as wp
+from warp._src import context
+
+from ik_service.bench.tick_paths import ACCELERATION, LINK, panda_paths
+from ik_service.control import ControlLimits, IKController
+
+TICKS = 100_000
+PATH_TICKS = 10_000
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def forbidden(*_, **__):
+    raise AssertionError("not in a tick")
+
+
+@pytest.fixture(params=["iterations", "deadline", "accelerations"])
+def tick(request, panda, monkeypatch):
+    """A tick of a warm controller, after which Warp can neither allocate, compile, launch by name nor wait."""
+    path = panda_paths(panda, PATH_TICKS)["circle"]
+    limits = ControlLimits(acceleration=ACCELERATION if request.param == "accelerations" else None)
+    controller = IKController(panda, [LINK], robots=3, limits=limits)
+    controller.reset(path.joint_q)
+    controller.warmup()
+    targets = np.tile(path.poses[:, None, None], (1, 3, 1, 1))
+    for name in ("empty", "zeros", "full", "array", "clone", "copy", "launch", "synchronize", "load_module"):
+        monkeypatch.setattr(wp, name, forbidden)
+    for owner, name in ((wp.array, "__init__"), (context.Module, "load"), (context.Module, "_compile")):
+        monkeypatch.setattr(owner, name, forbidden)
+
+    def run(k):
+        deadline = time.monotonic_ns() + 10**9 if request.param == "deadline" else None
+        return controller.step(targets[k % PATH_TICKS], deadline_ns=deadline)
+
+    return run
+
+
+def test_a_warm_controller_needs_nothing_more(tick):
+    first = tick(0)
+    addresses = [array.ctypes.data for array in (first.joint_q, first.joint_qd, first.island_status)]
+    for k in range(1, 5000):
+        tick(k)
+    last = tick(5000)
+    assert last is first
+    assert [array.ctypes.data for array in (last.joint_q, last.joint_qd, last.island_status)] == addresses
+    assert last.success.all()
+
+
+def test_memory_stays_flat_over_many_ticks(tick):
+    for k in range(2000):
+        tick(k)
+    gc.collect()
+    resident = resident_bytes()
+    for k in range(TICKS):
+        tick(k)
+    assert resident_bytes() - resident < 200_000
+    tracemalloc.start()
+    try:
+        for k in range(100):
+            tick(k)
+        before = tracemalloc.get_traced_memory()[0]
+        for k in range(TICKS // 10):
+            tick(k)
+        assert tracemalloc.get_traced_memory()[0] - before < 2000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_tick_leaves_no_garbage_to_collect(tick):
+    gc.collect()
+    gc.disable()
+    try:
+        for k in range(1000):
+            tick(k)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_warming_up_changes_nothing(panda):
+    path = panda_paths(panda, 1000)["circle"]
+    answers = []
+    for warm in (False, True):
+        controller = IKController(panda, [LINK])
+        controller.reset(path.joint_q, joint_qd=0.01)
+        if warm:
+            controller.warmup()
+        answers.append([controller.step(pose).joint_q.copy() for pose in path.poses[:20]])
+    np.testing.assert_array_equal(*answers)
