@@ -87,7 +87,9 @@ class TickIslands:
         self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
 
     def _data_version(self) -> int:
-        return sum(getattr(objective, "data_version", 0) for objective in self._rows.objectives)
+        """Number that grows when an objective of the caller's exchanges an array."""
+        further = self._tasks.objectives[len(self._tasks.targets) : self._tasks.task_count]
+        return sum(objective.data_version for objective in further)
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         robot, partition, device = self._model.robot, self._partition, self._model.device

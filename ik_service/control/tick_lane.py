@@ -185,21 +185,24 @@ class TickLane(LaneIteration):
             steps = Numbers()
             ended = Flags(0)
             left = int(count)
-            running = int(1)
-            while left > 0 and running == 1:
-                iterate(state, UNBOUNDED)
-                left -= 1
+            running = int(0)
+            going = bool(True)
+            while going:
                 running = int(0)
                 for lane in range(lanes):
                     if ended[lane] == 0:
                         if may_gain(state, lane):
                             running = int(1)
-                        elif left > 0:
+                        else:
                             ended[lane] = 1
                             norm2[lane] = at(state, NORM2 * W + lane)
                             boost[lane] = at(state, BOOST * W + lane)
                             steps[lane] = at(state, STEPS * W + lane)
                             state[NORM2 * W + lane] = -Real(1.0)  # nothing is better
+                going = running == 1 and left > 0
+                if going:
+                    iterate(state, UNBOUNDED)
+                    left -= 1
             for lane in range(lanes):
                 if ended[lane] == 1:
                     state[NORM2 * W + lane] = norm2[lane]
