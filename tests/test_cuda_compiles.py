@@ -6,6 +6,8 @@ import pytest
 import warp as wp
 
 import ik_service
+from ik_service.compiler import Lanes
+from ik_service.control import ControlLimits, IKController, tick_islands
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,
@@ -65,6 +67,16 @@ def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision
     assert 64 < taken.registers <= 255
     if (name, precision) == ("panda", "float32"):
         assert taken.local_bytes == 0
+
+
+@pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("humanoid", "left_grasp")])
+def test_the_kernels_of_ticks_compile_for_cuda(name, link, tmp_path, monkeypatch):
+    monkeypatch.setattr(tick_islands, "lanes_on", lambda device: Lanes(1, "float64"))
+    monkeypatch.setattr(tick_islands, "load_kernels", lambda modules, device: None)
+    monkeypatch.setattr(tick_islands, "packed_launch", lambda kernel, dim, inputs, device: None)
+    controller = IKController(ik_service.load_robot(name), [link], limits=ControlLimits(acceleration=1.0))
+    (island,) = controller._islands.islands
+    assert usage(compiled_for(island.kernel, ARCHITECTURE, tmp_path)).registers > 64
 
 
 def test_all_kernels_compile_for_cuda(tmp_path):

@@ -19,7 +19,7 @@ from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, ha
 from ik_service.compiler.lanes import Lanes, packet, statements
 from ik_service.compiler.program import IslandProgram
 from objectives.expression import Expression, ExpressionGraph
-from objectives.frame_algebra import quaternion, quaternion_product
+from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product
 
 TURN = 6.283185307179586
 COMPONENTS = "xyzw"
@@ -309,8 +309,36 @@ class IterationSource:
         outputs = [zero + value for value in (*product, length2)]
         block = statements(lanes, outputs, names)
         block.append(f"const F unit = {self._number(1.0)} / {lanes.sqrt(names[outputs[4]])};")
-        block += [f"s[{place + k}] = {names[outputs[k]]} * unit;" for k in range(4)]
+        block += [f"F turned{k} = {names[outputs[k]]} * unit;" for k in range(4)]
+        if any(one.name == f"turn{a}_0" for one in self.program.inputs):
+            block += ["{", *self._not_too_far(a), "}"]
+        block += [f"s[{place + k}] = turned{k};" for k in range(4)]
         return [*lines, "{", *block, "}"]
+
+    def _not_too_far(self, a: int) -> list[str]:
+        """Turn a quaternion back towards where it starts, about the same axis, if it has turned further than it may."""
+        graph, lanes, names = ExpressionGraph(), self.lanes, dict[Expression, str]()
+        start = quaternion([graph.variable(f"turn{a}_{k}") for k in range(4)])
+        turned = quaternion([graph.variable(f"turned{k}") for k in range(4)])
+        turn = quaternion_product(turned, conjugate(start))
+        sine2 = dot(turn[:3], turn[:3])
+        there = [graph.constant(0.0) + value for value in (*turn, sine2)]
+        lines = statements(lanes, there, names)
+        most, square, number = f"turn{a}_4", names[there[4]], self._number
+        lines.append(f"const auto over = {square} > {most} * {most};")
+        lines.append(
+            f"const F part = {most} / {lanes.sqrt(lanes.choose('over', square, lanes.everywhere(number(1.0))))};"
+        )
+        lines.append(f"const F rest = {lanes.sqrt(f'({number(1.0)} - {most} * {most})')};")
+        signed = lanes.choose(f"{names[there[3]]} < {number(0.0)}", "-rest", "rest")
+        lines += [f"const F back{k} = {names[there[k]]} * part;" for k in range(3)]
+        lines.append(f"const F back3 = {signed};")
+        back = quaternion_product(quaternion([graph.variable(f"back{k}") for k in range(4)]), start)
+        outputs = [graph.constant(0.0) + value for value in back]
+        lines += statements(lanes, outputs, names)
+        return lines + [
+            f"turned{k} = {lanes.choose('over', names[node], f'turned{k}')};" for k, node in enumerate(outputs)
+        ]
 
     def _finish(self) -> list[str]:
         """Store what has changed, and tell whether any lane has finished."""

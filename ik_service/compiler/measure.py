@@ -38,7 +38,7 @@ class MeasureSource:
         outputs = errors | {f"gram{k}_{m}": node for k, row in enumerate(gram) for m, node in enumerate(row)}
         lines = self._evaluated(outputs)
         lines += [f"s[{state.errors + k}] = {name};" for k, name in enumerate(errors)]
-        lines.append(f"F least = {lanes.everywhere('__builtin_inf()')};")
+        lines.append(f"F least = {lanes.everywhere('INFINITY')};")
         if gram:
             lines += self._least_eigenvalue(len(gram))
         return "\n".join(["", *lines, "*(U*)&sigma = least;", "}", ""])

@@ -33,14 +33,16 @@ from objectives.robot_indices import BodyFrame
 from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
 NO_OBJECTIVE = -1
-GOAL = "goal"
+GOAL, TURN = "goal", "turn"
+TURN_WIDTH = 5  # numbers of a turn's limit
 
 
 @dataclass(frozen=True)
 class DataInput:
     """A number that the program reads per problem: variable name, objective, field, column.
 
-    What rows are to reach instead of 0 is of no objective; its field is GOAL and its column the row.
+    Those of no objective: with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each
+    quaternion: where it starts, xyzw, and the sine of half the largest angle by which it may turn from there.
     """
 
     name: str
@@ -139,6 +141,7 @@ def build_program(
     target_count: int,
     half_angle_error: float = FLOAT32_ERROR,
     goal_count: int = 0,
+    limit_turns: bool = False,
 ) -> IslandProgram:
     """Return the program of an island.
 
@@ -153,6 +156,7 @@ def build_program(
         half_angle_error: Largest error of sines and cosines.
         goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
             inputs, instead of 0.
+        limit_turns: Whether rotations that have quaternions keep to a largest angle, which is given as inputs.
     """
     graph = ExpressionGraph()
     applied = [
@@ -181,13 +185,18 @@ def build_program(
     for goal in goals:
         left[goal.column] = left[goal.column] - graph.variable(goal.name)
     pairs = list(zip(left, columns, strict=True))
-    n = range(len(dofs))
+    n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
+    turns = [
+        DataInput(f"turn{a}_{k}", NO_OBJECTIVE, TURN, TURN_WIDTH * q + k)
+        for q, a in enumerate(quaternions if limit_turns else ())
+        for k in range(TURN_WIDTH)
+    ]
     return IslandProgram(
         graph=graph,
         dofs=tuple(dofs),
-        quaternions=_quaternions(robot, dofs),
+        quaternions=quaternions,
         halves=dict(chain.halves),
-        inputs=(*inputs.values(), *goals),
+        inputs=(*inputs.values(), *turns, *goals),
         norm2=_sum((row * row for row in left), zero),
         goal_norm2=_sum((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ik_service.compiler import (
     FLOAT64_ERROR,
     GOAL,
+    TURN,
     IslandProgram,
     IterationSource,
     Lanes,
@@ -48,15 +49,22 @@ class TickIsland:
 
     Attributes:
         program: Its arithmetic.
-        launch: Launches its kernel, which works on the next two.
+        kernel: Its kernel.
+        launch: Launches the kernel, which works on the next two.
         task: Its task.
         states: The states of its packets from launch to launch.
     """
 
     program: IslandProgram
+    kernel: wp.Kernel
     launch: Callable[[], None]
     task: Any
     states: wp.array[Any]
+
+
+def lanes_on(device: wp.Device) -> Lanes:
+    """Return the packets in which robots are taken through a tick; they are always float64."""
+    return Lanes(1, "float64") if device.is_cuda else Lanes.on_cpu("float64")
 
 
 class TickIslands:
@@ -82,7 +90,7 @@ class TickIslands:
         self._support = Support(model, self._rows)
         weights = other_weights(tasks.objectives) or [np.ones(o.residual_dim(), np.float32) for o in tasks.objectives]
         self._partition = common_partition(weights, self._support.trees, model.device, join=False)
-        self._width = 1 if model.device.is_cuda else Lanes.on_cpu("float64").width
+        self._lanes = lanes_on(model.device)
         self._version = self._data_version()
         self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
 
@@ -98,11 +106,20 @@ class TickIslands:
         touched = touched_dofs(self._model, self._support.dofs[rows])
         dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
         objectives: Any = self._rows.objectives
-        starts, numbers = self._rows.start, [int(row) for row in rows]
-        targets = len(self._tasks.targets)
-        tasks = self._tasks.task_count
-        program = build_program(robot, self._model, objectives, starts, dofs, numbers, targets, FLOAT64_ERROR, tasks)
-        source = IterationSource(program, Lanes(self._width, "float64"), replace(DAMPING, bend=BEND))
+        targets, tasks = len(self._tasks.targets), self._tasks.task_count
+        program = build_program(
+            robot,
+            self._model,
+            objectives,
+            self._rows.start,
+            dofs,
+            [int(row) for row in rows],
+            targets,
+            FLOAT64_ERROR,
+            goal_count=tasks,
+            limit_turns=True,
+        )
+        source = IterationSource(program, self._lanes, replace(DAMPING, bend=BEND))
         if source.elimination.size > PacketLaunches.factor_max:
             raise EngineError(
                 f"An island has {len(dofs)} DOFs and a factor of {source.elimination.size} entries; "
@@ -127,9 +144,9 @@ class TickIslands:
         task.quaternion = device_array(first, wp.int32, device)
         before = wp.full((self._robots, len(program.inputs)), wp.nan, dtype=wp.float64, device=device)
         task.input_before = before
-        packets = -(-self._robots // self._width)
+        packets = -(-self._robots // self._lanes.width)
         states = wp.zeros(packets, dtype=state_type, device=device)
-        return TickIsland(program, packed_launch(kernel, packets, [task, states], device), task, states)
+        return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
     def idle_coordinates(self) -> NDArray[np.intp]:
         """Return the coordinates that could move and that no island moves."""
@@ -185,7 +202,7 @@ class TickIslands:
         objectives: Any = self._rows.objectives
         lines = []
         for one in program.inputs:
-            if one.field == GOAL:
+            if one.field in (GOAL, TURN):
                 lines.append((0, 0, 0, 0))
                 continue
             wide = self._tasks.wide.get((one.objective, one.field))

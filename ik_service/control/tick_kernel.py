@@ -15,6 +15,8 @@ from ik_service.control.tick_task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, 
 
 REFERENCE_ITERATIONS = wp.constant(5)
 
+BLOCK = 32  # threads of a block on a GPU, each of which takes a robot
+
 
 @typing.no_type_check
 def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Kernel, Any]":
@@ -32,7 +34,9 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
     begin, iterate_all, W = of.begin, of.iterate_all, source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
     settle, read_measure, answer = of.settle, of.measure, of.answer
-    options = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
+    options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
+    if W == 1:
+        options = {"block_dim": BLOCK}
 
     @wp.kernel(module="unique", enable_backward=False, module_options=options)
     def tick(task: TickTask, states: wp.array[State]):

@@ -5,12 +5,14 @@ with limits of acceleration, before that: where the tasks of the tick before and
 -> how fast the goal moves, how far the robot is behind -> goals from which it can still brake
 """
 
+import math
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import GOAL, IterationSource, MeasureSource, coordinate_names
+from ik_service.compiler import GOAL, TURN, TURN_WIDTH, IterationSource, MeasureSource, coordinate_names
 from ik_service.control.joint_box import braking_move, joint_box
 from ik_service.control.tick_task import BEFORE, BRAKES, COMMAND, DT, SCALES, SLACK, TickRef, read_input
 from ik_service.solver.lane import FLOAT64_FLOOR2, NOT_EVALUATED, LaneIteration, coordinate_places, rotation_bits
@@ -19,7 +21,14 @@ from ik_service.solver.targets import NUMBER_MAX
 BOOST_MAX = wp.constant(wp.float64(8.0))  # passed by two trials in a row that are no progress
 UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
 ALMOST = wp.constant(wp.float64(1.0 - 1.0e-9))  # a share that rounding has not made smaller than 1
+PI = wp.constant(wp.float64(math.pi))
 LARGEST = wp.constant(wp.float64(NUMBER_MAX))
+
+
+def integers(values: Sequence[int]) -> Any:
+    """Return whole numbers as a constant for kernels, at least one."""
+    padded = [*values, 0][: max(len(values), 1)]
+    return wp.types.vector(len(padded), int)(*padded)
 
 
 class TickLane(LaneIteration):
@@ -48,6 +57,7 @@ class TickLane(LaneIteration):
             if rotations >> k & 1:
                 self.places[k] = -1
         self._define_intervals()
+        self._define_quaternions()
         self._define_begin()
         self._define_iterations()
         self._define_approach(measure)
@@ -94,12 +104,52 @@ class TickLane(LaneIteration):
         self.box_of, self._reach_of = box_of, reach_of
 
     @typing.no_type_check
+    def _define_quaternions(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, at, DATA, W = self.Real, self.at, self.source.state.inputs, self.source.lanes.width
+        program = self.source.program
+        TURNS_AT = sum(one.field not in (GOAL, TURN) for one in program.inputs)
+        names = coordinate_names(program)
+        TURN_DOF = integers([program.dofs.index(a) for a in program.quaternions])
+        TURN_PLACE = integers([names.index((a, "x")) for a in program.quaternions])
+
+        @wp.func
+        def to_unit_length(state: StateRef, first: int):
+            """Make a quaternion of the data a unit quaternion; NaN of one that is far from it."""
+            length2 = Real(0.0)
+            for m in range(4):
+                component = at(state, first + m * W)
+                length2 += component * component
+            length = wp.sqrt(length2)
+            if not (wp.abs(length - Real(1.0)) <= SLACK):
+                length = Real(wp.nan)
+            for m in range(4):
+                state[first + m * W] = at(state, first + m * W) / length
+
+        @wp.func
+        def limit_turn(state: StateRef, lane: int, task: TickRef, r: int, n: int):
+            """Say where rotation n starts and how far it may turn, by the least of the limits of its DOFs."""
+            k = TURN_DOF[n]
+            c = TURN_PLACE[n]
+            first = (DATA + TURNS_AT + n * TURN_WIDTH) * W + lane
+            angle = Real(PI)
+            for m in range(3):
+                a = task.dof[k + m]
+                angle = wp.min(angle, wp.min(task.velocity[a] * task.numbers[DT], task.joint_step[a]))
+            for m in range(4):
+                state[first + m * W] = task.joint_q[r, task.coordinate[c + m]]
+            state[first + 4 * W] = wp.sin(Real(0.5) * angle)
+
+        self._to_unit_length, self._limit_turn = to_unit_length, limit_turn
+
+    @typing.no_type_check
     def _define_begin(self) -> None:
         StateRef: Any = self.StateRef
         Real, at, place, W = self.Real, self.at, self.source.state, self.source.lanes.width
         program, PLACE, box_of, reach_of = self.source.program, self.places, self.box_of, self._reach_of
         DOFS, INPUTS, COORDINATES = len(program.dofs), len(program.inputs), len(coordinate_names(program))
         GOALS = sum(one.field != GOAL for one in program.inputs)  # where they begin
+        TURNS, to_unit_length, limit_turn = len(program.quaternions), self._to_unit_length, self._limit_turn
         Q, TRIAL, LOWER, UPPER, DATA = place.q, place.trial, place.lower, place.upper, place.inputs
         NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
 
@@ -128,19 +178,6 @@ class TickLane(LaneIteration):
             task.faulty[r, task.island] = wp.where(sound, 0, 1)
 
         @wp.func
-        def to_unit_length(state: StateRef, first: int):
-            """Make a quaternion of the data a unit quaternion; NaN of one that is far from it."""
-            length2 = Real(0.0)
-            for m in range(4):
-                component = at(state, first + m * W)
-                length2 += component * component
-            length = wp.sqrt(length2)
-            if not (wp.abs(length - Real(1.0)) <= SLACK):
-                length = Real(wp.nan)
-            for m in range(4):
-                state[first + m * W] = at(state, first + m * W) / length
-
-        @wp.func
         def begin(state: StateRef, lane: int, task: TickRef, r: int, stage: int):
             begin_joints(state, lane, task, r, stage)
             count = int(INPUTS)
@@ -151,6 +188,8 @@ class TickLane(LaneIteration):
                 if stage == BEFORE and task.source_task[k] == 1:
                     number = task.input_before[r, k]
                 state[(DATA + k) * W + lane] = number
+            for n in range(TURNS):
+                limit_turn(state, lane, task, r, n)
             for n in range(task.quaternion.shape[0]):
                 to_unit_length(state, (DATA + task.quaternion[n]) * W + lane)
             state[FLOOR2 * W + lane] = Real(FLOAT64_FLOOR2)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ik_service import Target, load_robot
-from ik_service.control import ControlLimits, IKController, LimitKind
+from ik_service.compiler import Lanes
+from ik_service.control import ControlLimits, IKController, LimitKind, tick_islands
 from ik_service.errors import EngineError
 from ik_service.solver.status import IKStatus
 from objectives import IKObjective, IKObjectiveLookAt, InputError, UnknownNameError
@@ -274,6 +275,17 @@ def test_further_objectives_may_change_their_data(panda):
         direction = point - pose.positions[0, 0]
         assert axis @ direction / np.linalg.norm(direction) > 1 - 1e-6
     assert result.success[0]
+
+
+def test_a_gpus_code_gives_the_same_commands(panda, monkeypatch):
+    """Width 1, as on a GPU, one thread per robot; only rounding differs."""
+    target = near(panda, HOME, by=0.05)
+    limits = ControlLimits(acceleration=10.0)
+    runs = [follow(IKController(panda, [LINK], limits=limits), HOME, [target] * 200)]
+    monkeypatch.setattr(tick_islands, "lanes_on", lambda device: Lanes(1, "float64"))
+    runs.append(follow(IKController(panda, [LINK], limits=limits), HOME, [target] * 200))
+    np.testing.assert_allclose(runs[1].joint_q, runs[0].joint_q, atol=1e-9)
+    np.testing.assert_allclose(runs[1].sigma_min, runs[0].sigma_min, rtol=1e-8)
 
 
 def test_time_can_be_told(panda):
