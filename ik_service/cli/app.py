@@ -221,6 +221,9 @@ def export(
             "IK_SERVICE_CPU_TARGET, else the highest of this machine without AVX-512."
         ),
     ] = None,
+    position_only: Annotated[
+        bool, typer.Option("--position-only", help="Targets are positions alone, without orientations.")
+    ] = False,
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
     arch: Annotated[
@@ -239,7 +242,17 @@ def export(
             raise typer.BadParameter("--device is cpu or cuda.")
         if (device == "cpu" and arch) or (device == "cuda" and target):
             raise typer.BadParameter("--target goes with --device cpu, --arch with --device cuda.")
-        job = ExportJob(robot, tuple(link or ()), output, prefix, target, problems, device == "cuda", tuple(arch or ()))
+        job = ExportJob(
+            robot,
+            tuple(link or ()),
+            output,
+            prefix=prefix,
+            orientations=not position_only,
+            target=target,
+            problem_count=problems,
+            for_gpus=device == "cuda",
+            architectures=tuple(arch or ()),
+        )
         write_export(job)
 
 

@@ -18,6 +18,7 @@ class ExportJob:
         links: Links with a pose target each; none takes the only leaf link.
         folder: Where to.
         prefix: What names in C begin with; None takes the robot's name.
+        orientations: Whether targets have orientations, or are positions alone.
         target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
         problem_count: Targets for the example program.
         for_gpus: Whether to export for GPUs.
@@ -28,6 +29,7 @@ class ExportJob:
     links: tuple[str, ...]
     folder: Path
     prefix: str | None
+    orientations: bool
     target: str | None
     problem_count: int
     for_gpus: bool
@@ -53,9 +55,12 @@ def write_export(job: ExportJob) -> None:
     robot = load_robot(job.robot)
     solver = IKSolver(robot, default_links(robot, job.links), device="cpu", engine="compiled")
     if job.for_gpus:
-        export = export_for_gpus(solver, prefix=job.prefix, architectures=job.architectures or ARCHITECTURES)
+        architectures = job.architectures or ARCHITECTURES
+        export = export_for_gpus(solver, prefix=job.prefix, orientations=job.orientations, architectures=architectures)
     else:
-        export = export_solver(solver, prefix=job.prefix, problem_count=job.problem_count)
+        export = export_solver(
+            solver, prefix=job.prefix, orientations=job.orientations, problem_count=job.problem_count
+        )
     export.write(job.folder)
     for name, content in sorted(export.files.items()):
         output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)

@@ -139,17 +139,18 @@ int main(int argc, char **argv)
 """)
 
 
-def example_problems(solver: IKSolver, count: int) -> bytes:
+def example_problems(solver: IKSolver, count: int, *, orientations: bool) -> bytes:
     """Return random reachable targets with the solver's answers, as the example reads them.
 
     Args:
         solver: The solver that is exported.
         count: Number of targets.
+        orientations: Whether they are solved for with their orientations.
     """
     robot, links = solver.robot, [target.link for target in solver.targets]
     joint_q = robot.random_joint_q(np.random.default_rng(RANDOM_SEED), count)
     poses = robot.forward_kinematics(joint_q, links)
     positions, orientations_xyzw = poses.positions, poses.orientations_xyzw
     arrays: list[Any] = [np.array([count, len(links), robot.joint_coord_count], np.int32), positions, orientations_xyzw]
-    result = solver.solve(positions, orientations_xyzw)
+    result = solver.solve(positions, orientations_xyzw if orientations else None)
     return b"".join(np.ascontiguousarray(array).tobytes() for array in [*arrays, result.joint_q])

@@ -85,13 +85,16 @@ class Export:
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
 
 
-def export_solver(solver: IKSolver, *, prefix: str | None = None, problem_count: int = PROBLEM_COUNT) -> Export:
+def export_solver(
+    solver: IKSolver, *, prefix: str | None = None, orientations: bool = True, problem_count: int = PROBLEM_COUNT
+) -> Export:
     """Return the C files that solve what a solver solves, with the same bytes as answers.
 
     Args:
         solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, those of
             `joint_limits` are fixed. Its code is of the level of CPUs that IK_SERVICE_CPU_TARGET names.
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
+        orientations: Whether targets have orientations, or are positions alone.
         problem_count: Targets in the file of the example.
 
     Raises:
@@ -99,14 +102,14 @@ def export_solver(solver: IKSolver, *, prefix: str | None = None, problem_count:
         EngineError: The solver is staged, has objectives besides its targets, or data for every problem.
     """
     prefix = checked_prefix(solver, prefix)
-    entries: list[Entry] = [SolveEntry(solver, prefix)]
-    draft = _texts(solver, prefix, TAG, entries)[0]
+    entries: list[Entry] = [SolveEntry(solver, prefix, orientations=orientations)]
+    draft = _texts(solver, prefix, TAG, entries, orientations)[0]
     tag = tag_of([step for entry in entries for step in entry.recorded.steps], draft)
-    texts, layout = _texts(solver, prefix, tag, entries)
+    texts, layout = _texts(solver, prefix, tag, entries, orientations)
     objects = tuple(_objects(_symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{one.name}.o": one.content for one in objects}
-    files["problems.bin"] = example_problems(solver, problem_count)
+    files["problems.bin"] = example_problems(solver, problem_count, orientations=orientations)
     return Export(prefix, objects, layout, files)
 
 
@@ -146,7 +149,9 @@ def _objects(symbols: Mapping[wp.Kernel, str], prefix: str) -> Iterator[KernelOb
         yield compile_object(f"{prefix}_{name}", prefix, kernels)
 
 
-def _texts(solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry]) -> tuple[dict[str, str], CLayout]:
+def _texts(
+    solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry], orientations: bool
+) -> tuple[dict[str, str], CLayout]:
     """All files that are texts, and the structs in the source."""
     layout, constants, symbols = CLayout(prefix), Constants(), _symbols(entries, prefix, tag)
     functions = [entry.source(symbols, layout, constants) for entry in entries]
@@ -155,7 +160,7 @@ def _texts(solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry]) ->
         for symbol in symbols.values()
     ]
     objects = [f"{prefix}_{name}.o" for name in OBJECTS]
-    names = solver_words(solver, prefix, tag) | {
+    names = solver_words(solver, prefix, tag, orientations=orientations) | {
         "made_for": f"CPUs of level {cpu_target().name}",
         "memory": MEMORY,
         "entries": "\n".join(entry.header() for entry in entries),
@@ -176,13 +181,14 @@ def _texts(solver: IKSolver, prefix: str, tag: str, entries: Sequence[Entry]) ->
     return {name: template.substitute(names) for name, template in templates.items()}, layout
 
 
-def solver_words(solver: IKSolver, prefix: str, tag: str) -> dict[str, object]:
+def solver_words(solver: IKSolver, prefix: str, tag: str, *, orientations: bool) -> dict[str, object]:
     """Return what all texts tell of a solver.
 
     Args:
         solver: The solver.
         prefix: What all names begin with.
         tag: What tells the export from others.
+        orientations: Whether targets have orientations.
     """
     robot = solver.robot
     return {
@@ -194,6 +200,7 @@ def solver_words(solver: IKSolver, prefix: str, tag: str) -> dict[str, object]:
         "version": version("ik-service"),
         "warp": wp.__version__,
         "targets": len(solver.targets),
+        "orientations": int(orientations),
         "coordinates": robot.joint_coord_count,
         "dofs": robot.joint_dof_count,
         "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),

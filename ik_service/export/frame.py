@@ -165,6 +165,8 @@ class Frame:
         count = len(addresses)
         self._numbers += [f"uint64_t source_{k}[{count}];", f"int32_t source_lines_{k}[{count}];"]
         for m, (address, lines) in enumerate(zip(addresses, line_counts, strict=True)):
+            if lines == 0:  # an input that the kernel sets itself
+                continue
             base, first, rows = self._found(address, lines)
             self._addresses.append(f"f->numbers.source_{k}[{m}] = (uint64_t)(uintptr_t)({base} + {first});")
             self._addresses.append(f"f->numbers.source_lines_{k}[{m}] = {rows};")
@@ -177,7 +179,7 @@ class Frame:
                 first = (address - array.ptr) // array.numpy().itemsize
                 if label:
                     self._filler.used.add(f"f->{label}")
-                    return f"f->{label}", first, "f->count"
+                    return f"f->{label}", first, "f->count" if lines == array.shape[0] else str(lines)
                 return self._constants.name(array, "data"), first, str(lines)
         raise NotImplementedError("A task holds the address of an array of which nothing is known.")
 

@@ -47,14 +47,16 @@ class GpuSolve:
 
     Args:
         solver: The solver.
+        orientations: Whether targets have orientations, or are positions alone.
 
     Attributes:
         recorded: Its launches, those of an island once, however many waves it takes.
         modules: The kernels, by the names of their modules.
     """
 
-    def __init__(self, solver: IKSolver) -> None:
-        recorded = solver.recorded(for_gpus=True)
+    def __init__(self, solver: IKSolver, *, orientations: bool = True) -> None:
+        self.orientations = orientations
+        recorded = solver.recorded(orientations=orientations, for_gpus=True)
         islands = [step for step in recorded.steps if step.phase == "solve"]
         self._storage, self._held = _storage(islands)
         steps = [RecordedStep("read", _count_up, (recorded.lines["every"],), True)]
@@ -102,13 +104,18 @@ class GpuSolve:
 
 
 def export_for_gpus(
-    solver: IKSolver, *, prefix: str | None = None, architectures: Sequence[int] = ARCHITECTURES
+    solver: IKSolver,
+    *,
+    prefix: str | None = None,
+    orientations: bool = True,
+    architectures: Sequence[int] = ARCHITECTURES,
 ) -> Export:
     """Return the C files that solve on a GPU what a solver solves. This needs no GPU.
 
     Args:
         solver: A solver of pose targets by the compiled engine, on any device.
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name and `_gpu`.
+        orientations: Whether targets have orientations, or are positions alone.
         architectures: For which to compile, such as 90 for compute capability 9.0; each serves later minor versions.
 
     Raises:
@@ -120,7 +127,7 @@ def export_for_gpus(
     for architecture in architectures:
         if architecture not in known:
             raise InputError(f"Architecture {architecture} is not known. Allowed: {sorted(known)}.")
-    entry = GpuSolve(solver)
+    entry = GpuSolve(solver, orientations=orientations)
     draft = _texts(solver, entry, prefix, TAG, architectures)[0]
     tag = tag_of(entry.recorded.steps, draft)
     texts, layout = _texts(solver, entry, prefix, tag, architectures)
@@ -155,7 +162,11 @@ def _texts(
     layout, constants, symbols = CLayout(prefix), GpuConstants(), entry.symbols(prefix, tag)
     frame, members = entry.frame(symbols, layout, constants)
     functions = frame.source(GIVEN, members)
-    words = solver_words(solver, prefix, tag) | solve_words(solver, prefix) | array_words(entry.recorded)
+    words = (
+        solver_words(solver, prefix, tag, orientations=entry.orientations)
+        | solve_words(solver, prefix)
+        | array_words(entry.recorded)
+    )
     phases = ("list", "solve", "keep")
     islands = [[frame.functions(f"{phase}_{k}")[0] for phase in phases] for k in range(entry.island_count)]
     numbers = f"#define NUMBERS_SIZE ((sizeof(solve_numbers) + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT})"

@@ -232,7 +232,7 @@ $taken
     set_numbers(&f, problems, options);
     set_addresses_of_solve(&f);
     gpu->result = cuMemcpyHtoDAsync(workspace, &f.numbers, sizeof f.numbers, stream);
-    if (gpu->result == CUDA_SUCCESS) /* is normalised in place */
+    if (gpu->result == CUDA_SUCCESS && ${PREFIX}_ORIENTATIONS) /* they are normalised in place */
         gpu->result = cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)f.given_orientations_xyzw,
             (CUdeviceptr)(uintptr_t)problems->orientations_xyzw,
             (size_t)f.count * ${PREFIX}_TARGETS * 4 * sizeof(double), stream);

@@ -65,7 +65,7 @@ typedef struct {
 typedef struct {
     int32_t count;                  /* problems */
     const double *positions;        /* [count][TARGETS][3] in the world frame$reference */
-    const double *orientations_xyzw; /* [count][TARGETS][4], of unit length to 1e-3 */
+    const double *orientations_xyzw; /* [count][TARGETS][4], of unit length to 1e-3; see ORIENTATIONS */
     const double *initial_joint_q;  /* [initial_joint_q_count][COORDINATES]: first start configurations, or NULL */
     int32_t initial_joint_q_count;  /* 0: the middle of the ranges; 1: one for all; or count */
 } ${prefix}_problems;
@@ -100,7 +100,8 @@ static int32_t check(
     if (options->abi != ${PREFIX}_ABI) return ${PREFIX}_WRONG_ABI;
     starts = problems->initial_joint_q_count;
     if (problems->count < 0) return ${PREFIX}_BAD_ARGUMENT;
-    if (problems->count > 0 && (problems->positions == NULL || problems->orientations_xyzw == NULL))
+    if (problems->count > 0 && problems->positions == NULL) return ${PREFIX}_BAD_ARGUMENT;
+    if (problems->count > 0 && ${PREFIX}_ORIENTATIONS && problems->orientations_xyzw == NULL)
         return ${PREFIX}_BAD_ARGUMENT;
     if (starts != 0 && starts != 1 && starts != problems->count) return ${PREFIX}_BAD_ARGUMENT;
     if (starts != 0 && problems->initial_joint_q == NULL) return ${PREFIX}_BAD_ARGUMENT;
@@ -127,7 +128,7 @@ static void set_numbers(solve_frame *f, const ${prefix}_problems *problems, cons
     f->numbers.judged_tolerances[0] = options->position_tolerance;
     f->numbers.judged_tolerances[1] = options->orientation_tolerance;
     f->numbers.given[0] = starts == 0 ? 0 : starts == problems->count ? 2 : 1; /* none, one each, one for all */
-    for (k = 0; k < 2 * ${PREFIX}_TARGETS; ++k) f->numbers.given[1 + k] = 1;
+    for (k = 0; k < 2 * ${PREFIX}_TARGETS; ++k) f->numbers.given[1 + k] = k % 2 == 0 || ${PREFIX}_ORIENTATIONS;
     f->numbers.fault[0] = 0;
 }
 """)
@@ -162,8 +163,9 @@ int32_t ${prefix}_solve(
     skipped = (64 - (size_t)((uintptr_t)workspace % 64)) % 64;
     lay_out_solve(&f, (char *)workspace + skipped);
 $given
-    memcpy(f.given_orientations_xyzw, problems->orientations_xyzw,
-        (size_t)f.count * ${PREFIX}_TARGETS * 4 * sizeof(double)); /* is normalised in place */
+    if (${PREFIX}_ORIENTATIONS) /* they are normalised in place */
+        memcpy(f.given_orientations_xyzw, problems->orientations_xyzw,
+            (size_t)f.count * ${PREFIX}_TARGETS * 4 * sizeof(double));
 $taken
     set_numbers(&f, problems, options);
     for (k = 0; k < f.count; ++k) f.every[k] = k;
@@ -182,6 +184,7 @@ class SolveEntry:
     Args:
         solver: The solver.
         prefix: What all names begin with.
+        orientations: Whether targets have orientations, or are positions alone.
 
     Attributes:
         name: What names of its kernels hold.
@@ -193,9 +196,9 @@ class SolveEntry:
 
     name = "solve"
 
-    def __init__(self, solver: IKSolver, prefix: str) -> None:
+    def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool) -> None:
         self._solver, self._prefix = solver, prefix
-        self.recorded = solver.recorded()
+        self.recorded = solver.recorded(orientations=orientations)
 
     def header(self) -> str:
         """Return its part of the header."""

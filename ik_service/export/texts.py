@@ -24,6 +24,7 @@ extern "C" {
 
 #define ${PREFIX}_ABI 0x${tag}u
 #define ${PREFIX}_TARGETS $targets /* in this order: $links */
+#define ${PREFIX}_ORIENTATIONS $orientations /* 0: targets are positions alone, and orientations are not read */
 #define ${PREFIX}_COORDINATES $coordinates
 #define ${PREFIX}_DOFS $dofs
 

@@ -224,10 +224,11 @@ class IKSolver:
         trees, join = self._support.trees, not self.islands_enabled
         return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
 
-    def recorded(self, *, for_gpus: bool = False) -> RecordedLaunches:
-        """Return the kernels of a solve of full poses, with what they work on, for export.
+    def recorded(self, *, orientations: bool = True, for_gpus: bool = False) -> RecordedLaunches:
+        """Return the kernels of a solve, with what they work on, for export.
 
         Args:
+            orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
 
         Raises:
@@ -242,7 +243,7 @@ class IKSolver:
             self._fit_workspace(2)
             join = not self.islands_enabled
             engine = self._compiled.for_gpus(join=join) if for_gpus else self._compiled
-            return self._work.recorded(engine, self._rows, self._incidence, 2, join=join)
+            return self._work.recorded(engine, self._rows, self._incidence, 2, orientations=orientations, join=join)
 
     # ------------------------------------------------------------------ set-up
     def _pose_objective(self, k: int) -> IKObjectivePose:

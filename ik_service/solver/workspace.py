@@ -164,19 +164,27 @@ class Workspace:
         return common_partition([*weights, *others], incidence, self._model.device, join=join)
 
     def recorded(
-        self, engine: CompiledEngine, rows: Rows, incidence: NDArray[np.bool_], count: int, *, join: bool
+        self,
+        engine: CompiledEngine,
+        rows: Rows,
+        incidence: NDArray[np.bool_],
+        count: int,
+        *,
+        orientations: bool,
+        join: bool,
     ) -> RecordedLaunches:
-        """Return the launches of a solve of full poses, one by one; no target has weights per problem.
+        """Return the launches of a solve, one by one; no target has weights per problem.
 
         Args:
             engine: The engine, of targets alone.
             rows: Layout of the objectives.
             incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
             count: Problems of the solve.
+            orientations: Whether targets have orientations, or are positions alone.
             join: Whether all touched trees are one island.
         """
         assert self._target_weights is not None
-        self.intake.given.host[1:] = 1
+        self.intake.given.host[1::2], self.intake.given.host[2::2] = 1, orientations
         partition = self._common_partition(self._target_weights, [], incidence, join=join)
         return record_solve(self.problems, self.intake, self.outcome, engine, rows.objectives, partition, count)
 

@@ -1,16 +1,19 @@
 """What an exported solver answers: the bytes of the solver in Python, a code for bad input; it writes nothing else."""
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from ik_service.export import export_solver
 from tests.export.c_library import (
     BAD_ARGUMENT,
     BAD_NUMBER,
     OK,
     SMALL_WORKSPACE,
     WRONG_ABI,
+    CLibrary,
     Problems,
     Results,
     columns_of,
@@ -46,6 +49,27 @@ def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines)
     assert code == OK
     assert columns == columns_of(expected)
     assert columns != robot.library.solve(positions, orientations)[1]
+
+
+def test_targets_may_be_positions_alone(panda, tmp_path):
+    done = export_solver(panda.solver, prefix="reach", orientations=False, problem_count=50)
+    done.write(tmp_path)
+    library = CLibrary("reach", tmp_path)
+    positions, _ = panda.targets(300)
+    expected = panda.solver.solve(positions)
+    assert expected.success.all()
+    assert np.isnan(expected.orientation_error).all()
+    code, columns = library.solve(positions, np.full((1, 4), np.nan))  # not read
+    assert code == OK
+    assert columns == columns_of(expected)
+
+
+def test_threads_do_not_disturb_each_other(panda):
+    positions, orientations = panda.targets(2000)
+    expected = panda.library.solve(positions, orientations)
+    with ThreadPoolExecutor(4) as executor:
+        found = list(executor.map(lambda _: panda.library.solve(positions, orientations), range(8)))
+    assert all(one == expected for one in found)
 
 
 def test_a_problem_alone_gives_what_it_gives_in_a_batch(panda):
