@@ -1,4 +1,4 @@
-"""Status of a solved problem, with a sentence of advice for each."""
+"""Status of a solved problem, with a sentence of advice and the code that MoveIt has for it."""
 
 from enum import IntEnum
 
@@ -18,6 +18,11 @@ class IKStatus(IntEnum):
         """What the caller may do about it, in one sentence."""
         return _ADVICE[self]
 
+    @property
+    def moveit_error_code(self) -> int:
+        """The value of `moveit_msgs/MoveItErrorCodes` that says the same to programs written for MoveIt."""
+        return _MOVEIT_ERROR_CODES[self]
+
 
 _ADVICE = {
     IKStatus.CONVERGED: "Every target is met within its tolerance.",
@@ -29,4 +34,13 @@ _ADVICE = {
     IKStatus.BLOCKED_BY_LIMITS: "The nearest configuration sits at joint limits that push against the target: "
     "see active_limits, move the target or start elsewhere.",
     IKStatus.INVALID: "A device array held values that are not finite: check the targets and weights written to it.",
+}
+_SUCCESS, _TIMED_OUT, _INVALID_ROBOT_STATE, _NO_IK_SOLUTION = 1, -6, -17, -31
+_MOVEIT_ERROR_CODES = {
+    IKStatus.CONVERGED: _SUCCESS,
+    IKStatus.STALLED: _NO_IK_SOLUTION,
+    IKStatus.MAX_ITERATIONS: _NO_IK_SOLUTION,
+    IKStatus.DEADLINE: _TIMED_OUT,
+    IKStatus.BLOCKED_BY_LIMITS: _NO_IK_SOLUTION,
+    IKStatus.INVALID: _INVALID_ROBOT_STATE,
 }
