@@ -59,7 +59,7 @@ def test_the_figures_of_speed_are_those_of_the_results():
     assert [figure for figure in figures if figure not in results] == []
 
 
-@pytest.mark.parametrize("document", ["adding_an_objective", "conventions"])
+@pytest.mark.parametrize("document", ["adding_an_objective", "conventions", "embedding"])
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()
     run_as_module(document, "\n\n".join(blocks(text, "python")), tmp_path)
@@ -151,6 +151,7 @@ def test_the_readme_names_every_objective_and_robot():
         "docs/http_api.md",
         "docs/operations.md",
         "docs/kernel_cache.md",
+        "docs/embedding.md",
     ],
 )
 def test_links_between_documents_lead_somewhere(path):
@@ -161,7 +162,8 @@ def test_links_between_documents_lead_somewhere(path):
 
 def test_the_status_table_is_that_of_the_code():
     for status in IKStatus:
-        assert f"| `{status.name.lower()}` | {int(status)} | {status.advice} |" in CONVENTIONS
+        line = f"| `{status.name.lower()}` | {int(status)} | {status.advice} | {status.moveit_error_code} `"
+        assert line in CONVENTIONS
 
 
 def test_every_reference_cited_is_listed_and_every_one_listed_is_cited():

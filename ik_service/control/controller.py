@@ -10,7 +10,6 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.control.caller_order import CallerOrder
 from ik_service.control.control_tasks import ControlTasks, SoftRows
 from ik_service.control.limits import ControlLimits, resolved_limits
 from ik_service.control.result import ControlResult
@@ -29,9 +28,11 @@ from ik_service.control.tick_task import (
     SCALES,
 )
 from ik_service.robots import RobotModel
+from ik_service.robots.caller_order import CallerOrder
 from ik_service.robots.coupling import complete_joint_q
 from ik_service.solver.batch import DEVICE_LOCK
 from ik_service.solver.construction import check_construction
+from ik_service.solver.foreign_arrays import as_numpy
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.mirror import wait
 from ik_service.solver.targets import Target, as_target, host_array
@@ -57,6 +58,13 @@ def _check_tolerances(*tolerances: float) -> None:
     for tolerance in tolerances:
         if not 0.0 < tolerance < math.inf:
             raise InputError(f"A tolerance is {tolerance!r}. Allowed: above 0.")
+
+
+def _numbers(name: str, given: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(as_numpy(name, given), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not an array of numbers: {error}") from error
 
 
 class IKController:
@@ -158,8 +166,8 @@ class IKController:
         host = {name: mirror.host for name, mirror in self._arrays.answers.items()}
         joint_q, joint_qd, active_limits = host["joint_q_out"], host["joint_qd_out"], host["active_limits"]
         if not order.is_own:
-            joint_q, joint_qd = joint_q[:, order.coordinates], joint_qd[:, order.dofs]
-            active_limits = active_limits[:, order.dofs]
+            joint_q, joint_qd = order.coordinates_of(joint_q), order.dofs_of(joint_qd)
+            active_limits = order.dofs_of(active_limits)
         return ControlResult(
             joint_q=joint_q,
             joint_qd=joint_qd,
@@ -295,7 +303,7 @@ class IKController:
 
     def _read_targets(self, targets: Any) -> None:
         host = self._arrays.targets.host
-        values = targets if type(targets) is np.ndarray else np.asarray(targets, np.float64)
+        values = targets if type(targets) is np.ndarray else _numbers("targets", targets)
         if values.shape != host.shape and values.shape != host.shape[1:]:
             if not (values.shape == (POSE,) and len(self.targets) == 1):
                 allowed = f"[{len(self.targets)}, {POSE}] or [{self.robots}, {len(self.targets)}, {POSE}]"
@@ -310,7 +318,7 @@ class IKController:
         if given is None:
             host[...] = last
             return
-        values = given if type(given) is np.ndarray else np.asarray(given, np.float64)
+        values = given if type(given) is np.ndarray else _numbers(name, given)
         if values.shape not in ((len(columns),), (self.robots, len(columns))):
             allowed = f"[{len(columns)}] or [{self.robots}, {len(columns)}]"
             raise InputError(f"{name} has shape {list(values.shape)}. Allowed: {allowed}.")

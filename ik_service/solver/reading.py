@@ -7,39 +7,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.caller_order import CallerOrder
+from ik_service.solver.foreign_arrays import as_numpy
 from ik_service.solver.targets import Target, TargetArrays, check_targets, host_array, plain_targets
 from objectives import IKObjective, InputError
 
+FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
 
-def read_targets(targets: Sequence[Target], positions: Any, orientations_xyzw: Any, problem_count: Any) -> TargetArrays:
-    """Return the arrays of a solve by target.
+
+def read_targets(
+    targets: Sequence[Target], positions: Any, orientations: Any, problem_count: Any, *, wxyz: bool = False
+) -> TargetArrays:
+    """Return the arrays of a solve by target: views of the caller's where these are floats of the host.
+
+    Args:
+        targets: Declared targets.
+        positions: What the caller gives as positions.
+        orientations: What the caller gives as orientations.
+        problem_count: Number of problems where the arrays do not say it.
+        wxyz: Whether the caller's quaternions are in the order wxyz; those returned are xyzw.
 
     Raises:
         InputError: A shape or a count that is not allowed, or, where it took a closer look, a value.
     """
+    positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
+    given = _by_target(targets, positions, orientations, problem_count)
+    if not wxyz:
+        return given
+    turned = tuple(None if q is None else q[:, FROM_WXYZ] for q in given.orientations_xyzw)
+    return TargetArrays(given.positions, turned, given.problem_count)
+
+
+def _by_target(targets: Sequence[Target], positions: Any, orientations: Any, problem_count: Any) -> TargetArrays:
     by_position = plain_targets(positions, len(targets), 3)
-    by_orientation = plain_targets(orientations_xyzw, len(targets), 4)
+    by_orientation = plain_targets(orientations, len(targets), 4)
     if by_position is not None and by_orientation is not None and problem_count is None:
         counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
         if len(counts) == 1 and 0 not in counts:
             return TargetArrays(by_position, by_orientation, counts.pop())
-    return check_targets(targets, positions, orientations_xyzw, problem_count)
+    return check_targets(targets, positions, orientations, problem_count)
 
 
-def read_start(robot: RobotModel, initial_joint_q: Any, problem_count: int) -> NDArray[Any]:
-    """Return start configurations, [joint_coord_count] or [problem_count, joint_coord_count].
+def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, problem_count: int) -> NDArray[Any]:
+    """Return configurations in the robot's order, [joint_coord_count] or [problem_count, joint_coord_count].
+
+    Args:
+        robot: The robot.
+        order: Where the caller's columns stand.
+        name: What they are, for messages.
+        joint_q: What the caller gives; coordinates that the order leaves out are those of `robot.mid_joint_q`.
+        problem_count: Number of problems.
 
     Raises:
         InputError: Neither of these shapes, or no numbers.
     """
-    q = initial_joint_q
+    q = as_numpy(name, joint_q)
     if type(q) is not np.ndarray or q.dtype.kind != "f":
-        q = host_array("initial_joint_q", q)
-    coordinates = robot.joint_coord_count
+        q = host_array(name, q)
+    coordinates = len(order.coordinates)
     if q.shape not in ((coordinates,), (problem_count, coordinates)):
         allowed = f"[{coordinates}] or [{problem_count}, {coordinates}]"
-        raise InputError(f"initial_joint_q has shape {list(q.shape)}. Allowed: {allowed}.")
-    return np.asarray(q)
+        raise InputError(f"{name} has shape {list(q.shape)}. Allowed: {allowed}.")
+    if order.is_own:
+        return np.asarray(q)
+    ordered = np.empty((*q.shape[:-1], robot.joint_coord_count))
+    ordered[:] = robot.mid_joint_q
+    ordered[..., order.coordinates] = q
+    return ordered
 
 
 def has_lines(target: Target) -> bool:
@@ -64,11 +98,14 @@ def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_co
                 raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
 
 
-def raise_fault(robot: RobotModel, targets: Sequence[Target], given: tuple[Any, Any, Any, Any]) -> NoReturn:
+def raise_fault(
+    robot: RobotModel, order: CallerOrder, targets: Sequence[Target], given: tuple[Any, Any, Any, Any]
+) -> NoReturn:
     """Say what the kernels have found wrong with a number.
 
     Args:
         robot: The robot.
+        order: Where the caller's columns stand.
         targets: Declared targets.
         given: Positions, orientations, start configurations and number of problems, as the caller gave them.
 
@@ -76,7 +113,8 @@ def raise_fault(robot: RobotModel, targets: Sequence[Target], given: tuple[Any, 
         InputError: Always.
     """
     positions, orientations_xyzw, initial_joint_q, problem_count = given
-    check_targets(targets, positions, orientations_xyzw, problem_count)
+    count = check_targets(targets, positions, orientations_xyzw, problem_count).problem_count
     if initial_joint_q is not None:
-        robot.complete_joint_q(host_array("initial_joint_q", initial_joint_q))
+        start = host_array("initial_joint_q", initial_joint_q)
+        robot.complete_joint_q(read_start(robot, order, "initial_joint_q", start, count))
     raise InputError("A target or start configuration was changed by another thread while it was solved for.")

@@ -1,23 +1,31 @@
 """What a solve returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.robots import RobotModel
+from ik_service.robots.caller_order import CallerOrder
+from ik_service.solver.batch import DEVICE_LOCK
 from ik_service.solver.island_results import IslandResults
+from ik_service.solver.kernel_loading import ToldCacheErrors
+from ik_service.solver.partition import Partition
 from ik_service.solver.status import IKStatus
+from ik_service.solver.workspace import Wishes, Workspace
 
 
 @dataclass(frozen=True, eq=False)
 class IKResult:
-    """Answers of a batch of problems, arrays on the host.
+    """Answers of a batch of problems, NumPy arrays of their own: other libraries take them by DLPack without a copy.
+
+    Coordinates, DOFs and joints are in the order of the solver's `joint_order`, all of the robot's without it.
 
     Attributes:
-        joint_q: Configurations [m or rad, quaternions xyzw], [n, joint_coord_count]; float32, or float64 where that
-            precision was asked for.
+        joint_q: Configurations [m or rad, quaternions xyzw], [n, coordinates]; float32, or float64 where that precision
+            was asked for.
         success: Whether every target is met within its tolerance, judged in float64 on `joint_q`, bool [n]. With
             objectives alone: whether the gradient test says stationary.
         status: IKStatus codes, int8 [n].
@@ -26,15 +34,16 @@ class IKResult:
         cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
         iterations: Steps of the winning attempt, the most of any island, int32 [n].
         seed_index: Its seed, int32 [n]; -1 where islands chose different ones.
-        active_limits: DOFs that sit at a limit, bool [n, joint_dof_count].
-        joint_names: Names of the joints, in the order of the model.
+        active_limits: DOFs that sit at a limit, bool [n, DOFs].
+        joint_names: Names of the joints, in their order.
         coordinate_names: Names of the columns of `joint_q`.
+        dof_names: Names of the columns of `active_limits`.
         engine: The engine that ran.
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
         solutions: Where several were asked for: distinct configurations that succeed, the winner first, [n, solutions,
-            joint_coord_count]; NaN past the last one found.
+            coordinates]; NaN past the last one found.
         solution_count: How many were found, int32 [n].
     """
 
@@ -49,6 +58,7 @@ class IKResult:
     active_limits: NDArray[np.bool_]
     joint_names: tuple[str, ...]
     coordinate_names: tuple[str, ...]
+    dof_names: tuple[str, ...]
     engine: str
     device: str
     seeds: int
@@ -66,7 +76,75 @@ class IKResult:
         return [IKStatus(int(code)).name.lower() for code in self.status]
 
     def to_warp(self) -> dict[str, wp.array[Any]]:
-        """Return the columns as new Warp arrays on the device that solved, by name."""
+        """Return the columns as Warp arrays on the device that solved, by name; on a CPU they are the same memory."""
         names = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations")
         columns = {name: getattr(self, name) for name in (*names, "seed_index", "active_limits")}
-        return {name: wp.array(column, device=self.device) for name, column in columns.items()}
+        return {name: wp.array(column, device=self.device, copy=False) for name, column in columns.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ResultHead:
+    """What is the same in all results of a solver.
+
+    Attributes:
+        robot: The robot.
+        order: Where the caller's columns stand.
+        row_labels: Names of the rows.
+        engine: The engine.
+        device: The device.
+    """
+
+    robot: RobotModel
+    order: CallerOrder
+    row_labels: tuple[str, ...]
+    engine: str
+    device: str
+
+
+def collect_result(head: ResultHead, work: Workspace, partition: Partition, wishes: Wishes) -> IKResult:
+    """Return what a solve has left in its workspace.
+
+    Args:
+        head: What all results of the solver share.
+        work: The workspace.
+        partition: Islands of the problems.
+        wishes: What was asked for.
+    """
+    outcome, count, order = work.outcome, wishes.problem_count, head.order
+    result = IKResult(
+        joint_q=order.coordinates_of((outcome.judged_q if wishes.polished else outcome.joint_q).read(count)),
+        success=outcome.success.read(count),
+        status=outcome.status.read(count),
+        position_error=outcome.position_error.read(count),
+        orientation_error=outcome.orientation_error.read(count),
+        cost=outcome.cost.read(count),
+        iterations=outcome.iterations.read(count),
+        seed_index=outcome.seed_index.read(count),
+        active_limits=order.dofs_of(outcome.active_limits.read(count)),
+        joint_names=order.joint_names,
+        coordinate_names=order.coordinate_names,
+        dof_names=order.dof_names,
+        engine=head.engine,
+        device=head.device,
+        seeds=wishes.seeds,
+        islands=IslandResults.collect(outcome, partition, head.robot, head.row_labels, count),
+    )
+    return result if wishes.solutions == 1 else _with_solutions(head, work, result, partition, wishes)
+
+
+def _with_solutions(
+    head: ResultHead, work: Workspace, result: IKResult, partition: Partition, wishes: Wishes
+) -> IKResult:
+    """Add the further solutions, each judged like the first."""
+    outcome, count = work.outcome, wishes.problem_count
+    solutions = np.full((count, wishes.solutions, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
+    found = work.solution_count.read(count)
+    number = np.zeros(count, np.int32)
+    for k in range(wishes.solutions):
+        if k > 0:
+            with DEVICE_LOCK, ToldCacheErrors():
+                work.solution(k, partition, count)
+        good = np.flatnonzero((found > k) & outcome.success.read(count))
+        solutions[good, number[good]] = outcome.joint_q.read(count)[good]
+        number[good] += 1
+    return replace(result, solutions=head.order.coordinates_of(solutions), solution_count=number)

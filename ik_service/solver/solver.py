@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
+from ik_service.robots.caller_order import CallerOrder
 from ik_service.solver import island_launches
 from ik_service.solver.batch import DEVICE_LOCK, Batch
 from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction
 from ik_service.solver.island_report import IslandReport, report_islands
-from ik_service.solver.island_results import IslandResults
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition
 from ik_service.solver.reading import check_lines, has_lines, raise_fault, read_start, read_targets
 from ik_service.solver.recorded_launches import RecordedLaunches
-from ik_service.solver.result import IKResult
+from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows import Rows, require_contract
 from ik_service.solver.support import Support, row_labels
 from ik_service.solver.targets import Target, as_target
@@ -65,9 +65,21 @@ class IKSolver:
         islands: Whether trees that no row couples are solved independently; False solves them as one system.
         threads: Threads of the compiled engine on a CPU; None is one. Answers do not depend on it.
         options: Budgets and tolerances.
+        joint_order: Names of joints in the order in which configurations are given and returned; None is the robot's
+            own. Locked joints and those that follow others may be left out.
+        wxyz: Whether target quaternions are given to `solve` in the order wxyz instead of xyzw.
+
+    Attributes:
+        robot: The robot.
+        targets: The targets.
+        options: The options.
+        engine: The engine that runs.
+        device: The device it runs on.
+        coordinate_names: Names of the columns of configurations.
+        dof_names: Names of the columns of DOFs.
 
     Raises:
-        UnknownNameError: A link is not in the robot.
+        UnknownNameError: A link or joint is not in the robot.
         InputError: An argument has a value that is not allowed.
         ObjectiveError: An objective breaks its contract or is bound to another solver.
         EngineError: The engine asked for cannot run this problem.
@@ -85,15 +97,18 @@ class IKSolver:
         islands: bool = True,
         threads: int | None = None,
         options: SolverOptions | None = None,
+        joint_order: Sequence[str] | None = None,
+        wxyz: bool = False,
     ) -> None:
         check_construction(robot, targets, objectives, engine, threads, islands, options)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
         self.targets = tuple(as_target(target, robot) for target in targets)
         self.islands_enabled = islands
+        self._order, self._wxyz = CallerOrder(robot, joint_order), wxyz
+        self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self.device = _resolve_device(device)
         self._objectives = tuple(objectives)
         self._touches = _touched_trees(robot, self.targets)
-        self._device_name = str(self.device)
         self._per_problem_targets = [target for target in self.targets if has_lines(target)]
         self._threads = 1 if threads is None or island_launches.in_threads(self.device) else threads
         self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
@@ -120,7 +135,8 @@ class IKSolver:
                 if release is not None:
                     release(self)
             raise
-        self._labels = tuple(row_labels(self._rows, [target.link for target in self.targets]))
+        labels = tuple(row_labels(self._rows, [target.link for target in self.targets]))
+        self._head = ResultHead(self.robot, self._order, labels, self.engine, str(self.device))
         self._batch: Batch | None = None
         self._data_version = -1
 
@@ -149,9 +165,10 @@ class IKSolver:
         Args:
             positions: Target positions in the world or reference frame [m], shape [n, 3] for one target,
                 [n, targets, 3] for several, or a list with one array or None per target; None is unconstrained.
-            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4.
-            initial_joint_q: Configurations of seed 0, shape [joint_coord_count] or [n, joint_coord_count]; clamped into
-                the limits. None starts at the middle of the ranges.
+            orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4. These arrays and the next may
+                be of NumPy or Warp, or anything with `__dlpack__`.
+            initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
+                None starts at the middle of the ranges.
             problem_count: Number of problems, where only objectives hold the data.
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
@@ -165,9 +182,10 @@ class IKSolver:
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         chosen = self.options if options is None else self._options_for(options)
-        given = read_targets(self.targets, positions, orientations_xyzw, problem_count)
-        start = None if initial_joint_q is None else read_start(self.robot, initial_joint_q, given.problem_count)
-        count = given.problem_count
+        given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self._wxyz)
+        count, start = given.problem_count, None
+        if initial_joint_q is not None:
+            start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, count)
         check_lines(self._objectives, self._per_problem_targets, count)
         seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
         if count * seeds > ATTEMPTS_MAX:
@@ -190,8 +208,9 @@ class IKSolver:
             with DEVICE_LOCK if self.device.is_cuda else nullcontext():
                 run(self._executor)
         if work.intake.is_faulty():
-            raise_fault(self.robot, self.targets, (positions, orientations_xyzw, initial_joint_q, problem_count))
-        return self._result(partition, wishes)
+            inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
+            raise_fault(self.robot, self._order, self.targets, inputs)
+        return collect_result(self._head, self._work, partition, wishes)
 
     def _solve_staged(self, problem_count: int, seeds: int) -> Partition:
         """Work through all attempts; again where a row reached a tree that its probes had not shown."""
@@ -232,8 +251,11 @@ class IKSolver:
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
 
         Raises:
-            EngineError: The solver is staged, has objectives besides its targets, or data for every problem.
+            EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
+                of joints or quaternions of its own.
         """
+        if not self._order.is_own or self._wxyz:
+            raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
         if self._compiled is None or len(self._rows.objectives) != len(self.targets) or self._per_problem_targets:
             raise EngineError(
                 "Only solvers of pose targets by the compiled engine can be exported: no further objectives, no soft "
@@ -334,42 +356,6 @@ class IKSolver:
                 "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
         return wishes
-
-    def _result(self, partition: Partition, wishes: Wishes) -> IKResult:
-        outcome, count = self._work.outcome, wishes.problem_count
-        result = IKResult(
-            joint_q=(outcome.judged_q if wishes.polished else outcome.joint_q).read(count),
-            success=outcome.success.read(count),
-            status=outcome.status.read(count),
-            position_error=outcome.position_error.read(count),
-            orientation_error=outcome.orientation_error.read(count),
-            cost=outcome.cost.read(count),
-            iterations=outcome.iterations.read(count),
-            seed_index=outcome.seed_index.read(count),
-            active_limits=outcome.active_limits.read(count),
-            joint_names=self.robot.joint_names,
-            coordinate_names=self.robot.coordinate_names,
-            engine=self.engine,
-            device=self._device_name,
-            seeds=wishes.seeds,
-            islands=IslandResults.collect(outcome, partition, self.robot, self._labels, count),
-        )
-        return result if wishes.solutions == 1 else self._with_solutions(result, partition, wishes)
-
-    def _with_solutions(self, result: IKResult, partition: Partition, wishes: Wishes) -> IKResult:
-        """Add the further solutions, each judged like the first."""
-        outcome, count = self._work.outcome, wishes.problem_count
-        solutions = np.full((count, wishes.solutions, self.robot.joint_coord_count), np.nan, result.joint_q.dtype)
-        found = self._work.solution_count.read(count)
-        number = np.zeros(count, np.int32)
-        for k in range(wishes.solutions):
-            if k > 0:
-                with DEVICE_LOCK, TOLD_CACHE_ERRORS:
-                    self._work.solution(k, partition, count)
-            good = np.flatnonzero((found > k) & outcome.success.read(count))
-            solutions[good, number[good]] = outcome.joint_q.read(count)[good]
-            number[good] += 1
-        return replace(result, solutions=solutions, solution_count=number)
 
 
 def _resolve_device(device: Any) -> wp.Device:

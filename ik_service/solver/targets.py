@@ -10,6 +10,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.solver.foreign_arrays import as_numpy
 from objectives import InputError
 
 NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
@@ -145,12 +146,7 @@ def host_array(name: str, value: object) -> NDArray[np.float64]:
         InputError: Not numbers, or numbers that are not finite; the message gives the first one's index.
     """
     try:
-        if isinstance(value, wp.array):
-            value = value.numpy()
-        elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-            shared: Any = wp.from_dlpack(value)
-            value = shared.numpy()
-        array = np.asarray(value)
+        array = np.asarray(as_numpy(name, value))
         if array.dtype.kind not in "fiu":
             raise TypeError(f"dtype {array.dtype}")
         array = array.astype(np.float64)
@@ -216,6 +212,6 @@ def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.
     if bad.size:
         raise InputError(
             f"{name}: the quaternion of line {bad[0]} is {quaternions[bad[0]].tolist()}, of length "
-            f"{length[bad[0]]:.6g}. Allowed: unit quaternions xyzw, off by {UNIT_QUATERNION_SLACK} at most."
+            f"{length[bad[0]]:.6g}. Allowed: unit quaternions, off by {UNIT_QUATERNION_SLACK} at most."
         )
     return np.asarray(quaternions / length[:, None])

@@ -1,13 +1,15 @@
 """Columns of a caller's joint arrays, in an order of joints of the caller's own."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots import RobotModel
-from objectives import InputError
+from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from ik_service.robots.model import RobotModel
 
 
 class CallerOrder:
@@ -22,6 +24,7 @@ class CallerOrder:
         coordinates: Coordinate of the robot in each of the caller's columns of joint_q; all of them in the robot's own
             order.
         dofs: DOF of the robot in each of the caller's columns of joint_qd, alike.
+        joint_names: Names of the caller's joints.
         coordinate_names: Names of the caller's columns of joint_q.
         dof_names: Names of the caller's columns of joint_qd.
         is_own: Whether the order is the robot's own.
@@ -31,7 +34,9 @@ class CallerOrder:
         InputError: A joint is named twice, or one that can move is missing.
     """
 
-    def __init__(self, robot: RobotModel, joint_order: Sequence[str] | None) -> None:
+    def __init__(self, robot: "RobotModel", joint_order: Sequence[str] | None) -> None:
+        if isinstance(joint_order, str):
+            raise InputError(f"joint_order is {joint_order!r}. Allowed: a list of names of joints.")
         names = robot.joint_names if joint_order is None else tuple(joint_order)
         joints = [robot.joint_index(name) for name in names]
         if len(set(joints)) < len(joints):
@@ -42,11 +47,20 @@ class CallerOrder:
             raise InputError(
                 f"joint_order lacks {', '.join(missing)}. Allowed: all joints that can move; or lock them."
             )
+        self.joint_names = names
         self.coordinates = _columns(robot.joint_q_start, joints)
         self.dofs = _columns(robot.joint_qd_start, joints)
         self.coordinate_names = tuple(robot.coordinate_names[c] for c in self.coordinates)
         self.dof_names = tuple(robot.dof_names[dof] for dof in self.dofs)
         self.is_own = list(self.coordinates) == list(range(robot.joint_coord_count))
+
+    def coordinates_of(self, joint_q: NDArray[Any]) -> NDArray[Any]:
+        """Return the caller's columns of arrays [..., joint_coord_count]: the array itself in the robot's own order."""
+        return joint_q if self.is_own else joint_q[..., self.coordinates]
+
+    def dofs_of(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the caller's columns of arrays [..., joint_dof_count] alike."""
+        return values if self.is_own else values[..., self.dofs]
 
 
 def _columns(start: NDArray[Any], joints: Sequence[int]) -> NDArray[np.intp]:
