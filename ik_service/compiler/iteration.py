@@ -39,6 +39,7 @@ class Damping:
         boost_max: A lane this much damped that makes no progress will make none.
         bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
             singularities with residuals that stay do not swing to and fro.
+        settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`.
     """
 
     share: float
@@ -49,6 +50,7 @@ class Damping:
     down: float
     boost_max: float
     bend: float = 0.0
+    settles: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,9 @@ class IterationSource:
         lines.append(f"const F lowered = old_boost * {number(damping.down)};")
         relaxed = lanes.choose(f"lowered > {number(1.0)}", "lowered", lanes.everywhere(number(1.0)))
         raised = f"(old_boost * {number(damping.up)})"
+        if damping.settles:
+            near = f"norm2 < old_norm2 * {number(1.0 + damping.progress)}"
+            raised = lanes.choose(near, lanes.everywhere(number(2.0 * damping.boost_max)), raised)
         return [*lines, f"const F boost = {lanes.choose('progress', relaxed, raised)};"]
 
     def _factor(self) -> list[str]:

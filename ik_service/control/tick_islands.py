@@ -119,7 +119,7 @@ class TickIslands:
             goal_count=tasks,
             limit_turns=True,
         )
-        source = IterationSource(program, self._lanes, replace(DAMPING, bend=BEND))
+        source = IterationSource(program, self._lanes, replace(DAMPING, bend=BEND, settles=True))
         if source.elimination.size > PacketLaunches.factor_max:
             raise EngineError(
                 f"An island has {len(dofs)} DOFs and a factor of {source.elimination.size} entries; "

@@ -18,7 +18,6 @@ from ik_service.control.tick_task import BEFORE, BRAKES, COMMAND, DT, SCALES, SL
 from ik_service.solver.lane import FLOAT64_FLOOR2, NOT_EVALUATED, LaneIteration, coordinate_places, rotation_bits
 from ik_service.solver.targets import NUMBER_MAX
 
-BOOST_MAX = wp.constant(wp.float64(8.0))  # passed by two trials in a row that are no progress
 UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
 ALMOST = wp.constant(wp.float64(1.0 - 1.0e-9))  # a share that rounding has not made smaller than 1
 PI = wp.constant(wp.float64(math.pi))
@@ -205,13 +204,14 @@ class TickLane(LaneIteration):
         at, place, W, iterate = self.at, self.source.state, self.source.lanes.width, self.iterate
         NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
         Real: Any = self.Real
+        BOOST_MAX = self.source.damping.boost_max
         Numbers: Any = wp.types.vector(W, Real)
         Flags: Any = wp.types.vector(W, int)
 
         @wp.func
         def may_gain(state: StateRef, lane: int):
             floor2 = at(state, FLOOR2 * W + lane)
-            return at(state, NORM2 * W + lane) > floor2 and at(state, BOOST * W + lane) <= BOOST_MAX
+            return at(state, NORM2 * W + lane) > floor2 and at(state, BOOST * W + lane) <= Real(BOOST_MAX)
 
         @wp.func
         def iterate_all(state: StateRef, lanes: int, count: int):
