@@ -22,6 +22,7 @@ class FrameRows(NamedTuple):
 
     row_count: int
     state: Callable[[RowInputs], Sequence[Scalar]]
+    independent: bool = True
 
 
 def seen_frame(inputs: RowInputs) -> Frame:
@@ -37,6 +38,7 @@ def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool
         rows.state,
         frames=(LINK, REFERENCE) if relative else (LINK,),
         offsets=((LINK, OFFSET),) if offset else (),
+        independent=rows.independent,
         data=(*fields, (OFFSET, 7)) if offset else tuple(fields),
     )
 

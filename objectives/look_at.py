@@ -31,7 +31,7 @@ class IKObjectiveLookAt(FrameObjective):
     p are the frame T_link_tcp, world frame. Its norm is 2 sin(angle / 2), so that an axis pointing away is no solution.
     """
 
-    _rows = FrameRows("look_at", 3, _look_at_rows)
+    _rows = FrameRows("look_at", 3, _look_at_rows, independent=False)
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class IKObjectiveAxisAlign(FrameObjective):
     direction, which is no solution and no minimum.
     """
 
-    _rows = FrameRows("axis_align", 3, _axis_align_rows)
+    _rows = FrameRows("axis_align", 3, _axis_align_rows, independent=False)
 
     def __init__(
         self,

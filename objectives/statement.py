@@ -66,6 +66,10 @@ class RowGroup:
     summed: bool = False
     """Whether the rows of the elements add up to one set of rows; otherwise they follow one another."""
 
+    independent: bool = True
+    """Whether the rows can all be met by themselves; three rows of a difference of directions depend on each other, and
+    do not count where it is asked how near to singular a configuration is."""
+
     data: tuple[tuple[str, int], ...] = ()
     """Names and widths of the data fields; the rows' weights are added to them by themselves."""
 

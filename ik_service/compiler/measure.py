@@ -105,7 +105,7 @@ class MeasureSource:
         lines.append(f"const F spread = {number(n - 1.0)} * ({count} * squares - sum * sum);")
         lines.append(f"const F wide = {lanes.choose(f'spread > {number(0.0)}', 'spread', zero)};")
         lines.append(f"const F step = {count} / (sum + {lanes.sqrt('wide')});")
-        sound = lanes.both(f"step > {number(0.0)}", "step < trace")
+        sound = lanes.both(f"step > {number(0.0)}", f"step < trace * {number(2.0)}")
         lines.append(f"root = root + {lanes.choose(sound, 'step', zero)};")
         lines.append(f"if (!{lanes.any(lanes.both(sound, f'step > root * {number(LAST)}'))}) break;")
         lines.append("}")

@@ -79,6 +79,7 @@ class IslandProgram:
         rows: The weighted rows, without goals.
         jacobian: Their Jacobian, [rows][dofs].
         row_objective: The objective that each row is of.
+        row_independent: Whether it is one of rows that can all be met, see `RowGroup`.
     """
 
     graph: ExpressionGraph
@@ -95,6 +96,7 @@ class IslandProgram:
     rows: tuple[Expression, ...]
     jacobian: tuple[tuple[Expression, ...], ...]
     row_objective: tuple[int, ...]
+    row_independent: tuple[bool, ...]
 
     @property
     def coupled(self) -> list[tuple[int, int]]:
@@ -206,6 +208,7 @@ def build_program(
         rows=tuple(stated_rows),
         jacobian=tuple(tuple(row) for row in columns),
         row_objective=row_objective,
+        row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
     )
 
 

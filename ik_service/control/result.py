@@ -26,7 +26,8 @@ class ControlResult:
         position_error: Distance to each target [m], NaN where positions are free, [robots, targets].
         orientation_error: Angle to each target [rad], NaN where orientations are free, [robots, targets].
         active_limits: What holds each DOF back, `LimitKind`, negative at the lower end, [robots, DOFs].
-        sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands].
+        sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands]; rows of weight
+            0 and those of directions (look-at, axis alignment) do not count, infinite where none does.
         scaling: Share of the island's step that was taken, 1 for all of it, [robots, islands].
         iterations: Steps that were tried, -1 for none, [robots, islands].
         seconds: Time from call to answer [s].

@@ -125,7 +125,8 @@ class TickIslands:
                 f"An island has {len(dofs)} DOFs and a factor of {source.elimination.size} entries; "
                 f"a controller holds {PacketLaunches.factor_max}."
             )
-        measured = [k for k, objective in enumerate(program.row_objective) if objective < tasks]
+        counts = zip(program.row_objective, program.row_independent, strict=True)
+        measured = [row for row, (k, independent) in enumerate(counts) if k < tasks and independent]
         kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
         load_kernels([kernel.module], device)
         task: Any = TickTask()

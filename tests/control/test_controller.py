@@ -130,7 +130,7 @@ def test_the_posture_draws_joints_that_tasks_leave_free(panda):
     plain = follow(IKController(panda, [LINK]), HOME, [target] * 400)
     drawn = follow(IKController(panda, [LINK], posture=posture, posture_weight=2e-3), HOME, [target] * 400)
     assert np.abs(plain.joint_q[-1] - HOME).max() < 1e-12
-    assert drawn.position_error.max() < 1e-5
+    assert drawn.position_error.max() < 1e-4
     before, after = (np.linalg.norm(q - posture) for q in (HOME, drawn.joint_q[-1]))
     assert after < 0.9 * before
     assert np.abs(np.diff(drawn.joint_q[-2:], axis=0)).max() < 1e-6  # it has arrived
