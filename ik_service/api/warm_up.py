@@ -14,6 +14,7 @@ from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from objectives.errors import IKError
 
+PATIENCE_S = 600.0  # whatever requests may take: with an empty cache kernels are compiled first
 _log = logging.getLogger(__name__)
 
 
@@ -29,8 +30,9 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     """
     if not names:
         names = ["panda" if "panda" in state.robots else next(iter(state.robots))]
+    robots = [state.robots[name] for name in names]
     futures = [
-        state.pool.submit(state.robots[name], first_request(state.robots[name]), compile_here=True) for name in names
+        state.pool.submit(robot, first_request(robot), timeout_s=PATIENCE_S, compile_here=True) for robot in robots
     ]
     joined: Future[SolveAnswer] = Future()
     joined.add_done_callback(_report)

@@ -3,6 +3,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from starlette.testclient import TestClient
+
+from ik_service.api import create_app
+from ik_service.settings import ServiceSettings
+
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 
 
@@ -46,3 +51,11 @@ def test_ready_is_503_before_the_first_solve_and_after_it_failed(client, monkeyp
     assert failed.status_code == 503
     assert "secret" not in failed.text
     assert client.get("/health/live").status_code == 200
+
+
+def test_the_first_solve_may_take_longer_than_requests_may():
+    """With an empty kernel cache it compiles first, whatever deadline requests have."""
+    settings = ServiceSettings(device="cpu", robots="panda", request_timeout_s=0.001, insecure=True)
+    with TestClient(create_app(settings, compile_apart=False)) as client:
+        assert client.app.state.service.warm_up.result(300).success.all()
+        assert client.get("/health/ready").status_code == 200
