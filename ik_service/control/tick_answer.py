@@ -26,6 +26,7 @@ from ik_service.solver.lane import NOT_EVALUATED, coordinate_places, rotation_bi
 from ik_service.solver.slots import BLOCKED_BY_LIMITS, CONVERGED, DEADLINE, INVALID, MAX_ITERATIONS, STALLED
 
 ROUNDING2 = wp.constant(wp.float64(1.0e-18))  # |r|^2 that is met whatever the slope
+COSINE2_MAX = wp.constant(wp.float64(float(COSINE_MAX) ** 2))
 TINY = wp.constant(wp.float64(1.0e-60))  # keeps quotients of zeros finite
 
 
@@ -118,7 +119,7 @@ class TickAnswer(TickLane):
         @wp.func
         def command(state: StateRef, lane: int, task: TickRef, r: int):
             """Write the configuration and the speeds that lead to it."""
-            dt = task.numbers[DT]
+            rate = Real(1.0) / task.numbers[DT]
             for c in range(COORDINATES):
                 task.joint_q_out[r, task.coordinate[c]] = at(state, (Q + c) * W + lane)
             for k in range(DOFS):
@@ -129,13 +130,13 @@ class TickAnswer(TickLane):
                         task.joint_qd_out[r, task.robot_dof[k + m]] = speed[m]
                 elif c >= 0:
                     move = at(state, (Q + c) * W + lane) - task.joint_q[r, task.coordinate[c]]
-                    task.joint_qd_out[r, task.robot_dof[k]] = move / dt
+                    task.joint_qd_out[r, task.robot_dof[k]] = move * rate
             for f in range(task.follower.shape[0]):
                 q = task.follower_number[f, 0] * at(state, (Q + task.follower_place[f]) * W + lane)
                 q += task.follower_number[f, 1]
                 q = wp.clamp(q, task.follower_number[f, 2], task.follower_number[f, 3])
                 task.joint_q_out[r, task.follower[f]] = q
-                task.joint_qd_out[r, task.follower_dof[f]] = (q - task.joint_q[r, task.follower[f]]) / dt
+                task.joint_qd_out[r, task.follower_dof[f]] = (q - task.joint_q[r, task.follower[f]]) * rate
 
         self._command = command
 
@@ -190,24 +191,26 @@ class TickAnswer(TickLane):
 
         @wp.func
         def hold(state: StateRef, lane: int, task: TickRef, r: int):
-            """Write which limits hold the robot back; return whether any, and how steep the cost is for other DOFs."""
+            """Write which limits hold the robot back; return whether any, and whether the cost slopes for others."""
             norm2 = at(state, NORM2 * W + lane)
             blocked = bool(False)
-            slope = Real(0.0)
+            slopes = bool(False)
             for k in range(DOFS):
                 g = at(state, (GRADIENT + k) * W + lane)
-                cosine2 = g * g / (at(state, (DIAGONAL + k) * W + lane) * norm2 + TINY)
+                # By the cosine between the residual and the DOF's column of J.
+                steep = g * g > COSINE2_MAX * (at(state, (DIAGONAL + k) * W + lane) * norm2 + TINY)
                 kind = int(0)
                 if PLACE[k] >= 0:
                     kind = holding(state, lane, task, r, k, PLACE[k])
-                task.active_limits[r, task.robot_dof[k]] = kind
+                shown = kind
                 if task.settings[BRAKES] == 1 and kind == 0 and k == task.slowest[r, task.island]:
-                    task.active_limits[r, task.robot_dof[k]] = ACCELERATION
-                if kind == 0:
-                    slope = wp.max(slope, cosine2)
-                elif cosine2 > Real(COSINE_MAX * COSINE_MAX):
+                    shown = ACCELERATION
+                task.active_limits[r, task.robot_dof[k]] = shown
+                if steep and kind == 0:
+                    slopes = True
+                if steep and kind != 0:
                     blocked = True
-            return blocked, slope
+            return blocked, slopes
 
         self._hold = hold
 
@@ -226,10 +229,10 @@ class TickAnswer(TickLane):
             evaluated = at(state, NORM2 * W + lane) < Real(NOT_EVALUATED)
             if sound:
                 command(state, lane, task, r)
-            blocked, slope = hold(state, lane, task, r)
+            blocked, slopes = hold(state, lane, task, r)
             met = errors(state, lane, task, r)
             if wp.static(ERRORS == 0):
-                met = slope <= Real(COSINE_MAX * COSINE_MAX) and not blocked
+                met = not slopes and not blocked
                 met = met or at(state, NORM2 * W + lane) <= ROUNDING2
             held_back = task.settings[BRAKES] == 1 and task.slowest[r, island] >= 0
             status = int(MAX_ITERATIONS)

@@ -51,8 +51,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
         running = int(1)
         while stage <= COMMAND:
             if task.settings[BEGIN] == 1:
-                for lane in range(lanes):
-                    begin(state, lane, task, first + lane, stage)
+                begin(state, lanes, task, first, stage)
             else:
                 state = states[packet]
             count = wp.where(stage == COMMAND, task.settings[ITERATIONS], REFERENCE_ITERATIONS)

@@ -40,7 +40,7 @@ class TickLane(LaneIteration):
     Attributes:
         places: The place of each DOF's coordinate; -1 for rotations that have a quaternion, a constant for kernels.
         box_of: The interval of a DOF, and what bounds it below and above: (task, robot, DOF, coordinate, with_speed).
-        begin: Puts a robot into a lane: (state, lane, task, robot, stage).
+        begin: Puts robots, the first of which is given, into the lanes of a packet: (state, lanes, task, robot, stage).
         may_gain: Whether more iterations may help a lane: (state, lane).
         iterate_all: Makes so many iterations while a lane has something to gain; 1 if one has: (state, lanes, count).
         keep_reference: Keeps where the tasks of the tick before lead a robot: (state, lane, task, robot).
@@ -57,6 +57,7 @@ class TickLane(LaneIteration):
                 self.places[k] = -1
         self._define_intervals()
         self._define_quaternions()
+        self._define_data()
         self._define_begin()
         self._define_iterations()
         self._define_approach(measure)
@@ -122,8 +123,9 @@ class TickLane(LaneIteration):
             length = wp.sqrt(length2)
             if not (wp.abs(length - Real(1.0)) <= SLACK):
                 length = Real(wp.nan)
+            scale = Real(1.0) / length
             for m in range(4):
-                state[first + m * W] = at(state, first + m * W) / length
+                state[first + m * W] = at(state, first + m * W) * scale
 
         @wp.func
         def limit_turn(state: StateRef, lane: int, task: TickRef, r: int, n: int):
@@ -142,14 +144,45 @@ class TickLane(LaneIteration):
         self._to_unit_length, self._limit_turn = to_unit_length, limit_turn
 
     @typing.no_type_check
+    def _define_data(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, DATA, W, program = self.Real, self.source.state.inputs, self.source.lanes.width, self.source.program
+        INPUTS, TURNS = len(program.inputs), len(program.quaternions)
+        to_unit_length, limit_turn = self._to_unit_length, self._limit_turn
+
+        @wp.func
+        def read_data(state: StateRef, lanes: int, task: TickRef, first: int, stage: int):
+            """Read the data of the program; goals and turns are set when they are known."""
+            for k in range(INPUTS):
+                place = (DATA + k) * W
+                lines = task.source_lines[k]
+                if lines > 1 or (stage == BEFORE and task.source_task[k] == 1):
+                    for lane in range(lanes):
+                        if stage == BEFORE and task.source_task[k] == 1:
+                            state[place + lane] = task.input_before[first + lane, k]
+                        else:
+                            state[place + lane] = read_input(task, first + lane, k)
+                else:
+                    number = Real(0.0)
+                    if lines == 1:
+                        number = read_input(task, 0, k)
+                    for lane in range(lanes):
+                        state[place + lane] = number
+            for lane in range(lanes):
+                for n in range(TURNS):
+                    limit_turn(state, lane, task, first + lane, n)
+                for n in range(task.quaternion.shape[0]):
+                    to_unit_length(state, (DATA + task.quaternion[n]) * W + lane)
+
+        self._read_data = read_data
+
+    @typing.no_type_check
     def _define_begin(self) -> None:
         StateRef: Any = self.StateRef
         Real, at, place, W = self.Real, self.at, self.source.state, self.source.lanes.width
         program, PLACE, box_of, reach_of = self.source.program, self.places, self.box_of, self._reach_of
-        DOFS, INPUTS, COORDINATES = len(program.dofs), len(program.inputs), len(coordinate_names(program))
-        GOALS = sum(one.field != GOAL for one in program.inputs)  # where they begin
-        TURNS, to_unit_length, limit_turn = len(program.quaternions), self._to_unit_length, self._limit_turn
-        Q, TRIAL, LOWER, UPPER, DATA = place.q, place.trial, place.lower, place.upper, place.inputs
+        DOFS, COORDINATES, read_data = len(program.dofs), len(coordinate_names(program)), self._read_data
+        Q, TRIAL, LOWER, UPPER = place.q, place.trial, place.lower, place.upper
         NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
 
         @wp.func
@@ -177,24 +210,15 @@ class TickLane(LaneIteration):
             task.faulty[r, task.island] = wp.where(sound, 0, 1)
 
         @wp.func
-        def begin(state: StateRef, lane: int, task: TickRef, r: int, stage: int):
-            begin_joints(state, lane, task, r, stage)
-            count = int(INPUTS)
-            if stage == COMMAND and task.settings[BRAKES] == 1:
-                count = GOALS  # which are set by now
-            for k in range(count):
-                number = read_input(task, r, k)
-                if stage == BEFORE and task.source_task[k] == 1:
-                    number = task.input_before[r, k]
-                state[(DATA + k) * W + lane] = number
-            for n in range(TURNS):
-                limit_turn(state, lane, task, r, n)
-            for n in range(task.quaternion.shape[0]):
-                to_unit_length(state, (DATA + task.quaternion[n]) * W + lane)
-            state[FLOOR2 * W + lane] = Real(FLOAT64_FLOOR2)
-            state[NORM2 * W + lane] = Real(NOT_EVALUATED)
-            state[BOOST * W + lane] = Real(1.0)
-            state[STEPS * W + lane] = Real(-1.0)  # the start itself is no step
+        def begin(state: StateRef, lanes: int, task: TickRef, first: int, stage: int):
+            if stage < COMMAND or task.settings[BRAKES] == 0:
+                read_data(state, lanes, task, first, stage)
+            for lane in range(lanes):
+                begin_joints(state, lane, task, first + lane, stage)
+                state[FLOOR2 * W + lane] = Real(FLOAT64_FLOOR2)
+                state[NORM2 * W + lane] = Real(NOT_EVALUATED)
+                state[BOOST * W + lane] = Real(1.0)
+                state[STEPS * W + lane] = Real(-1.0)  # the start itself is no step
 
         self.begin = begin
 

@@ -87,9 +87,7 @@ TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # generic at run time onl
 @wp.func
 @typing.no_type_check
 def read_input(task: TickRef, r: int, k: int):
-    """Return an input of the program; 0 for a goal, which is set when it is known."""
-    if task.source_lines[k] == 0:
-        return wp.float64(0.0)
+    """Return an input of the program, of robot r or of all."""
     line = wp.min(r, task.source_lines[k] - 1)
     return load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
 
