@@ -84,8 +84,11 @@ class ControlTasks:
             self._add_target(target, arrays)
         self.objectives += further  # type: ignore[arg-type]  # looked at when they are bound
         self.task_count = len(self.objectives)
-        for objective in self.objectives:
+        for k, objective in enumerate(self.objectives):
             self._bind(objective, owner)
+            if not objective.row_support(model)[:, model.robot.dof_active >= 0].any():
+                name = f"target '{targets[k].link}'" if k < len(targets) else type(objective).__name__
+                raise InputError(f"No joint that can move has anything to do with {name}.")
         self._add_soft_rows(soft, arrays)
         for objective in self.objectives[self.task_count :]:
             self._bind(objective, owner)

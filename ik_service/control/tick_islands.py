@@ -100,54 +100,60 @@ class TickIslands:
         return sum(objective.data_version for objective in further)
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
-        robot, partition, device = self._model.robot, self._partition, self._model.device
-        trees = np.flatnonzero(partition.tree_island[0] == island)
-        rows = np.flatnonzero(partition.row_island[0] == island)
-        touched = touched_dofs(self._model, self._support.dofs[rows])
-        dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
-        objectives: Any = self._rows.objectives
-        targets, tasks = len(self._tasks.targets), self._tasks.task_count
-        program = build_program(
-            robot,
-            self._model,
-            objectives,
-            self._rows.start,
-            dofs,
-            [int(row) for row in rows],
-            targets,
-            FLOAT64_ERROR,
-            goal_count=tasks,
-            limit_turns=True,
-        )
+        device, program = self._model.device, self._program(island)
         source = IterationSource(program, self._lanes, replace(DAMPING, bend=BEND, settles=True))
         if source.elimination.size > PacketLaunches.factor_max:
             raise EngineError(
-                f"An island has {len(dofs)} DOFs and a factor of {source.elimination.size} entries; "
+                f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "
                 f"a controller holds {PacketLaunches.factor_max}."
             )
         counts = zip(program.row_objective, program.row_independent, strict=True)
-        measured = [row for row, (k, independent) in enumerate(counts) if k < tasks and independent]
+        measured = [row for row, (k, independent) in enumerate(counts) if k < self._tasks.task_count and independent]
         kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
         load_kernels([kernel.module], device)
         task: Any = TickTask()
         task.island = island
-        for name, array in {**arrays.of_task(), **self._constants(program)}.items():
+        for name, array in {**arrays.of_task(), **self._constants(program), **self._inputs(program)}.items():
             setattr(task, name, array)
-        for name, values in self._addresses(program).items():
-            dtype = wp.uint64 if name == "source" else wp.int32
-            setattr(task, name, device_array(values, dtype, device))
-        of_task = [0 <= one.objective < self._tasks.task_count for one in program.inputs]
-        task.source_task = device_array(of_task, wp.int32, device)
-        quaternions = {key for key, data in self._tasks.wide.items() if data.is_quaternion}
-        first = [
-            k for k, one in enumerate(program.inputs) if (one.objective, one.field) in quaternions and one.column == 0
-        ]
-        task.quaternion = device_array(first, wp.int32, device)
-        before = wp.full((self._robots, len(program.inputs)), wp.nan, dtype=wp.float64, device=device)
-        task.input_before = before
         packets = -(-self._robots // self._lanes.width)
         states = wp.zeros(packets, dtype=state_type, device=device)
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
+
+    def _program(self, island: int) -> IslandProgram:
+        """The arithmetic of an island: its DOFs are those of its trees that its rows can depend on."""
+        robot, partition = self._model.robot, self._partition
+        trees = np.flatnonzero(partition.tree_island[0] == island)
+        rows = np.flatnonzero(partition.row_island[0] == island)
+        touched = touched_dofs(self._model, self._support.dofs[rows])
+        objectives: Any = self._rows.objectives
+        return build_program(
+            robot,
+            self._model,
+            objectives,
+            self._rows.start,
+            [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)],
+            [int(row) for row in rows],
+            len(self._tasks.targets),
+            FLOAT64_ERROR,
+            goal_count=self._tasks.task_count,
+            limit_turns=True,
+        )
+
+    def _inputs(self, program: IslandProgram) -> dict[str, Any]:
+        """Arrays that say where the data of the program stand, and of what kind they are."""
+        device, inputs = self._model.device, program.inputs
+        quaternions = {key for key, data in self._tasks.wide.items() if data.is_quaternion}
+        first = [k for k, one in enumerate(inputs) if (one.objective, one.field) in quaternions and one.column == 0]
+        of_task = [0 <= one.objective < self._tasks.task_count for one in inputs]
+        addresses = {
+            name: device_array(values, wp.uint64 if name == "source" else wp.int32, device)
+            for name, values in self._addresses(program).items()
+        }
+        return addresses | {
+            "source_task": device_array(of_task, wp.int32, device),
+            "quaternion": device_array(first, wp.int32, device),
+            "input_before": wp.full((self._robots, len(inputs)), wp.nan, dtype=wp.float64, device=device),
+        }
 
     def idle_coordinates(self) -> NDArray[np.intp]:
         """Return the coordinates that could move and that no island moves."""

@@ -321,6 +321,8 @@ class NotStated(IKObjective):
     [
         ({"targets": ["no_link"]}, UnknownNameError),
         ({"targets": []}, InputError),
+        ({"targets": ["panda_link0"]}, InputError),
+        ({"targets": [LINK, "panda_link0"]}, InputError),
         ({"limits": ControlLimits(velocity={"no_joint": 1.0})}, UnknownNameError),
         ({"limits": ControlLimits(velocity=-1.0)}, InputError),
         ({"limits": ControlLimits(acceleration=0.0)}, InputError),
