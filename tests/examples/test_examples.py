@@ -1,0 +1,99 @@
+"""Every example runs, and what it prints is so."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import mujoco
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import load_robot
+
+URDF = Path(ik_service.__file__).parent / "robots" / "builtin" / "panda.urdf"
+FOLDER = Path(__file__).parents[2] / "examples"
+MET = 1e-4  # [m] the controller's own tolerance
+ROUNDING = 1e-6  # of accelerations from differences of speeds
+
+
+@pytest.fixture
+def example(request):
+    """The module of an example, named by the test's parameter."""
+    name = request.param
+    specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules[name]
+
+
+def example_of(name):
+    return pytest.mark.parametrize("example", [name], indirect=True, ids=[name])
+
+
+def test_every_example_has_a_test():
+    source = Path(__file__).read_text()
+    names = [path.stem for path in FOLDER.glob("*.py")]
+    assert len(names) >= 3
+    assert [name for name in names if f'example_of("{name}")' not in source] == []
+
+
+@example_of("track_circle")
+def test_shapes_are_followed_within_all_limits(example, monkeypatch, tmp_path, capsys):
+    pyplot = MagicMock()
+    pyplot.subplots.return_value = MagicMock(), MagicMock()
+    monkeypatch.setitem(sys.modules, "matplotlib", MagicMock(pyplot=pyplot))
+    runs = example.main(["--seconds", "4", "--plot", str(tmp_path / "plot.png")])
+    for run in runs.values():
+        assert len(run.error) == 4000
+        assert run.error.max() < MET
+        assert run.success.all()
+        assert 0.1 < np.abs(run.speeds).max() <= 1.0
+        assert 0.1 < np.abs(run.accelerations).max() <= 1.0 + ROUNDING
+    assert capsys.readouterr().out.count("error at most") == 2
+    pyplot.subplots.return_value[0].savefig.assert_called_once_with(str(tmp_path / "plot.png"))
+
+
+@example_of("dual_arm_carry")
+def test_the_grip_is_kept_on_the_way(example, capsys):
+    run = example.main(["--seconds", "3"])
+    assert run.way_error.max() < MET
+    assert run.grip_error.max() < 1e-6  # it weighs more than the way
+    assert run.grip_angle.max() < 1e-6
+    assert 0.1 < np.abs(run.speeds).max() <= 1.0
+    assert "the grip gives at most" in capsys.readouterr().out
+
+
+@example_of("dual_arm_carry")
+def test_the_leading_hand_goes_the_way_of_the_object(example):
+    there, back = example.leading_pose(0.5), example.leading_pose(1.0)
+    assert np.linalg.norm(there[:3] - back[:3]) > 0.15
+    np.testing.assert_allclose(np.linalg.norm(there[3:]), 1.0)
+    np.testing.assert_allclose(example.leading_pose(0.0), back, atol=1e-12)
+
+
+@example_of("mujoco_in_the_loop")
+def test_the_simulated_arm_follows(example, capsys):
+    run = example.main(["--seconds", "3"])
+    assert run.commanded.max() < MET
+    assert 1e-6 < run.simulated.max() < 5e-3  # it is late, as servos are, yet not by much
+    assert run.joints.max() < 1e-2
+    assert "simulated arm" in capsys.readouterr().out
+
+
+@example_of("mujoco_in_the_loop")
+def test_the_simulated_arm_is_the_controllers(example):
+    robot = load_robot("panda")
+    model = example.simulated_panda(URDF)
+    data = mujoco.MjData(model)
+    assert model.nu == 14
+    for joint_q in robot.random_joint_q(np.random.default_rng(0), 5):
+        data.qpos[:] = joint_q
+        mujoco.mj_kinematics(model, data)
+        hand = robot.forward_kinematics(joint_q[None], links=[example.LINK])
+        np.testing.assert_allclose(data.xpos[model.body(example.LINK).id], hand.positions[0, 0], atol=1e-9)
