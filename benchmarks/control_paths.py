@@ -20,6 +20,7 @@ from ik_service.robots import RobotModel
 
 DT = 1e-3
 ERROR_BOUND = 1e-4  # [m] along feasible paths
+SHAKING_BOUND = 0.01  # of the limits: acceleration beyond what a path asks for
 SPEED_ROUNDING, ACCELERATION_ROUNDING = 1e-9, 1e-6  # of first and second differences of float64 angles
 PLOTS = {
     "control_tracking.svg": "Errors and joint speeds on the circle and the figure of eight; the peers lie on ours",
@@ -137,12 +138,26 @@ def _claim(report: Report, panda: RobotModel, paths: dict[str, TickPath], runs: 
         f"{ACCELERATION_ROUNDING:g}",
         acceleration <= ACCELERATION_ROUNDING,
     )
+    shaking = {name: _shaking(paths[name], name, runs) for name in paths if paths[name].feasible}
+    worst = max(shaking, key=lambda name: shaking[name])
+    report.claim(
+        "acceleration on feasible paths, beyond what they take without such limits",
+        f"{max(shaking[worst], 0.0):.2g} of the limits ({worst})",
+        f"{SHAKING_BOUND:g}",
+        shaking[worst] <= SHAKING_BOUND,
+    )
     report.claim("error on feasible paths", f"{1e3 * error:.2g} mm", "0.1 mm", error < ERROR_BOUND)
     report.claim("error at the end of every path", f"{1e3 * end:.1g} mm", "0.1 mm", end < ERROR_BOUND)
     lags = " and ".join(f"{lag} ms with {kind}" for kind, lag in edge.items())
     report.line(
         f"- Beyond the edge, the hand is on the target again {lags} after the target is back where it was lost."
     )
+
+
+def _shaking(path: TickPath, name: str, runs: dict[tuple[str, str], Run]) -> float:
+    """How much harder joints accelerate with limits of acceleration than without, over the limits."""
+    plain, braked = (acceleration_ratios(runs[name, kind].joint_q, path).max() for kind in KINDS)
+    return float(braked - plain)
 
 
 def _lag(run: Run) -> int:
