@@ -1,7 +1,7 @@
 """The robots that are served: those that came with the service, and those put at run time.
 
-Readers get a snapshot and need no lock; changes make a new one. A request under way keeps the model that it has, and
-solvers are told apart by the content of a model, never by its name.
+Readers get a snapshot and need no lock; changes make a new one, those by other processes that share the folder too. A
+request under way keeps the model that it has, and solvers are told apart by the content of a model, never by its name.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from ik_service.api.errors import (
     UploadsDisabledError,
 )
 from ik_service.api.problems import UnknownRobotError
-from ik_service.api.robot_store import ROBOT_NAME, RobotStore
+from ik_service.api.robot_store import ROBOT_NAME, Files, RobotStore
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf
 
@@ -105,26 +105,21 @@ class RobotCatalog:
     ) -> None:
         self._store, self._max_uploaded, self._is_open = store, max_uploaded, is_open
         self._lock = threading.Lock()
-        served = {name: ServedRobot(model, "built_in", _urdf_of(name, model)) for name, model in models.items()}
-        if store is not None:
-            for name, text in store.texts():
-                if name in served or name in builtin_robot_names():
-                    _log.error("Robot %s of the catalog is left out: a built-in robot has its name.", name)
-                    continue
-                try:
-                    served[name] = ServedRobot(load_urdf(text), "uploaded", text)
-                except RobotFileError as error:
-                    _log.error("Robot %s of the catalog is left out, its file is damaged: %s", name, error)
-        self._set(served)
+        self._files: Files = {}
+        self._changed_at: int | None = None
+        self._set({name: ServedRobot(model, "built_in", _urdf_of(name, model)) for name, model in models.items()})
+        self._look_again()
 
     @property
     def robots(self) -> Mapping[str, ServedRobot]:
         """All robots, those that came with the service first."""
+        self._look_again()
         return self._served
 
     @property
     def models(self) -> Mapping[str, RobotModel]:
         """The models of all robots."""
+        self._look_again()
         return self._models
 
     def robot(self, name: str) -> ServedRobot:
@@ -133,6 +128,10 @@ class RobotCatalog:
         Raises:
             UnknownRobotError: None of that name is served; the message lists those there are.
         """
+        self._look_again()
+        return self._found(name)
+
+    def _found(self, name: str) -> ServedRobot:
         found = self._served.get(name)
         if found is None:
             raise UnknownRobotError(f"Robot {name[:100]!r} is not served. Robots: {', '.join(self._served)}.")
@@ -167,16 +166,18 @@ class RobotCatalog:
             RobotFileError: The text is no robot.
         """
         self.require_changeable(name)
-        with self._lock:
+        assert self._store is not None  # the catalog is open
+        with self._lock, self._store.alone():
+            self._read_files(self._store)
             current = self._served.get(name)
             precondition.check(name, current)
             uploaded = sum(robot.source == "uploaded" for robot in self._served.values())
             if current is None and uploaded >= self._max_uploaded:
                 raise CatalogFullError(f"{uploaded} robots have been put, which is the most allowed. Delete one first.")
             robot = ServedRobot(_parsed(text), "uploaded", text)
-            assert self._store is not None  # the catalog is open
             self._store.write(name, text)
             self._set({**self._served, name: robot})
+            self._files = self._store.files()
         return robot, current is None
 
     def delete(self, name: str, precondition: Precondition) -> None:
@@ -190,11 +191,13 @@ class RobotCatalog:
             StaleRobotError: The precondition does not hold.
         """
         self.require_changeable(name)
-        with self._lock:
-            precondition.check(name, self.robot(name))
-            assert self._store is not None  # the catalog is open
+        assert self._store is not None  # the catalog is open
+        with self._lock, self._store.alone():
+            self._read_files(self._store)
+            precondition.check(name, self._found(name))
             self._store.delete(name)
             self._set({other: robot for other, robot in self._served.items() if other != name})
+            self._files = self._store.files()
 
     def require_changeable(self, name: str) -> None:
         """Refuse to change a robot that cannot be put or deleted at all.
@@ -214,6 +217,39 @@ class RobotCatalog:
         served = self._served.get(name)
         if name in builtin_robot_names() or (served is not None and served.source == "built_in"):
             raise ReadOnlyRobotError(f"Robot '{name}' is built in and stays as it is. Take another name.")
+
+    def _look_again(self) -> None:
+        """Take in what other processes have changed in the folder; one look at its time where nothing has."""
+        if self._store is None:
+            return
+        try:
+            changed_at = self._store.changed_at()
+            if changed_at is None or changed_at != self._changed_at:
+                with self._lock:
+                    self._read_files(self._store)
+                    self._changed_at = changed_at
+        except OSError as error:
+            _log.error("The folder of the catalog cannot be read: %s.", error.strerror)
+
+    def _read_files(self, store: RobotStore) -> None:
+        """Read the robots whose files are new or others than before, and forget those whose files are gone."""
+        files = store.files()
+        if files == self._files:
+            return
+        served = {name: robot for name, robot in self._served.items() if robot.source == "built_in"}
+        for name, state in files.items():
+            old = self._served.get(name)
+            if old is not None and old.source == "uploaded" and self._files.get(name) == state:
+                served[name] = old
+            elif name in served or name in builtin_robot_names():
+                _log.error("Robot %s of the catalog is left out: a built-in robot has its name.", name)
+            elif (text := store.text(name)) is not None:
+                try:
+                    served[name] = ServedRobot(load_urdf(text), "uploaded", text)
+                except RobotFileError as error:
+                    _log.error("Robot %s of the catalog is left out, its file is damaged: %s", name, error)
+        self._files = files
+        self._set(served)
 
     def _set(self, served: dict[str, ServedRobot]) -> None:
         self._served = MappingProxyType(served)

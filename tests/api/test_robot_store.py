@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 
 import pytest
 
@@ -132,6 +133,56 @@ def test_readers_keep_the_snapshot_that_they_have(tmp_path):
     assert catalog.name_of(load_urdf(UR5E)) == "a"
     catalog.delete("a", ANY)
     assert catalog.name_of(load_urdf(UR5E)) is None
+
+
+def test_catalogs_of_several_processes_share_a_folder(tmp_path):
+    """What one puts, replaces or deletes the others serve, preconditions and room counted over all."""
+    one, other = catalog_of(tmp_path, max_uploaded=2), catalog_of(tmp_path, max_uploaded=2)
+    one.put("arm", UR5E, ANY)
+    assert other.urdf("arm") == UR5E
+    assert list(other.robots) == ["panda", "arm"]
+    model = other.models["arm"]
+    other.put("more", IIWA, ANY)
+    assert other.models["arm"] is model  # not read again
+    with pytest.raises(CatalogFullError):
+        one.put("third", IIWA, ANY)
+    with pytest.raises(StaleRobotError, match="exists"):
+        one.put("more", UR5E, Precondition(if_none_match="*"))
+    other.put("arm", IIWA, Precondition(if_match=one.robot("arm").etag))
+    assert one.urdf("arm") == IIWA
+    other.delete("arm", ANY)
+    with pytest.raises(UnknownRobotError):
+        one.robot("arm")
+    assert list(one.robots) == ["panda", "more"]
+
+
+def test_changes_in_the_same_moment_are_not_missed(tmp_path):
+    """However coarse the folder's time of change is."""
+    one, other = catalog_of(tmp_path), catalog_of(tmp_path)
+    for k in range(50):
+        text = (UR5E, IIWA)[k % 2]
+        one.put("arm", text, ANY)
+        assert other.urdf("arm") == text
+
+
+def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypatch):
+    """Who starts waits for whoever writes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    one, executor, started = catalog_of(tmp_path), ThreadPoolExecutor(1), []
+    fsync = os.fsync
+
+    def slow(descriptor):
+        if not started:
+            started.append(executor.submit(catalog_of, tmp_path))
+            time.sleep(0.2)
+            assert not started[0].done()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    one.put("arm", UR5E, ANY)
+    assert list(started[0].result(60).robots) == ["panda", "arm"]
+    executor.shutdown()
 
 
 def test_a_folder_that_cannot_be_used_is_bad_input(tmp_path):
