@@ -119,6 +119,8 @@ def worst_over_targets(errors: Float64Array) -> Float64Array:
     """Return the largest error of every problem, shape [problem_count]; NaN where no target constrains it."""
     if errors.shape[1] == 1:
         return errors[:, 0]
+    if errors.shape[1] == 0:
+        return np.full(len(errors), np.nan)
     worst = np.where(np.isnan(errors), -np.inf, errors).max(axis=1)
     return np.where(np.isneginf(worst), np.nan, worst)
 

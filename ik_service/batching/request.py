@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.batching.objective_columns import ObjectiveColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 
@@ -84,26 +85,31 @@ class SolveRequest:
     """A batch of problems for one robot.
 
     Attributes:
-        targets: The targets, at least one, all with the same number of problems.
+        targets: The targets, all with the same number of problems; at least one, or else an objective.
         initial_joint_q: First start of every problem [rad or m], shape [problem_count, joint_coord_count].
         options: What the solve may spend.
+        objectives: Further objectives.
+        count: Number of problems, where there are no targets.
     """
 
     targets: tuple[TargetColumns, ...]
     initial_joint_q: FloatArray | None = None
     options: SolverOptions = field(default_factory=SolverOptions)
+    objectives: tuple[ObjectiveColumns, ...] = ()
+    count: int = 0
 
     @property
     def problem_count(self) -> int:
         """Number of problems."""
-        return self.targets[0].problem_count
+        return self.targets[0].problem_count if self.targets else self.count
 
     @property
     def structure(self) -> tuple[object, ...] | None:
         """Structure shared by requests that one solver can serve; None where the solver serves this request only."""
         if any(target.varies for target in self.targets):
             return None
-        return tuple(target.structure for target in self.targets)
+        objectives = tuple(objective.structure for objective in self.objectives)
+        return (*(target.structure for target in self.targets), *objectives)
 
     @cached_property
     def joint_key(self) -> Hashable | None:
@@ -111,23 +117,30 @@ class SolveRequest:
 
         They go to one solver, leave the same things free and ask for the same options.
         """
-        structure = self.structure
-        if structure is None:
+        structure, rows_on = self.structure, [objective.rows_on for objective in self.objectives]
+        if structure is None or any(len(patterns) > 1 for patterns in rows_on):
             return None
         given = tuple((target.positions is None, target.orientations_xyzw is None) for target in self.targets)
-        return (structure, given, self.initial_joint_q is None, self.options)
+        on = tuple(patterns.tobytes() for patterns in rows_on)
+        return (structure, on, given, self.initial_joint_q is None, self.options)
 
     @property
     def code_key(self) -> Hashable:
         """Key of the requests that need the same kernels on one robot."""
-        return (tuple(target.code for target in self.targets), self.options.precision)
+        further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
+        return (tuple(target.code for target in self.targets), further, self.options.precision)
 
     def part(self, rows: slice) -> Self:
         """Return some of the problems as a request."""
         if rows.start == 0 and rows.stop >= self.problem_count:
             return self
-        targets = tuple(target.part(rows) for target in self.targets)
-        return replace(self, targets=targets, initial_joint_q=_rows(self.initial_joint_q, rows))
+        return replace(
+            self,
+            targets=tuple(target.part(rows) for target in self.targets),
+            initial_joint_q=_rows(self.initial_joint_q, rows),
+            objectives=tuple(objective.part(rows) for objective in self.objectives),
+            count=len(range(*rows.indices(self.problem_count))),
+        )
 
 
 Progress = Callable[[int], None]

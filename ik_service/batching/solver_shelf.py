@@ -7,16 +7,27 @@ requests are solved in parts, which bounds their memory; the parts do not change
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.objective_columns import set_columns
 from ik_service.batching.request import FloatArray, Progress, SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver
+from objectives.expression_objective import ExpressionObjective
 
 PART_SIZE = 4096
 """Problems that are handed to a solver at once."""
+
+
+@dataclass(frozen=True)
+class ShelfEntry:
+    """A solver and the objectives that it has besides its targets."""
+
+    solver: IKSolver
+    objectives: tuple[ExpressionObjective, ...]
 
 
 class SolverShelf:
@@ -32,7 +43,7 @@ class SolverShelf:
         """
         self.device = device
         self._capacity, self._threads = capacity, threads
-        self._solvers: OrderedDict[tuple[str, tuple[object, ...]], IKSolver] = OrderedDict()
+        self._solvers: OrderedDict[tuple[str, tuple[object, ...]], ShelfEntry] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of solvers kept."""
@@ -72,28 +83,43 @@ class SolverShelf:
             EngineError: No engine can run this problem.
         """
         first = requests[0]
-        count = len(first.targets)
-        return self._solver(robot, first).solve(
-            [_column([request.targets[k].positions for request in requests]) for k in range(count)],
-            [_column([request.targets[k].orientations_xyzw for request in requests]) for k in range(count)],
+        entry, targets = self._entry(robot, first), range(len(first.targets))
+        for k, objective in enumerate(entry.objectives):
+            columns, counts = [one.objectives[k] for one in requests], [one.problem_count for one in requests]
+            set_columns(objective, columns, counts)
+        result = entry.solver.solve(
+            [_column([request.targets[k].positions for request in requests]) for k in targets] or None,
+            [_column([request.targets[k].orientations_xyzw for request in requests]) for k in targets] or None,
             initial_joint_q=_column([request.initial_joint_q for request in requests]),
+            problem_count=None if targets else sum(request.problem_count for request in requests),
             options=first.options,
         )
+        return _labelled(result, first, entry) if entry.objectives else result
 
-    def _solver(self, robot: RobotModel, request: SolveRequest) -> IKSolver:
+    def _entry(self, robot: RobotModel, request: SolveRequest) -> ShelfEntry:
         structure = request.structure
         if structure is None:
             return self._build(robot, request)
         key = (robot.content_hash, structure)
-        solver = self._solvers.pop(key, None) or self._build(robot, request)
-        self._solvers[key] = solver
+        entry = self._solvers.pop(key, None) or self._build(robot, request)
+        self._solvers[key] = entry
         while len(self._solvers) > self._capacity:
             self._solvers.popitem(last=False)
-        return solver
+        return entry
 
-    def _build(self, robot: RobotModel, request: SolveRequest) -> IKSolver:
+    def _build(self, robot: RobotModel, request: SolveRequest) -> ShelfEntry:
         targets = [target.declaration() for target in request.targets]
-        return IKSolver(robot, targets=targets, device=self.device, threads=self._threads)
+        further = tuple(columns.objective() for columns in request.objectives)
+        solver = IKSolver(robot, targets=targets, objectives=further, device=self.device, threads=self._threads)
+        return ShelfEntry(solver, further)
+
+
+def _labelled(result: IKResult, request: SolveRequest, entry: ShelfEntry) -> IKResult:
+    """The result, with the names that the request has for the rows of its objectives."""
+    pairs = zip(request.objectives, entry.objectives, strict=True)
+    own = tuple(columns.label for columns, objective in pairs for _ in range(objective.residual_dim()))
+    of_targets = result.islands.row_labels[: len(result.islands.row_labels) - len(own)]
+    return replace(result, islands=replace(result.islands, row_labels=(*of_targets, *own)))
 
 
 def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:

@@ -1,0 +1,102 @@
+"""Objectives of a request besides its targets: what a solver is made for, and the numbers of every problem.
+
+The frames, joints and kinds are code; all numbers are data, weights too, which stand in the rows' weights. Requests
+whose objectives agree in the first, and in which rows have weight 0, can be solved together.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from objectives import (
+    IKObjectiveAxisAlign,
+    IKObjectiveCenterOfMass,
+    IKObjectiveDamping,
+    IKObjectiveLine,
+    IKObjectiveLookAt,
+    IKObjectivePlane,
+    IKObjectivePosition,
+    IKObjectivePosture,
+    IKObjectiveRelativePose,
+    IKObjectiveRotation,
+)
+from objectives.expression_objective import ExpressionObjective
+
+Column = NDArray[np.floating[Any]]
+
+KINDS: Mapping[str, Callable[..., ExpressionObjective]] = {
+    "position": IKObjectivePosition,
+    "rotation": IKObjectiveRotation,
+    "relative_pose": IKObjectiveRelativePose,
+    "look_at": IKObjectiveLookAt,
+    "axis_align": IKObjectiveAxisAlign,
+    "plane": IKObjectivePlane,
+    "line": IKObjectiveLine,
+    "posture": IKObjectivePosture,
+    "damping": IKObjectiveDamping,
+    "center_of_mass": IKObjectiveCenterOfMass,
+}
+"""Classes of the objectives, by the names of their kinds."""
+ROW_WEIGHTS = "row_weights"
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectiveColumns:
+    """One objective of every problem of a request.
+
+    Attributes:
+        kind: One of `KINDS`.
+        names: What it is about: the arguments of its class that are no numbers, such as `link` or `joints`.
+        data: Its numbers by the names of the class's arguments, shape [width] or [problem_count, width]; `row_weights`,
+            into which the weight of the whole is multiplied, are among them.
+    """
+
+    kind: str
+    names: tuple[tuple[str, str | tuple[str, ...]], ...]
+    data: Mapping[str, Column]
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """All that a solver must be built for."""
+        return (self.kind, self.names, tuple(self.data))
+
+    @property
+    def rows_on(self) -> Column:
+        """Which rows have a weight above 0, one line for each pattern that there is, shape [patterns, rows]."""
+        return np.unique(np.atleast_2d(self.data[ROW_WEIGHTS]).astype(np.float32) > 0.0, axis=0)
+
+    @property
+    def label(self) -> str:
+        """What its rows are called: its kind, and the link that it is about."""
+        return " ".join((self.kind, *(str(value) for name, value in self.names if name == "link")))
+
+    def objective(self) -> ExpressionObjective:
+        """Return the objective as a solver wants it."""
+        return KINDS[self.kind](**dict(self.names), **self.data)
+
+    def part(self, rows: slice) -> Self:
+        """Return the objective of some of the problems."""
+        return replace(
+            self, data={name: value[rows] if value.ndim == 2 else value for name, value in self.data.items()}
+        )
+
+
+def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveColumns], counts: Sequence[int]) -> None:
+    """Give an objective the numbers of the problems of several requests, one after the other.
+
+    Args:
+        objective: Made for the structure that all of them have.
+        several: The columns of each request.
+        counts: Its number of problems.
+    """
+    for name in several[0].data:
+        columns = zip((one.data[name] for one in several), counts, strict=True)
+        objective.set_data(name, np.concatenate([_lines(column, count) for column, count in columns]))
+
+
+def _lines(column: Column, count: int) -> Column:
+    """One line for every problem."""
+    return np.broadcast_to(column, (count, column.shape[-1]))
