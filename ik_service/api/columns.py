@@ -115,6 +115,18 @@ def check_weights(weights: FloatArray, pointer: str) -> None:
         raise _fault(_place(pointer, negative[0]), "out_of_range", "A weight is 0 or more; 0 leaves the axis free.")
 
 
+def check_directions(directions: FloatArray, pointer: str) -> None:
+    """Refuse directions of length 0, shape [3] or [n, 3].
+
+    Raises:
+        FaultyFieldsError: All three numbers are 0.
+    """
+    zero = np.flatnonzero(~np.atleast_2d(directions).any(axis=1))
+    if zero.size:
+        place = pointer if directions.ndim == 1 else f"{pointer}/{zero[0]}"
+        raise _fault(place, "out_of_range", "A direction has any length but 0.")
+
+
 def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
     return value.array(pointer) if isinstance(value, PackedColumn) else value
 

@@ -54,9 +54,32 @@ SOLVE_REQUESTS: dict[str, dict[str, Any]] = {
         ],
         "include": ["islands", "advice"],
     },
+    "look_and_stay_near": {
+        "targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5], [0.5, -0.2, 0.4]]}],
+        "objectives": [
+            {"type": "look_at", "link": "panda_hand", "target_points": [0.6, 0, 0], "weight": 0.1},
+            {"type": "posture", "joint_q_reference": [0, -0.785, 0, -2.356, 0, 1.571, 0.785], "weight": 0.001},
+        ],
+        "include": ["islands"],
+    },
+    "balance": {
+        "targets": [
+            {"link": "left_sole", "positions": [[0, 0.1, 0]], "orientations_xyzw": [[0, 0, 0, 1]]},
+            {"link": "right_sole", "positions": [[0, -0.1, 0]], "orientations_xyzw": [[0, 0, 0, 1]]},
+        ],
+        "objectives": [{"type": "center_of_mass", "target_positions": [0, 0, 0], "row_weights": [1, 1, 0]}],
+    },
+    "objectives_alone": {
+        "objectives": [
+            {"type": "line", "link": "panda_hand", "points": [0.4, 0, 0.3], "directions": [0, 1, 0]},
+            {"type": "axis_align", "link": "panda_hand", "axis": [0, 0, 1], "target_axis": [0, 0, -1]},
+            {"type": "damping", "weight": 0.01},
+        ],
+        "initial_joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785], [0.5, -0.6, 0, -2.2, 0, 1.6, 0.8]],
+    },
 }
 
-EXAMPLE_ROBOTS = {name: "dual_panda" if name == "two_arms" else "panda" for name in SOLVE_REQUESTS}
+EXAMPLE_ROBOTS = dict.fromkeys(SOLVE_REQUESTS, "panda") | {"two_arms": "dual_panda", "balance": "humanoid"}
 """The robot that each example is for."""
 
 SOLVE_ANSWER: dict[str, Any] = {

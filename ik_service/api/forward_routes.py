@@ -12,10 +12,11 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.columns import read_rows
 from ik_service.api.forward_schema import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
+from ik_service.api.frame_body import check_link
 from ik_service.api.openapi import REF_TEMPLATE
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import Fault, FaultyFieldsError, MediaTypeError, NotAcceptableError
-from ik_service.api.solve_body import check_link, envelope_faults
+from ik_service.api.solve_body import envelope_faults
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State
 from ik_service.robots import RobotModel

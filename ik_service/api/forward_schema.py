@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ik_service.api import limits
-from ik_service.api.solve_schema import Envelope, Name
+from ik_service.api.column_schema import Envelope, Name
 
 MAX_POSE_COUNT = 1_000_000
 """Configurations times links of one request."""

@@ -2,6 +2,7 @@
 
 MAX_PROBLEM_COUNT = 100_000
 MAX_TARGET_COUNT = 32
+MAX_OBJECTIVE_COUNT = 32
 MAX_SEEDS = 1024
 MAX_ITERATIONS = 1000
 MAX_ATTEMPT_COUNT = 8_000_000
@@ -11,6 +12,8 @@ MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
 MAX_VALUE = 1e6
 """Largest magnitude of a position [m], coordinate or weight: float32 keeps its square finite with room to spare."""
+MIN_WEIGHT = 1e-6
+"""Smallest weight of an objective: its square is far from what float32 takes for 0."""
 MAX_RANDOM_SEED = 2**32 - 1
 NAME_LENGTH = 256
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from ik_service.api import limits
@@ -12,13 +11,15 @@ from ik_service.api.archive_body import solve_document
 from ik_service.api.codecs.json_codec import escape
 from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
+from ik_service.api.frame_body import check_count, check_link, read_offset
+from ik_service.api.objective_body import read_objective, row_counts
 from ik_service.api.problems import Fault, FaultyFieldsError
-from ik_service.api.solve_schema import Include, Offset, SolveOptions, SolveRequestBody, SolveTarget
+from ik_service.api.solve_schema import Include, SolveOptions, SolveRequestBody, SolveTarget
 from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions
 from ik_service.solver.solver import DEFAULT_SEEDS
-from objectives.errors import InputError, UnknownNameError
+from objectives.errors import InputError
 
 FAULT_CODES = {
     "extra_forbidden": "unknown_field",
@@ -29,6 +30,8 @@ FAULT_CODES = {
     "less_than": "out_of_range",
     "less_than_equal": "out_of_range",
     "literal_error": "unknown_option",
+    "union_tag_invalid": "unknown_option",
+    "union_tag_not_found": "missing_field",
     "too_short": "wrong_shape",
     "too_long": "wrong_shape",
     "string_too_short": "out_of_range",
@@ -63,22 +66,50 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
         envelope = SolveRequestBody.model_validate(document)
     except ValidationError as error:
         raise FaultyFieldsError(envelope_faults(error)) from error
+    if not envelope.targets and not envelope.objectives:
+        code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
+        raise FaultyFieldsError([Fault("/targets", code, "Give targets, objectives or both.")])
     targets = tuple(_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets))
-    count = targets[0].problem_count
-    for k, target in enumerate(targets):
-        _check_count(target.problem_count, count, f"/targets/{k}")
-    start = _read_start(envelope.initial_joint_q, robot, count)
+    start = _read_start(envelope.initial_joint_q, robot)
+    objectives = tuple(
+        read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
+    )
+    counts = [(f"/targets/{k}", target.problem_count) for k, target in enumerate(targets)]
+    if envelope.problem_count is not None:
+        counts.append(("/problem_count", envelope.problem_count))
+    if start is not None:
+        counts.append(("/initial_joint_q", len(start)))
+    counts += [one for k, objective in enumerate(objectives) for one in row_counts(objective, f"/objectives/{k}")]
+    if not counts:
+        detail = "No column has a row per problem. Say how many problems there are."
+        raise FaultyFieldsError([Fault("/problem_count", "missing_field", detail)])
+    count = counts[0][1]
+    for pointer, given in counts:
+        check_count(given, count, pointer)
     _check_attempts(envelope.options, count)
-    return DecodedSolve(SolveRequest(targets, start, solver_options(envelope.options)), frozenset(envelope.include))
+    request = SolveRequest(targets, start, solver_options(envelope.options), objectives, count)
+    return DecodedSolve(request, frozenset(envelope.include))
 
 
 def envelope_faults(error: ValidationError) -> list[Fault]:
     """Return what validation found wrong with the envelope of a document."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [
-        Fault("".join(f"/{escape(token)}" for token in entry["loc"]), _code(entry["type"]), f"{entry['msg']}.")
-        for entry in found
-    ]
+    return [_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found]
+
+
+def _fault(place: tuple[int | str, ...], kind: str, message: str) -> Fault:
+    detail = "Field required" if kind == "union_tag_not_found" else message
+    return Fault(_pointer(place, kind), _code(kind), f"{detail}.")
+
+
+def _pointer(place: tuple[int | str, ...], kind: str) -> str:
+    """JSON pointer to a fault; pydantic puts the type of an objective between its number and its fields."""
+    tokens = list(place)
+    if tokens[:1] == ["objectives"] and len(tokens) > 2:
+        del tokens[2]
+    elif kind.startswith("union_tag_"):
+        tokens.append("type")
+    return "".join(f"/{escape(token)}" for token in tokens)
 
 
 def _code(kind: str) -> str:
@@ -100,37 +131,10 @@ def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> Target
     if target.row_weights is not None:
         weights = read_row_or_rows(target.row_weights, 6, f"{pointer}/row_weights")
         check_weights(weights, f"{pointer}/row_weights")
-    offset = None if target.offset is None else _read_offset(target.offset, f"{pointer}/offset")
+    offset = None if target.offset is None else read_offset(target.offset, f"{pointer}/offset")
     columns = TargetColumns(target.link, positions, orientations, offset, target.reference_link, weights)
     _check_target_counts(columns, pointer)
     return columns
-
-
-def check_link(name: str, robot: RobotModel, pointer: str) -> None:
-    """Refuse a link that the robot does not have.
-
-    Raises:
-        FaultyFieldsError: There is no such link.
-    """
-    try:
-        robot.link_frame(name)
-    except UnknownNameError as error:
-        raise FaultyFieldsError([Fault(pointer, "unknown_link", str(error))]) from error
-
-
-def _read_offset(offset: Offset, pointer: str) -> FloatArray:
-    position: FloatArray = np.zeros(3)
-    orientation: FloatArray = np.array([0.0, 0.0, 0.0, 1.0])
-    if offset.position is not None:
-        position = read_row_or_rows(offset.position, 3, f"{pointer}/position")
-    if offset.orientation_xyzw is not None:
-        orientation = read_row_or_rows(offset.orientation_xyzw, 4, f"{pointer}/orientation_xyzw")
-        check_unit_quaternions(orientation, f"{pointer}/orientation_xyzw")
-        orientation = orientation / np.linalg.norm(orientation, axis=-1, keepdims=True)
-    if position.ndim == orientation.ndim == 2:
-        _check_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
-    rows = np.broadcast_shapes(position.shape[:-1], orientation.shape[:-1])
-    return np.concatenate([np.broadcast_to(part, (*rows, part.shape[-1])) for part in (position, orientation)], axis=-1)
 
 
 def _check_target_counts(columns: TargetColumns, pointer: str) -> None:
@@ -140,21 +144,11 @@ def _check_target_counts(columns: TargetColumns, pointer: str) -> None:
     for name in ("orientations_xyzw", "offset", "row_weights"):
         array = getattr(columns, name)
         if array is not None and array.ndim == 2:
-            _check_count(len(array), columns.problem_count, f"{pointer}/{name}")
+            check_count(len(array), columns.problem_count, f"{pointer}/{name}")
 
 
-def _read_start(value: object, robot: RobotModel, count: int) -> FloatArray | None:
-    if value is None:
-        return None
-    start = read_rows(value, robot.joint_coord_count, "/initial_joint_q")
-    _check_count(len(start), count, "/initial_joint_q")
-    return start
-
-
-def _check_count(given: int, expected: int, pointer: str) -> None:
-    if given != expected:
-        detail = f"There are {given} rows here and {expected} problems in the columns before. They must agree."
-        raise FaultyFieldsError([Fault(pointer, "wrong_shape", detail)])
+def _read_start(value: object, robot: RobotModel) -> FloatArray | None:
+    return None if value is None else read_rows(value, robot.joint_coord_count, "/initial_joint_q")
 
 
 def _check_attempts(options: SolveOptions, count: int) -> None:

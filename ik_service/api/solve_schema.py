@@ -1,75 +1,36 @@
 """The documents of a solve as JSON schema: the request's envelope, checked by these models, and the answer, described.
 
-Numeric columns are of type `Any` here and carry their schema beside them: `columns` checks them, because a model per
-row costs more than the solve. The schema only grows.
+The schema only grows.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 from ik_service.api import limits
+from ik_service.api.column_schema import Envelope, Name, Offset, column, nullable, row, row_or_rows
 from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
+from ik_service.api.objective_schema import Objective
 
 Include = Literal["active_limits", "advice", "islands", "solutions"]
 Status = Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]
-
-
-def _row(width: int, least: float = -limits.MAX_VALUE) -> dict[str, Any]:
-    number = {"type": "number", "minimum": least, "maximum": limits.MAX_VALUE}
-    return {"type": "array", "items": number, "minItems": width, "maxItems": width}
-
-
-def _column(row: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": row, "minItems": 1, "maxItems": limits.MAX_PROBLEM_COUNT}
-
-
-def _nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [*schemas, {"type": "null"}]})
-
-
-def _row_or_rows(width: int, least: float = -limits.MAX_VALUE) -> tuple[dict[str, Any], dict[str, Any]]:
-    return _row(width, least), _column(_row(width, least))
-
-
-_JOINT_Q_ROW = {"type": "array", "items": _row(1)["items"], "minItems": 1}
-Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
-
-
-class Envelope(BaseModel):
-    """What a caller sends: nothing but the fields that are known, of their own types."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Offset(Envelope):
-    """A tool frame (TCP) in the frame of the link that carries it."""
-
-    position: Annotated[Any, _nullable(*_row_or_rows(3))] = Field(
-        default=None,
-        description="Position of the tool in the link frame [m], one row or one per problem. Default: 0, 0, 0.",
-    )
-    orientation_xyzw: Annotated[Any, _nullable(*_row_or_rows(4))] = Field(
-        default=None,
-        description="Unit quaternion x, y, z, w of the tool in the link frame, one row or one per problem.",
-    )
 
 
 class SolveTarget(Envelope):
     """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
 
     link: Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
-    positions: Annotated[Any, _nullable(_column(_row(3)))] = Field(
+    positions: Annotated[Any, nullable(column(row(3)))] = Field(
         default=None, description="One row x, y, z per problem [m]. null: the position is free."
     )
-    orientations_xyzw: Annotated[Any, _nullable(_column(_row(4)))] = Field(
+    orientations_xyzw: Annotated[Any, nullable(column(row(4)))] = Field(
         default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
     )
     offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
     reference_link: Name | None = Field(
         default=None, description="Link in whose frame the target is given; null is the world."
     )
-    row_weights: Annotated[Any, _nullable(*_row_or_rows(6, 0.0))] = Field(
+    row_weights: Annotated[Any, nullable(*row_or_rows(6, 0.0))] = Field(
         default=None,
         description="Weights of x, y, z and of the rotation about x, y, z, one row or one per problem. "
         "0 leaves an axis free, in the solve and in the judgement. null: all 1.",
@@ -121,8 +82,24 @@ class SolveRequestBody(Envelope):
 
     model_config = ConfigDict(json_schema_extra={"examples": list(SOLVE_REQUESTS.values())})
 
-    targets: list[SolveTarget] = Field(min_length=1, max_length=limits.MAX_TARGET_COUNT)
-    initial_joint_q: Annotated[Any, _nullable(_column(_JOINT_Q_ROW))] = Field(
+    targets: list[SolveTarget] = Field(
+        default_factory=list,
+        max_length=limits.MAX_TARGET_COUNT,
+        description="What is to be reached, and judged. May be left out where there are objectives.",
+    )
+    objectives: list[Objective] = Field(
+        default_factory=list,
+        max_length=limits.MAX_OBJECTIVE_COUNT,
+        description="What else counts, weighed against each other and the targets. With targets, success is theirs "
+        "alone; without, a problem succeeds where the weighted sum of squares has a minimum.",
+    )
+    problem_count: int | None = Field(
+        default=None,
+        ge=1,
+        le=limits.MAX_PROBLEM_COUNT,
+        description="Number of problems, where no column has a row per problem.",
+    )
+    initial_joint_q: Annotated[Any, nullable(column(row(None)))] = Field(
         default=None,
         description="First start configuration of each problem [rad or m], one row of coordinates per problem, in the "
         "order of `coordinate_names`; clamped into the limits. null: the middle of the ranges.",
@@ -145,7 +122,7 @@ class IslandBody(BaseModel):
     """Joints that targets couple, solved apart from all others: with their own start configuration and status."""
 
     joints: list[str] = Field(description="Joints that it moves.")
-    rows: list[str] = Field(description='What couples them: "target LINK".')
+    rows: list[str] = Field(description='What couples them: "target LINK", or an objective by its type and link.')
     success: bool = Field(description="Whether its targets are met.")
     status: Status
     seed_index: int = Field(description="Start configuration that won.")
@@ -178,7 +155,10 @@ class SolveAnswerBody(BaseModel):
     joint_names: list[str]
     coordinate_names: list[str] = Field(description="Names of the columns of `joint_q`.")
     joint_q: list[list[float]] = Field(description="Configurations [rad or m], inside the joint limits.")
-    success: list[bool] = Field(description="Whether every target is met within its tolerance.")
+    success: list[bool] = Field(
+        description="Whether every target is met within its tolerance; without targets, whether the cost is at a "
+        "minimum."
+    )
     status: list[Status]
     position_error_m: list[float | None] = Field(description="Worst over the targets [m]; null where all are free.")
     orientation_error_rad: list[float | None] = Field(

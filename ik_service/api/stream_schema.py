@@ -5,7 +5,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ik_service.api import limits
-from ik_service.api.solve_schema import Envelope, Name, Offset, SolveOptions
+from ik_service.api.column_schema import Envelope, Name, Offset
+from ik_service.api.solve_schema import SolveOptions
 
 Encoding = Literal["json", "msgpack"]
 

@@ -76,6 +76,8 @@ class Client:
         *,
         link: str | None = None,
         targets: Sequence[SolveTarget] | None = None,
+        objectives: Sequence[Mapping[str, Any]] = (),
+        problem_count: int | None = None,
         initial_joint_q: ArrayLike | None = None,
         options: Mapping[str, Any] | None = None,
         include: Sequence[str] = (),
@@ -88,6 +90,9 @@ class Client:
             orientations_xyzw: Target orientations of `link`, shape [n, 4]; None leaves the orientation free.
             link: The link that is to reach them.
             targets: Targets of several links, or with tool frames and weights, instead of those three.
+            objectives: What else counts, as the service has it: `{"type": "posture", "joint_q_reference": q,
+                "weight": 0.01}`; columns may be arrays. They may do without targets.
+            problem_count: Number of problems, where no column has a row per problem.
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
             options: Options by the names of the HTTP surface, such as {"seeds": 16}.
             include: Further columns: "active_limits", "advice", "islands", "solutions".
@@ -97,8 +102,9 @@ class Client:
             ServiceError: The service refuses the request or fails.
             UnreachableError: There is no service, or no answer in time.
         """
-        chosen = requests.one_target(link, positions, orientations_xyzw, targets)
-        call = requests.solve_call(robot, chosen, initial_joint_q, options, include, self._encoding, self._timeout_s)
+        chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
+        problems = requests.solve_document(chosen, objectives, problem_count, initial_joint_q, options, include)
+        call = requests.solve_call(robot, problems, self._encoding, self._timeout_s)
         return read_solve_reply(self._send(call))
 
     def stream(

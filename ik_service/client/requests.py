@@ -71,24 +71,30 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def solve_call(
-    robot: str,
+def solve_document(
     targets: Sequence[SolveTarget],
+    objectives: Sequence[Mapping[str, Any]],
+    problem_count: int | None,
     initial_joint_q: ArrayLike | None,
     options: Mapping[str, Any] | None,
     include: Sequence[str],
-    encoding: Encoding,
-    timeout_s: float,
-) -> Call:
-    """Return the request that solves a batch of problems, and says how long anybody waits for it [s]."""
-    document = {
-        "targets": [target.document() for target in targets],
+) -> dict[str, Any]:
+    """Return a batch of problems as the service has it, its columns as arrays."""
+    fields = {
+        "targets": [target.document() for target in targets] or None,
+        "objectives": [_plain(objective) for objective in objectives] or None,
+        "problem_count": problem_count,
         "initial_joint_q": _array(initial_joint_q),
         "options": dict(options) if options else None,
         "include": list(include) or None,
     }
+    return _given(fields)
+
+
+def solve_call(robot: str, document: dict[str, Any], encoding: Encoding, timeout_s: float) -> Call:
+    """Return the request that solves a batch of problems, and says how long anybody waits for it [s]."""
     wait = f"{max(timeout_s, LEAST_WAIT_S):.3f}".rstrip("0").rstrip(".")
-    return _post(f"{_address(robot)}/solve", _given(document), encoding, {"Prefer": f"wait={wait}"})
+    return _post(f"{_address(robot)}/solve", document, encoding, {"Prefer": f"wait={wait}"})
 
 
 def forward_call(robot: str, joint_q: ArrayLike, links: Sequence[str] | None, encoding: Encoding) -> Call:
@@ -125,17 +131,20 @@ def one_target(
     positions: ArrayLike | None,
     orientations_xyzw: ArrayLike | None,
     targets: Sequence[SolveTarget] | None,
+    objectives: Sequence[Mapping[str, Any]],
 ) -> Sequence[SolveTarget]:
-    """Return the targets of a solve, given as such or as the columns of one.
+    """Return the targets of a solve, given as such or as the columns of one; none where objectives do without.
 
     Raises:
-        ValueError: Both, or neither.
+        ValueError: Both, or neither and no objectives.
     """
     given = [value is not None for value in (link, positions, orientations_xyzw)]
     if targets is not None and any(given):
         raise ValueError("Give targets, or link with positions and orientations_xyzw, but not both.")
     if targets is not None:
         return targets
+    if objectives and not any(given):
+        return []
     if link is None:
         raise ValueError("Give the link that is to reach the targets, or targets=[SolveTarget(...), ...].")
     return [SolveTarget(link=link, positions=positions, orientations_xyzw=orientations_xyzw)]
@@ -158,6 +167,15 @@ def _array(value: ArrayLike | None) -> NDArray[Any] | None:
         return None
     array = np.asarray(value)
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def _plain(value: Any) -> Any:
+    """An objective with its numbers as the codecs write them: arrays of floats, and Python's own numbers."""
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.generic):
+        return value.item()
+    return _array(value) if isinstance(value, np.ndarray) else value
 
 
 def _as_list(array: Any) -> Any:

@@ -43,6 +43,16 @@ POSITIONS = f"{T0}/positions"
 ORIENTATIONS = f"{T0}/orientations_xyzw"
 TOO_MANY = [[0.4, 0.1, 0.5]] * (MAX_PROBLEM_COUNT + 1)
 SECOND = {"link": "panda_link4", "positions": [[0.1, 0, 0.6]] * 2}
+OBJECTIVES, O0, XYZW = "/objectives", "/objectives/0", "target_orientations_xyzw"
+
+
+def objective(kind: str = "position", **fields: Any) -> list[dict[str, Any]]:
+    """The objectives of a request that has one."""
+    link = {} if kind in ("posture", "damping", "center_of_mass") else {"link": "panda_hand"}
+    return [{"type": kind, **link, **fields}]
+
+
+POINT = {"target_positions": [[0.4, 0.1, 0.5]]}
 
 FIELDS = [
     # what is changed, to what, code, where the fault is (None: where the change is)
@@ -117,7 +127,53 @@ FIELDS = [
     ("/options/random_seed", 2**32, "out_of_range", None),
     ("/include", ["islets"], "unknown_option", "/include/0"),
     ("/include", "active_limits", "wrong_type", None),
-    ("/problem_count", 3, "unknown_field", None),
+    ("/problem_count", 3, "wrong_shape", None),
+    ("/problem_count", 0, "out_of_range", None),
+    ("/problem_count", MAX_PROBLEM_COUNT + 1, "out_of_range", None),
+    ("/problem_count", "1", "wrong_type", None),
+    (OBJECTIVES, {}, "wrong_type", None),
+    (OBJECTIVES, [5], "wrong_type", O0),
+    (OBJECTIVES, objective(**POINT) * 33, "wrong_shape", None),
+    (OBJECTIVES, [POINT], "missing_field", f"{O0}/type"),
+    (OBJECTIVES, objective("pose", **POINT), "unknown_option", f"{O0}/type"),
+    (OBJECTIVES, objective(), "missing_field", f"{O0}/target_positions"),
+    (OBJECTIVES, objective(target_positions=None), "wrong_type", f"{O0}/target_positions"),
+    (OBJECTIVES, objective(target_positions=[0.4, 0.1]), "wrong_shape", f"{O0}/target_positions"),
+    (OBJECTIVES, objective(target_positions=[[0.4, 0.1, 0.5]] * 2), "wrong_shape", f"{O0}/target_positions"),
+    (OBJECTIVES, objective(target_positions=[[0.4, "0.1", 0.5]]), "wrong_type", f"{O0}/target_positions/0/1"),
+    (OBJECTIVES, objective(target_points=[0, 0, 1], **POINT), "unknown_field", f"{O0}/target_points"),
+    (OBJECTIVES, objective(link="panda_hnd", **POINT), "unknown_link", f"{O0}/link"),
+    (OBJECTIVES, objective(reference_link="panda_hnd", **POINT), "unknown_link", f"{O0}/reference_link"),
+    (OBJECTIVES, objective(offset={"position": [0, 0]}, **POINT), "wrong_shape", f"{O0}/offset/position"),
+    (OBJECTIVES, objective(offset={"position": [[0, 0, 0]] * 2}, **POINT), "wrong_shape", f"{O0}/offset"),
+    (OBJECTIVES, objective(weight=0, **POINT), "out_of_range", f"{O0}/weight"),
+    (OBJECTIVES, objective(weight=-1.0, **POINT), "out_of_range", f"{O0}/weight"),
+    (OBJECTIVES, objective(weight=1e6, row_weights=[1, 1, 2], **POINT), "out_of_range", f"{O0}/weight"),
+    (OBJECTIVES, objective(row_weights=[1, 1], **POINT), "wrong_shape", f"{O0}/row_weights"),
+    (OBJECTIVES, objective(row_weights=[1, 1, -1], **POINT), "out_of_range", f"{O0}/row_weights/2"),
+    (OBJECTIVES, objective("rotation", target_orientations_xyzw=[0, 0, 0, 2]), "not_unit_quaternion", f"{O0}/{XYZW}"),
+    (OBJECTIVES, objective("look_at", target_points=[0, 0, 1], axis=[0, 0, 0]), "out_of_range", f"{O0}/axis"),
+    (
+        OBJECTIVES,
+        objective("look_at", target_points=[0, 0, 1], reference_link="x"),
+        "unknown_field",
+        f"{O0}/reference_link",
+    ),
+    (OBJECTIVES, objective("plane", points=[0, 0, 0], normals=[[0, 0, 0]]), "out_of_range", f"{O0}/normals/0"),
+    (OBJECTIVES, objective("relative_pose", **POINT), "missing_field", f"{O0}/reference_link"),
+    (OBJECTIVES, objective("posture", joint_q_reference=[0] * 6), "wrong_shape", f"{O0}/joint_q_reference"),
+    (OBJECTIVES, objective("posture", joint_q_reference=None), "wrong_type", f"{O0}/joint_q_reference"),
+    (OBJECTIVES, objective("damping", joints=["panda_joint9"]), "unknown_joint", f"{O0}/joints/0"),
+    (OBJECTIVES, objective("damping", joints=[]), "wrong_shape", f"{O0}/joints"),
+    (OBJECTIVES, objective("damping", row_weights=[1] * 6), "wrong_shape", f"{O0}/row_weights"),
+    (OBJECTIVES, objective("center_of_mass", target_positions=[0, 0, 0]), "no_masses", f"{O0}/type"),
+]
+WITHOUT_TARGETS = [
+    ({}, "missing_field", "/targets"),
+    ({"objectives": []}, "missing_field", "/targets"),
+    ({"objectives": objective(target_positions=[0.4, 0.1, 0.5])}, "missing_field", "/problem_count"),
+    ({"objectives": objective("damping"), "problem_count": 1}, "missing_field", f"{O0}/joint_q_reference"),
+    ({"objectives": objective(**POINT), "problem_count": 2}, "wrong_shape", f"{O0}/target_positions"),
 ]
 
 
@@ -153,6 +209,12 @@ def test_a_bad_field_is_422_with_a_pointer_to_it(client, media_type, pointer, va
     assert problem["errors"][0]["pointer"] == (pointer if fault is None else fault)
     assert problem["errors"][0]["code"] == code
     assert_still_served(client)
+
+
+@pytest.mark.parametrize(("body", "code", "fault"), WITHOUT_TARGETS)
+def test_a_request_without_targets_says_what_it_is_about(client, body, code, fault):
+    problem = assert_problem(client.post(URL, json=body), 422, code)
+    assert problem["errors"][0]["pointer"] == fault
 
 
 GOOD_TEXT = json.dumps(GOOD)

@@ -89,6 +89,24 @@ def test_targets_of_several_links_with_tool_and_weights(client):
     assert (result.solution_count >= 1).all()
 
 
+def test_objectives_go_with_targets_or_alone(client, poses, service_url):
+    posture = {"type": "posture", "joint_q_reference": np.full((3, 7), 0.1), "weight": np.float32(0.001)}
+    tool = {"position": np.array([0, 0, 0.1])}
+    plane = {"type": "plane", "link": "panda_hand", "points": (0, 0, 0.3), "normals": [0, 0, 1], "offset": tool}
+    result = client.solve("panda", poses[0][:3], link="panda_hand", objectives=[posture], include=["islands"])
+    assert result.success.all()
+    assert result.islands[0][0]["rows"] == ["target panda_hand", "posture"]
+    alone = client.solve("panda", objectives=[plane], problem_count=2)
+    assert alone.success.tolist() == [True, True]
+    assert np.isnan(alone.position_error_m).all()
+
+    async def again() -> SolveResult:
+        async with AsyncClient(service_url) as other:
+            return await other.solve("panda", objectives=[plane], problem_count=2)
+
+    assert np.array_equal(asyncio.run(again()).joint_q.astype(np.float32), alone.joint_q.astype(np.float32))
+
+
 def test_forward_tells_where_links_are(client):
     panda = load_robot("panda")
     joint_q = panda.random_joint_q(np.random.default_rng(0), 5)
@@ -225,7 +243,7 @@ def test_it_does_not_wait_longer_than_its_timeout(kind):
     ("timeout_s", "wait"), [(60.0, "60"), (2.5, "2.5"), (100, "100"), (0.25, "0.25"), (1e-6, "0.001")]
 )
 def test_the_service_is_told_how_long_anybody_waits(timeout_s, wait):
-    call = solve_call("panda", [SolveTarget(link="panda_hand")], None, None, (), "json", timeout_s)
+    call = solve_call("panda", {"targets": []}, "json", timeout_s)
     assert call.headers["Prefer"] == f"wait={wait}"
     assert preferred_wait_s(call.headers["Prefer"].encode()) == pytest.approx(float(wait))
 

@@ -34,7 +34,12 @@ JSON = (
     b'"offset":{"position":[0,0,0.1]},"reference_link":"panda_link1","row_weights":[1,1,1,1,1,0]}],'
     b'"initial_joint_q":[[0,0,0,0,0,0,0]],"options":{"seeds":4,"random_seed":1},"include":["islands"]}'
 )
-
+OBJECTIVES = (
+    b'{"objectives":[{"type":"look_at","link":"panda_hand","target_points":[[0.4,0,0]],"axis":[0,0,1],"weight":2},'
+    b'{"type":"damping","joints":["panda_joint1"],"row_weights":[0.5]},{"type":"plane","link":"panda_hand",'
+    b'"points":[0,0,0],"normals":[0,0,1],"offset":{"position":[0,0,0.1]}}],"initial_joint_q":[[0,0,0,0,0,0,0]],'
+    b'"problem_count":1}'
+)
 
 BODY_LIMIT = 1_000_000
 
@@ -52,7 +57,7 @@ def msgpack_seeds() -> list[bytes]:
     }
     start = packed([[0.0] * 7], "float32")
     binary = {"targets": [{"link": "panda_hand", **columns}], "initial_joint_q": start}
-    return [msgpack.packb(plain), msgpack.packb(binary)]
+    return [msgpack.packb(plain), msgpack.packb(binary), msgpack.packb(orjson.loads(OBJECTIVES))]
 
 
 def npz_seeds() -> list[bytes]:
@@ -79,7 +84,7 @@ def read_npz(data: bytes) -> None:
 
 READERS = {
     "urdf": (load_urdf, [MINI, (BUILTIN / "panda_gripper.urdf").read_bytes()], "urdf.dict"),
-    "json": (read_json, [JSON], "json.dict"),
+    "json": (read_json, [JSON, OBJECTIVES], "json.dict"),
     "msgpack": (read_msgpack, msgpack_seeds(), "json.dict"),
     "npz": (read_npz, npz_seeds(), "npz.dict"),
 }

@@ -1,0 +1,64 @@
+"""What the documents of several routes are made of: envelopes, names, and the schemas of numeric columns.
+
+Numeric columns are of type `Any` in the models and carry their schema beside them: `columns` checks them, because a
+model per row costs more than the solve.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from ik_service.api import limits
+
+Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
+
+
+class Envelope(BaseModel):
+    """What a caller sends: nothing but the fields that are known, of their own types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def row(width: int | None, least: float = -limits.MAX_VALUE) -> dict[str, Any]:
+    """Return the schema of one row of numbers.
+
+    Args:
+        width: How many; None if only the robot tells.
+        least: The smallest that is allowed.
+    """
+    number = {"type": "number", "minimum": least, "maximum": limits.MAX_VALUE}
+    bounds = {"minItems": 1} if width is None else {"minItems": width, "maxItems": width}
+    return {"type": "array", "items": number, **bounds}
+
+
+def column(of_rows: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a column of rows."""
+    return {"type": "array", "items": of_rows, "minItems": 1, "maxItems": limits.MAX_PROBLEM_COUNT}
+
+
+def row_or_rows(width: int | None, least: float = -limits.MAX_VALUE) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schemas of one row for all problems and of a column."""
+    return row(width, least), column(row(width, least))
+
+
+def required(*schemas: dict[str, Any]) -> WithJsonSchema:
+    """Return what gives a field one of several schemas."""
+    return WithJsonSchema({"anyOf": [*schemas]})
+
+
+def nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
+    """Return what gives a field one of several schemas, or null."""
+    return required(*schemas, {"type": "null"})
+
+
+class Offset(Envelope):
+    """A tool frame (TCP) in the frame of the link that carries it."""
+
+    position: Annotated[Any, nullable(*row_or_rows(3))] = Field(
+        default=None,
+        description="Position of the tool in the link frame [m], one row or one per problem. Default: 0, 0, 0.",
+    )
+    orientation_xyzw: Annotated[Any, nullable(*row_or_rows(4))] = Field(
+        default=None,
+        description="Unit quaternion x, y, z, w of the tool in the link frame, one row or one per problem.",
+    )

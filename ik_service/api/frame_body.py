@@ -1,0 +1,54 @@
+"""Links and tool frames in the documents of several routes, and numbers of rows that must agree."""
+
+import numpy as np
+
+from ik_service.api.column_schema import Offset
+from ik_service.api.columns import check_unit_quaternions, read_row_or_rows
+from ik_service.api.problems import Fault, FaultyFieldsError
+from ik_service.batching.request import FloatArray
+from ik_service.robots import RobotModel
+from objectives.errors import UnknownNameError
+
+
+def check_link(name: str, robot: RobotModel, pointer: str) -> None:
+    """Refuse a link that the robot does not have.
+
+    Raises:
+        FaultyFieldsError: There is no such link.
+    """
+    try:
+        robot.link_frame(name)
+    except UnknownNameError as error:
+        raise FaultyFieldsError([Fault(pointer, "unknown_link", str(error))]) from error
+
+
+def read_offset(offset: Offset, pointer: str) -> FloatArray:
+    """Return a tool frame in the link frame: position [m] and unit quaternion xyzw, shape [7] or [n, 7].
+
+    Raises:
+        FaultyFieldsError: Not rows of numbers that are allowed.
+        TooManyProblemsError: Too many rows.
+    """
+    position: FloatArray = np.zeros(3)
+    orientation: FloatArray = np.array([0.0, 0.0, 0.0, 1.0])
+    if offset.position is not None:
+        position = read_row_or_rows(offset.position, 3, f"{pointer}/position")
+    if offset.orientation_xyzw is not None:
+        orientation = read_row_or_rows(offset.orientation_xyzw, 4, f"{pointer}/orientation_xyzw")
+        check_unit_quaternions(orientation, f"{pointer}/orientation_xyzw")
+        orientation = orientation / np.linalg.norm(orientation, axis=-1, keepdims=True)
+    if position.ndim == orientation.ndim == 2:
+        check_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
+    rows = np.broadcast_shapes(position.shape[:-1], orientation.shape[:-1])
+    return np.concatenate([np.broadcast_to(part, (*rows, part.shape[-1])) for part in (position, orientation)], axis=-1)
+
+
+def check_count(given: int, expected: int, pointer: str) -> None:
+    """Refuse a column that has not as many rows as there are problems.
+
+    Raises:
+        FaultyFieldsError: It has not.
+    """
+    if given != expected:
+        detail = f"There are {given} rows here and {expected} problems in the columns before. They must agree."
+        raise FaultyFieldsError([Fault(pointer, "wrong_shape", detail)])

@@ -1,0 +1,162 @@
+"""Objectives of a solve request as JSON schema, discriminated by `type`; their fields are those of the Python classes.
+
+Each column is one row for all problems or one row per problem.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ik_service.api import limits
+from ik_service.api.column_schema import Envelope, Name, Offset, nullable, required, row_or_rows
+
+Points = Annotated[Any, required(*row_or_rows(3))]
+Directions = Annotated[Any, required(*row_or_rows(3))]
+OneWeight = Annotated[Any, nullable(*row_or_rows(1, 0.0))]
+TwoWeights = Annotated[Any, nullable(*row_or_rows(2, 0.0))]
+ThreeWeights = Annotated[Any, nullable(*row_or_rows(3, 0.0))]
+SixWeights = Annotated[Any, nullable(*row_or_rows(6, 0.0))]
+JointWeights = Annotated[Any, nullable(*row_or_rows(None, 0.0))]
+
+_WEIGHTS = "Weights of the rows, one row or one per problem; 0 switches a row off. null: all 1."
+_DIRECTION = "Any length but 0."
+
+
+class WeightedObjective(Envelope):
+    """What all objectives have."""
+
+    weight: float = Field(
+        default=1.0,
+        ge=limits.MIN_WEIGHT,
+        le=limits.MAX_VALUE,
+        allow_inf_nan=False,
+        description="Factor of all rows, in the residual: the cost grows with its square.",
+    )
+
+
+class LinkObjective(WeightedObjective):
+    """An objective about a frame on a link."""
+
+    link: Name = Field(description="Name of the link.")
+    offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
+
+
+class SeenObjective(LinkObjective):
+    """An objective about a frame on a link, given in the world frame or in that of another link."""
+
+    reference_link: Name | None = Field(
+        default=None, description="Link in whose frame the numbers are given; null is the world."
+    )
+
+
+class PositionObjective(SeenObjective):
+    """Bring a frame's origin to a position. 3 rows: p - p_target [m]."""
+
+    type: Literal["position"]
+    target_positions: Points = Field(description="Positions [m].")
+    row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
+
+
+class RotationObjective(SeenObjective):
+    """Bring a frame to an orientation. 3 rows: about the rotation vector from target to frame [rad]."""
+
+    type: Literal["rotation"]
+    target_orientations_xyzw: Annotated[Any, required(*row_or_rows(4))] = Field(description="Unit quaternions.")
+    row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
+
+
+class RelativePoseObjective(LinkObjective):
+    """Bring a frame to a pose relative to another link, such as hand to hand. 6 rows: as position and rotation."""
+
+    type: Literal["relative_pose"]
+    reference_link: Name = Field(description="Link in whose frame the pose is given.")
+    target_positions: Points = Field(description="Positions [m].")
+    target_orientations_xyzw: Annotated[Any, required(*row_or_rows(4))] = Field(description="Unit quaternions.")
+    row_weights: SixWeights = Field(default=None, description=_WEIGHTS)
+
+
+class LookAtObjective(LinkObjective):
+    """Point an axis of a frame at a point, like a camera. 3 rows: R axis - direction to the point [about rad]."""
+
+    type: Literal["look_at"]
+    target_points: Points = Field(description="Points in the world frame [m].")
+    axis: Directions = Field(default=(0.0, 0.0, 1.0), description=f"Axis in the frame. {_DIRECTION}")
+    row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
+
+
+class AxisAlignObjective(SeenObjective):
+    """Turn an axis of a frame into a direction, such as straight down. 3 rows: R axis - direction [about rad]."""
+
+    type: Literal["axis_align"]
+    axis: Directions = Field(description=f"Axis in the frame. {_DIRECTION}")
+    target_axis: Directions = Field(description=f"Wanted direction. {_DIRECTION}")
+    row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
+
+
+class PlaneObjective(SeenObjective):
+    """Keep a frame's origin in a plane. 1 row: n . (p - p0) [m]."""
+
+    type: Literal["plane"]
+    points: Points = Field(description="A point of the plane [m].")
+    normals: Directions = Field(description=f"Its normal. {_DIRECTION}")
+    row_weights: OneWeight = Field(default=None, description=_WEIGHTS)
+
+
+class LineObjective(SeenObjective):
+    """Keep a frame's origin on a line. 2 rows, across it: their norm is the distance [m]."""
+
+    type: Literal["line"]
+    points: Points = Field(description="A point of the line [m].")
+    directions: Directions = Field(description=f"Its direction. {_DIRECTION}")
+    row_weights: TwoWeights = Field(default=None, description=_WEIGHTS)
+
+
+class JointObjective(WeightedObjective):
+    """An objective about joints. One row per DOF of the joints, in the robot's order [rad or m]."""
+
+    joints: list[Name] | None = Field(
+        default=None, min_length=1, max_length=4096, description="Names of the joints that have rows; null: all."
+    )
+    row_weights: JointWeights = Field(default=None, description=_WEIGHTS)
+
+
+class PostureObjective(JointObjective):
+    """Keep joints near a reference configuration: row q - q_reference."""
+
+    type: Literal["posture"]
+    joint_q_reference: Annotated[Any, required(*row_or_rows(None))] = Field(
+        description="Configuration of the whole robot, in the order of `coordinate_names` [rad or m]."
+    )
+
+
+class DampingObjective(JointObjective):
+    """Keep joints near where they were: row q - q_previous."""
+
+    type: Literal["damping"]
+    joint_q_reference: Annotated[Any, nullable(*row_or_rows(None))] = Field(
+        default=None, description="The configuration before; null: that of `initial_joint_q`."
+    )
+
+
+class CenterOfMassObjective(WeightedObjective):
+    """Bring the centre of mass of the whole robot to a point. 3 rows: c - c_target [m]."""
+
+    type: Literal["center_of_mass"]
+    target_positions: Points = Field(description="Positions in the world frame [m].")
+    row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
+
+
+Objective = Annotated[
+    PositionObjective
+    | RotationObjective
+    | RelativePoseObjective
+    | LookAtObjective
+    | AxisAlignObjective
+    | PlaneObjective
+    | LineObjective
+    | PostureObjective
+    | DampingObjective
+    | CenterOfMassObjective,
+    Field(discriminator="type"),
+]
+"""Any of them."""
