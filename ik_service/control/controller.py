@@ -83,8 +83,8 @@ class IKController:
             or one per robot.
         robots: Number of robots that are controlled together.
         limits: Speeds, accelerations and the like; None takes the model's speeds.
-        posture: Configuration that joints are drawn to where tasks leave them free, shape [joint_coord_count] or
-            [robots, joint_coord_count]; None for none.
+        posture: Configuration that joints are drawn to where tasks leave them free, in the robot's own order, shape
+            [joint_coord_count] or [robots, joint_coord_count]; None for none.
         posture_weight: Weight of the posture's rows [1/rad or 1/m].
         damping_weight: Weight of rows that hold every joint where it is [1/rad or 1/m]. They decide between
             configurations that serve the tasks alike, and slow a robot near singularities. With a posture, a tick
@@ -157,6 +157,7 @@ class IKController:
         settings[BRAKES] = self._arrays.has_accelerations
         numbers[POSITION_TOLERANCE], numbers[ORIENTATION_TOLERANCE] = position_tolerance, orientation_tolerance
         self._settings, self._numbers = settings, numbers
+        self._answers_ns = (0, 0)  # what the last two answers before a deadline took
         self._result = self._make_result()
         self.reset(robot.mid_joint_q[self._order.coordinates])
 
@@ -232,8 +233,8 @@ class IKController:
             targets: Poses of the targets in the world or their reference frames, position [m] and unit quaternion,
                 shape [7] for one, [targets, 7], or [robots, targets, 7]. None keeps those of the step before.
             joint_q: Where the robots are, shape [coordinates] or [robots, coordinates]. None is where the step before
-                has sent them.
-            dt: Length of the tick [s].
+                has sent them: measured positions are behind that, and given in every tick they hold the robots back.
+            dt: Length of the tick [s]. With limits of acceleration change it slowly: braking is counted in ticks alike.
             joint_qd: Speeds in the tick before, shape [DOFs] or [robots, DOFs]. None is what the step before has
                 commanded.
             deadline_ns: Time of `time.monotonic_ns()` at which to stop iterating. None makes the number of iterations
@@ -249,6 +250,8 @@ class IKController:
         begun = time.perf_counter_ns()
         if not 0.0 < dt < math.inf:
             raise InputError(f"dt is {dt}. Allowed: above 0 s.")
+        if deadline_ns is not None and not isinstance(deadline_ns, int):
+            raise InputError(f"deadline_ns is {deadline_ns!r}. Allowed: whole nanoseconds of time.monotonic_ns().")
         arrays, answers = self._arrays, self._arrays.answers
         self._numbers[DT] = dt
         if targets is not None:
@@ -284,22 +287,29 @@ class IKController:
             launch()
 
     def _run_until(self, deadline_ns: int) -> None:
-        """Iterate until a time, or until nothing more can be gained; at least the start is evaluated."""
-        settings, running = self._settings, self._arrays.running
-        settings[CUT] = 0
-        self._launch(1, 0, 1)
+        """Iterate until a time, or until nothing more can be gained; one step is always tried.
+
+        It stops while there is time for the answer, as long as that took before: the shorter of the last two, for now
+        and then the machine does something else.
+        """
+        settings, running, iteration_ns = self._settings, self._arrays.running, 0
+        self._launch(1, 0, 2)
+        now = time.monotonic_ns()
         for _ in range(ITERATIONS_MAX):
             if self._device.is_cuda:
                 running.fetch(0)
                 wait(self._device)
             if not running.host.any():
                 break
-            if time.monotonic_ns() >= deadline_ns:
+            if now + iteration_ns + min(self._answers_ns) >= deadline_ns:
                 settings[CUT] = 1
                 break
             self._launch(0, 0, 1)
+            before, now = now, time.monotonic_ns()
+            iteration_ns = now - before
         self._launch(0, 1, 0)
         settings[CUT] = 0
+        self._answers_ns = self._answers_ns[1], time.monotonic_ns() - now
 
     def _read_targets(self, targets: Any) -> None:
         host = self._arrays.targets.host

@@ -18,7 +18,7 @@ class ControlLimits:
     """How fast joints may move.
 
     Each is one number for all joints, a mapping from names of joints to numbers, or an array of shape
-    [joint_dof_count]. Joints that a mapping does not name keep what they have without it.
+    [joint_dof_count] in the robot's own order. Joints that a mapping does not name keep what they have without it.
 
     Attributes:
         velocity: Largest speed [m/s or rad/s]; of the robot's model where not given.

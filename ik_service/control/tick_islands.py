@@ -40,7 +40,12 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.support import Support
 from objectives import IKJacobianType, InputError
 
-BEND = 0.5  # about the second derivatives of an arm's rows [1/m]; less swings at the edge of the workspace
+TICK_DAMPING = replace(
+    DAMPING,
+    progress=1e-10,  # with more, joints that tasks leave free have not come to rest, and it is taken for motion
+    bend=0.5,  # about the second derivatives of an arm's rows [1/m]; with less it swings at the edge of the workspace
+    settles=True,
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class TickIslands:
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         device, program = self._model.device, self._program(island)
-        source = IterationSource(program, self._lanes, replace(DAMPING, bend=BEND, settles=True))
+        source = IterationSource(program, self._lanes, TICK_DAMPING)
         if source.elimination.size > PacketLaunches.factor_max:
             raise EngineError(
                 f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "

@@ -68,6 +68,18 @@ def test_paths_that_leave_the_workspace_are_found_again(run):
     assert found.status[-1] == 0
 
 
+@pytest.mark.parametrize("name", ["circle", "figure of eight"])
+def test_limits_of_acceleration_that_a_path_keeps_to_change_nothing(panda, name):
+    """No joint shakes, nor those that the task leaves free."""
+    path = PATHS[name]
+    found = [
+        follow(IKController(panda, [LINK], limits=ControlLimits(acceleration=a)), path.joint_q, path.poses, DT)
+        for a in (None, ACCELERATION)
+    ]
+    plain, braked = (np.abs(run.accelerations(path.joint_q, DT) / ACCELERATION).max() for run in found)
+    assert braked <= plain + 0.01
+
+
 def test_true_singularities_are_passed(panda):
     path = PATHS["through a wrist singularity"]
     controller = IKController(path.robot(panda), [LINK])
