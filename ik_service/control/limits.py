@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.dof_values import dof_values
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]
@@ -48,18 +48,19 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         UnknownNameError: The robot has no joint of a name.
         InputError: A number is negative or not a number, or margins leave nothing of a range.
     """
+    velocity, acceleration = velocity_and_acceleration(robot, limits)
     none = np.full(robot.joint_dof_count, np.inf)
     found = {
-        "velocity": _per_dof(robot, "velocity", limits.velocity, robot.joint_velocity_limit),
-        "acceleration": _per_dof(robot, "acceleration", limits.acceleration, none),
-        "joint_step": _per_dof(robot, "joint_step", limits.joint_step, none),
+        "velocity": velocity,
+        "acceleration": acceleration,
+        "joint_step": dof_values(robot, "ControlLimits.joint_step", limits.joint_step, none),
     }
     if (found["acceleration"] == 0.0).any():
         raise InputError(
             "ControlLimits.acceleration is 0 for a joint. Allowed: above 0; lock joints that must not move."
         )
     active = {name: _of_active(robot, values) for name, values in found.items()}
-    margin = _per_dof(robot, "position_margin", limits.position_margin, np.zeros(robot.joint_dof_count))
+    margin = dof_values(robot, "ControlLimits.position_margin", limits.position_margin, np.zeros(robot.joint_dof_count))
     own = margin[robot.active_dof]
     active["limit_lower"], active["limit_upper"] = robot.active_limit_lower + own, robot.active_limit_upper - own
     empty = np.flatnonzero(active["limit_lower"] > active["limit_upper"])
@@ -69,21 +70,11 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
     return active
 
 
-def _per_dof(robot: RobotModel, name: str, given: Any, default: Float64Array) -> Float64Array:
-    values = default.astype(np.float64)
-    if isinstance(given, Mapping):
-        for joint, number in given.items():
-            index = robot.joint_index(joint)
-            values[robot.joint_qd_start[index] : robot.joint_qd_start[index + 1]] = number
-    elif given is not None:
-        numbers = np.asarray(given, dtype=np.float64)
-        if numbers.shape not in ((), (robot.joint_dof_count,)):
-            allowed = f"a number, a mapping, or an array of shape [{robot.joint_dof_count}]"
-            raise InputError(f"ControlLimits.{name} has shape {list(numbers.shape)}. Allowed: {allowed}.")
-        values[:] = numbers
-    if not (values >= 0.0).all():
-        raise InputError(f"ControlLimits.{name} holds {values[~(values >= 0.0)][0]}. Allowed: 0 and above.")
-    return values
+def velocity_and_acceleration(robot: RobotModel, limits: ControlLimits) -> tuple[Float64Array, Float64Array]:
+    """Return the largest speeds and accelerations of all DOFs, followers too, each of shape [joint_dof_count]."""
+    velocity = dof_values(robot, "ControlLimits.velocity", limits.velocity, robot.joint_velocity_limit)
+    none = np.full(robot.joint_dof_count, np.inf)
+    return velocity, dof_values(robot, "ControlLimits.acceleration", limits.acceleration, none)
 
 
 def _of_active(robot: RobotModel, values: Float64Array) -> Float64Array:
