@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ik_service.errors import EngineError, KernelCacheError, RobotFileError
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
-    from ik_service.solver import IKResult, IKSolver, IKStatus, SolverOptions, Target
+    from ik_service.solver import IKResult, IKSolver, IKStatus, PathResult, SolverOptions, Target
 
 __version__ = "0.1.0"
 
@@ -19,6 +19,7 @@ __all__ = [
     "IKSolver",
     "IKStatus",
     "KernelCacheError",
+    "PathResult",
     "RobotFileError",
     "RobotModel",
     "SolverOptions",
@@ -31,7 +32,7 @@ __all__ = [
 _HOMES = {
     "ik_service.errors": ("EngineError", "KernelCacheError", "RobotFileError"),
     "ik_service.robots": ("RobotModel", "builtin_robot_names", "load_robot"),
-    "ik_service.solver": ("IKResult", "IKSolver", "IKStatus", "SolverOptions", "Target"),
+    "ik_service.solver": ("IKResult", "IKSolver", "IKStatus", "PathResult", "SolverOptions", "Target"),
 }
 
 

@@ -12,6 +12,7 @@ IK_SERVICE = [
     "IKSolver",
     "IKStatus",
     "KernelCacheError",
+    "PathResult",
     "RobotFileError",
     "RobotModel",
     "SolverOptions",

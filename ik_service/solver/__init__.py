@@ -9,9 +9,10 @@ staged engine, for any objective: Slots (attempts in flight) <--seeds-- collect_
 """
 
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.paths import PathResult
 from ik_service.solver.result import IKResult
 from ik_service.solver.solver import IKSolver
 from ik_service.solver.status import IKStatus
 from ik_service.solver.targets import Target
 
-__all__ = ["IKResult", "IKSolver", "IKStatus", "SolverOptions", "Target"]
+__all__ = ["IKResult", "IKSolver", "IKStatus", "PathResult", "SolverOptions", "Target"]

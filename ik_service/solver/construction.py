@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+import warp as wp
+
 from ik_service.robots import RobotModel
+from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from objectives import InputError
 
@@ -44,3 +47,20 @@ def check_construction(
     whole = isinstance(threads, Integral) and not isinstance(threads, bool)
     if threads is not None and not (whole and 1 <= int(threads) <= THREADS_MAX):
         raise InputError(f"threads is {threads!r}. Allowed: a whole number from 1 to {THREADS_MAX}, or None for one.")
+
+
+def resolve_device(device: Any) -> wp.Device:
+    """Return a Warp device, or the first GPU, else the CPU, for "auto".
+
+    Raises:
+        InputError: Warp does not know it.
+    """
+    with ToldCacheErrors():
+        wp.init()
+    if device == "auto":
+        return wp.get_preferred_device()
+    try:
+        return wp.get_device(device)
+    except (ValueError, RuntimeError) as error:
+        known = ", ".join(str(d) for d in wp.get_devices())
+        raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error

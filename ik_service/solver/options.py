@@ -12,6 +12,17 @@ JacobianMode = Literal["analytic", "autodiff", "mixed"]
 
 SEEDS_MAX = 4096
 ITERATIONS_MAX = 10_000
+PER_SOLVE = (
+    "seeds",
+    "max_iterations",
+    "position_tolerance",
+    "orientation_tolerance",
+    "random_seed",
+    "best_of",
+    "solutions",
+    "solution_difference",
+    "precision",
+)
 CANDIDATES_MAX = 8
 SOLUTIONS_MAX = 256
 
@@ -106,6 +117,30 @@ class SolverOptions:
         """Return the options that differ from others, by name."""
         names = [field.name for field in fields(self)]
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(other, name)}
+
+    def of_solve(self, changes: "dict[str, object] | SolverOptions | None") -> "SolverOptions":
+        """Return the options of one solve of a solver that has these.
+
+        Args:
+            changes: Options that differ, by name or all of them; None for none.
+
+        Raises:
+            InputError: An unknown option, a value that is not allowed, or an option that is fixed for a solver.
+        """
+        if changes is None:
+            return self
+        if isinstance(changes, SolverOptions):
+            fixed = [field.name for field in fields(self) if field.name not in PER_SOLVE]
+            if all(getattr(changes, name) == getattr(self, name) for name in fixed):
+                return changes
+            changes = changes.changes_from(self)
+        if not isinstance(changes, dict):
+            raise InputError(f"options is {changes!r}. Allowed: a dict of option names and values, or SolverOptions.")
+        merged = self.merged(changes)
+        for name in changes:
+            if name not in PER_SOLVE:
+                raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {PER_SOLVE}.")
+        return merged
 
     def merged(self, changes: "dict[str, object] | None") -> Self:
         """Return these options with some changed.

@@ -12,6 +12,7 @@ from ik_service.solver.foreign_arrays import as_numpy
 from ik_service.solver.targets import Target, TargetArrays, check_targets, host_array, plain_targets
 from objectives import IKObjective, InputError
 
+ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits
 FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
 
 
@@ -81,6 +82,17 @@ def has_lines(target: Target) -> bool:
     return any(value is not None and np.ndim(value) == 2 for value in (target.offset, target.row_weights))
 
 
+def check_attempts(problem_count: int, seeds: int) -> None:
+    """Check that attempts can be numbered.
+
+    Raises:
+        InputError: There are too many.
+    """
+    if problem_count * seeds > ATTEMPTS_MAX:
+        attempts = f"{problem_count} problems x {seeds} seeds"
+        raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
+
+
 def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_count: int) -> None:
     """Check that data per problem has a line for every problem.
 
@@ -96,6 +108,26 @@ def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_co
             lines = 1 if value is None or np.ndim(value) == 1 else len(value)
             if lines not in (1, problem_count):
                 raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
+
+
+def check_one_line(objectives: Sequence[Any], targets: Sequence[Target]) -> None:
+    """Check that no data is per problem.
+
+    Args:
+        objectives: Objectives.
+        targets: Targets that have lines per problem.
+
+    Raises:
+        InputError: Some is.
+    """
+    many = [type(objective).__name__ for objective in objectives if _has_lines(objective)]
+    many += [f"Target '{target.link}'" for target in targets]
+    if many:
+        raise InputError(f"{many[0]} has data per problem. Allowed on a path: one line for all waypoints.")
+
+
+def _has_lines(objective: Any) -> bool:
+    return isinstance(objective, IKObjective) and any(rows != 1 for rows in objective.data_rows().values())
 
 
 def raise_fault(

@@ -193,6 +193,29 @@ def _member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
     return mode
 
 
+def bind_objective(objective: Any, solver: object, model: DeviceModel) -> None:
+    """Bind an objective to a solver, by the hooks that it has.
+
+    Raises:
+        ObjectiveError: It is no objective, or bound to another solver.
+        UnknownNameError: It names a link that the robot has not.
+    """
+    require_contract(objective)
+    bind_solver = getattr(objective, "bind_solver", None)
+    if bind_solver is not None:
+        bind_solver(solver)
+    bind_model = getattr(objective, "bind_model", None)
+    if bind_model is not None:
+        bind_model(model)
+
+
+def release_objective(objective: Any, solver: object) -> None:
+    """Let an objective be bound to another solver, if it was bound to this one."""
+    release = getattr(objective, "release_solver", None)
+    if release is not None:
+        release(solver)
+
+
 def require_contract(objective: Any) -> None:
     """Check that an object has the hooks of an objective.
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
@@ -18,17 +18,29 @@ from ik_service.robots.caller_order import CallerOrder
 from ik_service.solver import island_launches
 from ik_service.solver.batch import DEVICE_LOCK, Batch
 from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
-from ik_service.solver.construction import check_construction
+from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.partition import Partition
-from ik_service.solver.reading import check_lines, has_lines, raise_fault, read_start, read_targets
+from ik_service.solver.paths import PathResult
+from ik_service.solver.paths.follow import followed
+from ik_service.solver.paths.result import Pace
+from ik_service.solver.paths.waypoints import Waypoints
+from ik_service.solver.reading import (
+    check_attempts,
+    check_lines,
+    check_one_line,
+    has_lines,
+    raise_fault,
+    read_start,
+    read_targets,
+)
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
-from ik_service.solver.rows import Rows, require_contract
+from ik_service.solver.rows import Rows, bind_objective, release_objective
 from ik_service.solver.support import Support, row_labels
-from ik_service.solver.targets import Target, as_target
+from ik_service.solver.targets import Target, TargetArrays, as_target, host_array, touched_trees
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
 
@@ -36,20 +48,7 @@ DEFAULT_SEEDS = 64  # one is started only where those before have failed
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
-ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits
 TOLD_CACHE_ERRORS = ToldCacheErrors()
-PER_SOLVE_OPTIONS = (
-    "seeds",
-    "max_iterations",
-    "position_tolerance",
-    "orientation_tolerance",
-    "random_seed",
-    "best_of",
-    "solutions",
-    "solution_difference",
-    "precision",
-)
-FIXED_OPTIONS = tuple(field.name for field in fields(SolverOptions) if field.name not in PER_SOLVE_OPTIONS)
 
 
 class IKSolver:
@@ -106,9 +105,9 @@ class IKSolver:
         self.islands_enabled = islands
         self._order, self._wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
-        self.device = _resolve_device(device)
+        self.device = resolve_device(device)
         self._objectives = tuple(objectives)
-        self._touches = _touched_trees(robot, self.targets)
+        self._touches = touched_trees(robot, self.targets)
         self._per_problem_targets = [target for target in self.targets if has_lines(target)]
         self._threads = 1 if threads is None or island_launches.in_threads(self.device) else threads
         self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
@@ -124,19 +123,18 @@ class IKSolver:
         everything = [*self._pose_objectives, *self._objectives, *extra]
         try:
             for objective in everything:
-                self._bind(objective)
+                bind_objective(objective, self, self._model)
             self._rows = Rows(self._model, everything, self.options.jacobian_type())
             self._support = Support(self._model, self._rows)
             self._choose_engine(engine)
             self._use_support()
         except Exception:
             for objective in everything:  # so that it can be given to another solver
-                release = getattr(objective, "release_solver", None)
-                if release is not None:
-                    release(self)
+                release_objective(objective, self)
             raise
         labels = tuple(row_labels(self._rows, [target.link for target in self.targets]))
-        self._head = ResultHead(self.robot, self._order, labels, self.engine, str(self.device))
+        self._own_head = ResultHead(self.robot, CallerOrder(self.robot, None), labels, self.engine, str(self.device))
+        self._head = replace(self._own_head, order=self._order)
         self._batch: Batch | None = None
         self._data_version = -1
 
@@ -181,23 +179,37 @@ class IKSolver:
             EngineError: The compiled engine cannot hold an island of this problem.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
-        chosen = self.options if options is None else self._options_for(options)
+        chosen = self.options.of_solve(options)
         given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self._wxyz)
-        count, start = given.problem_count, None
+        start = None
         if initial_joint_q is not None:
-            start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, count)
+            start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, given.problem_count)
+        result = self._solve(self._head, given, start, chosen)
+        if result is None:
+            inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
+            raise_fault(self.robot, self._order, self.targets, inputs)
+        return result
+
+    def _solve(
+        self,
+        head: ResultHead,
+        given: TargetArrays,
+        start: NDArray[Any] | None,
+        options: SolverOptions,
+        judged: NDArray[Any] | None = None,
+    ) -> IKResult | None:
+        """Solve; None where a number is faulty. Other configurations may be judged instead of the answers."""
+        count = given.problem_count
         check_lines(self._objectives, self._per_problem_targets, count)
-        seeds = chosen.seeds if chosen.seeds is not None else DEFAULT_SEEDS
-        if count * seeds > ATTEMPTS_MAX:
-            attempts = f"{count} problems x {seeds} seeds"
-            raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
-        wishes = self._wishes(count, seeds, chosen)
+        seeds = options.seeds if options.seeds is not None else DEFAULT_SEEDS
+        check_attempts(count, seeds)
+        wishes = self._wishes(count, seeds, options)
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(count)
             work = self._work
             work.intake.stage(given.positions, given.orientations_xyzw, start)
-            work.problems.set_options(count, start is not None, chosen, seeds, keep_all=wishes.choosing)
-            work.outcome.use_tolerances(chosen.position_tolerance, chosen.orientation_tolerance)
+            work.problems.set_options(count, start is not None, options, seeds, keep_all=wishes.choosing)
+            work.outcome.use_tolerances(options.position_tolerance, options.orientation_tolerance)
             join = not self.islands_enabled
             if self._compiled is None:
                 partition = self._solve_staged(count, seeds)
@@ -208,9 +220,64 @@ class IKSolver:
             with DEVICE_LOCK if self.device.is_cuda else nullcontext():
                 run(self._executor)
         if work.intake.is_faulty():
-            inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
-            raise_fault(self.robot, self._order, self.targets, inputs)
-        return collect_result(self._head, self._work, partition, wishes)
+            return None
+        if judged is not None:
+            with DEVICE_LOCK, TOLD_CACHE_ERRORS:
+                self._work.judge_given(judged, partition)
+        return collect_result(head, self._work, partition, wishes)
+
+    def follow(
+        self,
+        positions: Any,
+        orientations_xyzw: Any,
+        dt: float,
+        *,
+        start_joint_q: Any = None,
+        solutions: int = 8,
+        velocity: Any = None,
+        acceleration: Any = None,
+        options: "dict[str, object] | SolverOptions | None" = None,
+    ) -> PathResult:
+        """Follow a path: of the solutions of its waypoints, choose those that go from one to the next.
+
+        Speed limits come first, then the largest change of a joint from waypoint to waypoint, then smoothness; each
+        island is chosen for by itself. Where a waypoint has no solution the robot goes straight from the solution
+        before to the one after. `ik_service.solver.paths` says how.
+
+        Args:
+            positions: Targets of the waypoints as in `solve`, a line each.
+            orientations_xyzw: Alike.
+            dt: Time from waypoint to waypoint [s].
+            start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates], and at that waypoint
+                if it meets it; None begins anywhere.
+            solutions: Distinct solutions to begin from, at each of several places along the path; paths of more than
+                some 10000 waypoints begin from fewer.
+            velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape
+                [joint_dof_count] in the robot's order; None takes those of the robot's model.
+            acceleration: Largest changes of speed [m/s^2 or rad/s^2], alike; None for no limit. They are reported, and
+                not chosen for.
+            options: Seeds, iterations, tolerances and random seed as in `solve`.
+
+        Raises:
+            UnknownNameError: The robot has no joint of a name.
+            InputError: A value that is not allowed, or targets or objectives with data for every waypoint.
+            EngineError: The compiled engine cannot hold an island of this problem.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        pace = Pace.read(self.robot, dt, velocity, acceleration)
+        chosen = self.options.of_solve(options)
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
+        start = None
+        if start_joint_q is not None:
+            start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
+            start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
+        check_one_line(self._objectives, self._per_problem_targets)
+        finish: Literal["float32", "float64"] = "float32" if self._compiled is None else "float64"
+        waypoints = Waypoints(self.robot, given, chosen, finish, partial(self._solve, self._own_head))
+        result = followed(waypoints, self._order, pace, solutions, start)
+        if result is None:
+            raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
+        return result
 
     def _solve_staged(self, problem_count: int, seeds: int) -> Partition:
         """Work through all attempts; again where a row reached a tree that its probes had not shown."""
@@ -279,15 +346,6 @@ class IKSolver:
             row_weights=problems.row_weights[k],
         )
 
-    def _bind(self, objective: Any) -> None:
-        require_contract(objective)
-        bind_solver = getattr(objective, "bind_solver", None)
-        if bind_solver is not None:
-            bind_solver(self)
-        bind_model = getattr(objective, "bind_model", None)
-        if bind_model is not None:
-            bind_model(self._model)
-
     def _use_support(self) -> None:
         """Lay out islands, answers and batch for the support of the rows as it is known now."""
         trees = self.robot.trees
@@ -328,54 +386,11 @@ class IKSolver:
         return self._batch
 
     # ------------------------------------------------------------------ input and output of a solve
-    def _options_for(self, options: "dict[str, object] | SolverOptions | None") -> SolverOptions:
-        if isinstance(options, SolverOptions):
-            if all(getattr(options, name) == getattr(self.options, name) for name in FIXED_OPTIONS):
-                return options
-            options = options.changes_from(self.options)
-        if options is not None and not isinstance(options, dict):
-            raise InputError(f"options is {options!r}. Allowed: a dict of option names and values, or SolverOptions.")
-        merged = self.options.merged(options)
-        fixed = [name for name in options or {} if name not in PER_SOLVE_OPTIONS]
-        if fixed:
-            raise InputError(f"Option {fixed[0]!r} is fixed when the solver is made. Per solve: {PER_SOLVE_OPTIONS}.")
-        return merged
-
     def _wishes(self, problem_count: int, seeds: int, options: SolverOptions) -> Wishes:
         """What a solve is to do."""
-        wishes = Wishes(
-            problem_count,
-            seeds,
-            options.best_of,
-            options.solutions,
-            options.solution_difference,
-            polished=options.precision == "float64",
-        )
+        wishes = Wishes.of(problem_count, seeds, options)
         if self._compiled is None and (wishes.choosing or wishes.polished):
             raise InputError(
                 "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
         return wishes
-
-
-def _resolve_device(device: Any) -> wp.Device:
-    with TOLD_CACHE_ERRORS:
-        wp.init()
-    if device == "auto":
-        return wp.get_preferred_device()
-    try:
-        return wp.get_device(device)
-    except (ValueError, RuntimeError) as error:
-        known = ", ".join(str(d) for d in wp.get_devices())
-        raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error
-
-
-def _touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:
-    """Which trees each target touches, bool [targets, trees]."""
-    touches = np.zeros((len(targets), robot.trees.ntree), dtype=bool)
-    for k, target in enumerate(targets):
-        for link in (target.link, target.reference_link):
-            body = robot.link_frame(link)[0] if link is not None else -1
-            if body >= 0 and robot.trees.body_treeid[body] >= 0:
-                touches[k, robot.trees.body_treeid[body]] = True
-    return touches

@@ -215,3 +215,14 @@ def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.
             f"{length[bad[0]]:.6g}. Allowed: unit quaternions, off by {UNIT_QUATERNION_SLACK} at most."
         )
     return np.asarray(quaternions / length[:, None])
+
+
+def touched_trees(robot: RobotModel, targets: Sequence[Target]) -> NDArray[np.bool_]:
+    """Return which trees each target touches, bool [targets, trees]."""
+    touches = np.zeros((len(targets), robot.trees.ntree), dtype=bool)
+    for k, target in enumerate(targets):
+        for link in (target.link, target.reference_link):
+            body = robot.link_frame(link)[0] if link is not None else -1
+            if body >= 0 and robot.trees.body_treeid[body] >= 0:
+                touches[k, robot.trees.body_treeid[body]] = True
+    return touches

@@ -23,6 +23,7 @@ from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake, first_problem
 from ik_service.solver.kernel_loading import load_kernels
 from ik_service.solver.mirror import Mirror, wait
+from ik_service.solver.options import SolverOptions
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
 from ik_service.solver.problems import Problems
@@ -54,6 +55,18 @@ class Wishes:
     solutions: int
     solution_difference: float
     polished: bool
+
+    @classmethod
+    def of(cls, problem_count: int, seeds: int, options: SolverOptions) -> "Wishes":
+        """Return what options ask for."""
+        return cls(
+            problem_count,
+            seeds,
+            options.best_of,
+            options.solutions,
+            options.solution_difference,
+            polished=options.precision == "float64",
+        )
 
     @property
     def choosing(self) -> bool:
@@ -113,6 +126,17 @@ class Workspace:
         """Judge the winners as they stand."""
         self._judges(partition, 0, 1).run(count)
         wait(self._model.device)
+
+    def judge_given(self, joint_q: NDArray[Any], partition: Partition) -> None:
+        """Judge configurations [problems, joint_coord_count] in place of the winners of the solve just done."""
+        count = len(joint_q)
+        if self._wide is not None and self._polished is not None:
+            self._polished.host[:count] = joint_q
+            self._polished.push(count)
+        else:
+            given: wp.array[Any] = wp.array(joint_q.astype(np.float32), device=self._model.device)
+            wp.copy(self.problems.winners.joint_q[:count], given)
+        self.judge(partition, count)
 
     # ------------------------------------------------------------------ the compiled engine
     def compiled(

@@ -1,0 +1,121 @@
+"""Following a path: from waypoints to configurations."""
+
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots.caller_order import CallerOrder
+from ik_service.solver.options import SOLUTIONS_MAX
+from ik_service.solver.paths.bridges import bridge
+from ik_service.solver.paths.result import Answers, Pace, PathResult, path_result
+from ik_service.solver.paths.smoothing import smooth
+from ik_service.solver.paths.track_choice import EDGES_MAX, choose_tracks
+from ik_service.solver.paths.tracks import ANCHORS, find_tracks
+from ik_service.solver.paths.turns import unwound
+from ik_service.solver.paths.waypoints import Group, Waypoints
+from ik_service.solver.result import IKResult
+from ik_service.solver.status import IKStatus
+from objectives import InputError
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+def followed(
+    waypoints: Waypoints, order: CallerOrder, pace: Pace, solutions: int, start: FloatArray | None
+) -> PathResult | None:
+    """Return the result of a path; None where a number of the targets is faulty.
+
+    Args:
+        waypoints: The path, with the options of the caller.
+        order: Where the caller's columns stand.
+        pace: Time steps and limits.
+        solutions: Solutions per anchor to begin tracks from.
+        start: Configuration before the first waypoint, [coordinates], if there is one.
+
+    Raises:
+        InputError: The number of solutions is not allowed.
+    """
+    whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
+    if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
+        raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
+    options = replace(waypoints.options, best_of=None, solutions=1, precision="float32")
+    found = waypoints.solve(waypoints.targets, None, options)
+    if found is None:
+        return None
+    waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
+    path = follow(waypoints, found, pace, int(solutions), start)
+    judged = waypoints.finished(path, path)
+    failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
+    answers = Answers(
+        success=judged.success,
+        status=np.where(judged.success, np.int8(IKStatus.CONVERGED), failed).astype(np.int8),
+        position_error=judged.position_error,
+        orientation_error=judged.orientation_error,
+    )
+    return path_result(waypoints.robot, order, judged.joint_q.astype(np.float64), start, pace, answers)
+
+
+def follow(waypoints: Waypoints, found: IKResult, pace: Pace, solutions: int, start: FloatArray | None) -> FloatArray:
+    """Return the configurations of a path, float64 [waypoints, coordinates].
+
+    Where a group of joints has no solution, it goes straight from the solution before to the one after.
+
+    Args:
+        waypoints: The path.
+        found: A solution of each waypoint by itself.
+        pace: Time steps and limits.
+        solutions: Solutions per anchor to begin tracks from.
+        start: Configuration before the first waypoint, [coordinates], if there is one.
+    """
+    path: FloatArray = found.joint_q.astype(np.float64)
+    solved = np.ones(path.shape, dtype=bool)
+    if start is not None:
+        idle = np.flatnonzero(~np.isin(np.arange(path.shape[1]), [c for g in waypoints.groups for c in g.coordinates]))
+        path[:, idle] = start[idle]
+    if not waypoints.groups:
+        return path
+    success = waypoints.successes(found)
+    if not success.any():
+        return _held(path, start)
+    most = max(1, int((EDGES_MAX / len(waypoints)) ** 0.5) // ANCHORS)
+    tracks = find_tracks(waypoints, found.joint_q, success, min(solutions, most), start)
+    for number, group in enumerate(waypoints.groups):
+        largest_step = pace.largest_step[group.metric.dofs]
+        chosen = choose_tracks(waypoints.robot, tracks, number, group, largest_step, start)
+        layers = np.flatnonzero(chosen >= 0)
+        own = np.ix_(layers, group.coordinates)
+        path[own] = tracks.joint_q[layers, chosen[layers]][:, group.coordinates]
+        if layers.size:
+            bridge(waypoints, tracks, number, chosen, path, largest_step, start)
+        solved[np.ix_(np.flatnonzero(chosen < 0), group.coordinates)] = False
+    smooth(waypoints, path, solved, pace.largest_step)
+    for group in waypoints.groups:
+        _fill(group, path, solved[:, group.coordinates[0]], start)
+        path = unwound(waypoints.robot, group.metric, path, pace.largest_step[group.metric.dofs], start)
+    return path
+
+
+def _held(path: FloatArray, start: FloatArray | None) -> FloatArray:
+    """One configuration all along."""
+    held: FloatArray = np.repeat(path[:1] if start is None else start[None], len(path), axis=0)
+    return held
+
+
+def _fill(group: Group, path: FloatArray, solved: NDArray[np.bool_], start: FloatArray | None) -> None:
+    """Lead a group straight through waypoints without a solution, in place; it waits at both ends of the path."""
+    there = np.flatnonzero(solved)
+    for failed in np.flatnonzero(~solved):
+        after = there[np.searchsorted(there, failed) :][:1]
+        place = int(np.searchsorted(there, failed)) - 1
+        before = int(there[place]) if place >= 0 else -1
+        first = path[before] if before >= 0 else start
+        if first is None or not after.size:
+            source = path[after[0]] if first is None else first
+            path[failed, group.coordinates] = source[group.coordinates]
+            continue
+        share = (failed - before) / (after[0] - before)
+        moved = group.metric.moved(first, share * group.metric.change(first, path[after[0]]))
+        path[failed, group.coordinates] = moved[group.coordinates]

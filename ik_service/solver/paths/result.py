@@ -1,0 +1,182 @@
+"""What following a path gives, by the solver or tick by tick."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.robots.caller_order import CallerOrder
+from ik_service.robots.dof_values import dof_values
+from ik_service.solver.paths.metric import JointMetric
+from ik_service.solver.status import IKStatus
+from objectives import InputError
+
+Float64Array = NDArray[np.float64]
+ROUNDING = 1.0 + 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class PathResult:
+    """A path in the space of joints, a line for every waypoint.
+
+    Columns are in the order of the caller's `joint_order`, the robot's own without it.
+
+    Attributes:
+        joint_q: Configurations [m or rad, quaternions xyzw], float64 [n, coordinates].
+        joint_qd: Speeds that lead there from the line before [m/s or rad/s], [n, DOFs]; from the start in the first
+            line, 0 without a start.
+        joint_qdd: Changes of these speeds [m/s^2 or rad/s^2], [n, DOFs]; 0 where two lines before are missing.
+        success: Whether every target is met within its tolerance, bool [n].
+        status: IKStatus codes, int8 [n].
+        position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
+        orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
+        joint_change: Largest change of a joint from the line before [m or rad], [n].
+        over_velocity: DOFs that go faster than allowed, bool [n, DOFs].
+        over_acceleration: DOFs whose speed changes more than allowed, bool [n, DOFs].
+        dt: Time from line to line [s].
+        coordinate_names: Names of the columns of `joint_q`.
+        dof_names: Names of the columns of DOFs.
+    """
+
+    joint_q: Float64Array
+    joint_qd: Float64Array
+    joint_qdd: Float64Array
+    success: NDArray[np.bool_]
+    status: NDArray[np.int8]
+    position_error: Float64Array
+    orientation_error: Float64Array
+    joint_change: Float64Array
+    over_velocity: NDArray[np.bool_]
+    over_acceleration: NDArray[np.bool_]
+    dt: float
+    coordinate_names: tuple[str, ...]
+    dof_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of waypoints."""
+        return len(self.success)
+
+    @property
+    def largest_joint_change(self) -> float:
+        """Largest change of a joint from a line to the next [m or rad]."""
+        return float(self.joint_change.max())
+
+    @property
+    def within_limits(self) -> NDArray[np.bool_]:
+        """Whether the way to each waypoint keeps the limits of speed and acceleration, bool [n]."""
+        return np.asarray(~(self.over_velocity | self.over_acceleration).any(axis=1))
+
+    @property
+    def status_names(self) -> list[str]:
+        """Status of every waypoint as a lower-case word."""
+        return [IKStatus(int(code)).name.lower() for code in self.status]
+
+
+@dataclass(frozen=True, eq=False)
+class Pace:
+    """How fast a path is to be followed.
+
+    Attributes:
+        dt: Time from waypoint to waypoint [s].
+        velocity: Largest speeds [m/s or rad/s], [joint_dof_count].
+        acceleration: Largest changes of speed [m/s^2 or rad/s^2], [joint_dof_count].
+    """
+
+    dt: float
+    velocity: Float64Array
+    acceleration: Float64Array
+
+    @classmethod
+    def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "Pace":
+        """Read what a caller gives; None is the model's speeds, and no limit of accelerations.
+
+        Raises:
+            UnknownNameError: The robot has no joint of a name.
+            InputError: A number that is not allowed.
+        """
+        return cls(
+            checked_dt(dt),
+            _above_zero("velocity", dof_values(robot, "velocity", velocity, robot.joint_velocity_limit)),
+            _above_zero(
+                "acceleration",
+                dof_values(robot, "acceleration", acceleration, np.full(robot.joint_dof_count, np.inf)),
+            ),
+        )
+
+    @property
+    def largest_step(self) -> Float64Array:
+        """What the speeds allow from waypoint to waypoint [m or rad], [joint_dof_count]."""
+        return self.velocity * self.dt
+
+
+def checked_dt(dt: Any) -> float:
+    """Return a time step.
+
+    Raises:
+        InputError: It is not a finite number above 0.
+    """
+    if isinstance(dt, bool) or not isinstance(dt, Real) or not 0.0 < float(dt) < math.inf:
+        raise InputError(f"dt is {dt!r}. Allowed: above 0 s.")
+    return float(dt)
+
+
+def _above_zero(name: str, values: Float64Array) -> Float64Array:
+    if (values == 0.0).any():
+        raise InputError(f"{name} is 0 for a joint. Allowed: above 0; lock joints that must not move.")
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Whether the waypoints are met; see `PathResult`."""
+
+    success: NDArray[np.bool_]
+    status: NDArray[np.int8]
+    position_error: Float64Array
+    orientation_error: Float64Array
+
+
+def path_result(
+    robot: RobotModel,
+    order: CallerOrder,
+    joint_q: Float64Array,
+    start: NDArray[np.floating[Any]] | None,
+    pace: Pace,
+    answers: Answers,
+) -> PathResult:
+    """Return the result of a path.
+
+    Args:
+        robot: The robot.
+        order: Where the caller's columns stand.
+        joint_q: Configurations in the robot's order, float64 [n, joint_coord_count].
+        start: Configuration before the first, [joint_coord_count], if there is one.
+        pace: Time steps and limits.
+        answers: Whether waypoints are met.
+    """
+    metric = JointMetric(robot)
+    before = np.concatenate([joint_q[:1] if start is None else start[None], joint_q[:-1]])
+    change = metric.straight(before, joint_q)
+    speed = change / pace.dt
+    acceleration = np.diff(speed, axis=0, prepend=speed[:1]) / pace.dt
+    if start is None:
+        acceleration[1:2] = 0.0
+    return PathResult(
+        joint_q=order.coordinates_of(joint_q),
+        joint_qd=order.dofs_of(speed),
+        joint_qdd=order.dofs_of(acceleration),
+        success=answers.success,
+        status=answers.status,
+        position_error=answers.position_error,
+        orientation_error=answers.orientation_error,
+        joint_change=np.abs(change).max(axis=1, initial=0.0),
+        over_velocity=order.dofs_of(np.abs(speed) > pace.velocity * ROUNDING),
+        over_acceleration=order.dofs_of(np.abs(acceleration) > pace.acceleration * ROUNDING),
+        dt=pace.dt,
+        coordinate_names=order.coordinate_names,
+        dof_names=order.dof_names,
+    )
