@@ -11,7 +11,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.control.control_tasks import ControlTasks, SoftRows
-from ik_service.control.limits import ControlLimits, resolved_limits
+from ik_service.control.following import follow_ticks, waypoint_targets
+from ik_service.control.limits import ControlLimits, resolved_limits, velocity_and_acceleration
 from ik_service.control.result import ControlResult
 from ik_service.control.tick_arrays import POSE, TickArrays
 from ik_service.control.tick_islands import TickIslands
@@ -35,6 +36,8 @@ from ik_service.solver.construction import check_construction
 from ik_service.solver.foreign_arrays import as_numpy
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.mirror import wait
+from ik_service.solver.paths import PathResult
+from ik_service.solver.paths.result import Pace, checked_dt, path_result
 from ik_service.solver.targets import Target, as_target, host_array
 from objectives import IKObjective, InputError
 
@@ -143,6 +146,7 @@ class IKController:
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self._iterations, self._wxyz = iterations, wxyz
         resolved = resolved_limits(robot, limits or ControlLimits())
+        self._paces = velocity_and_acceleration(robot, limits or ControlLimits())
         with DEVICE_LOCK, ToldCacheErrors():
             model = robot.on_device(str(wp.get_device(device)))
             self._arrays = TickArrays(model, robots, len(self.targets), resolved)
@@ -276,6 +280,33 @@ class IKController:
             np.take(answers["active_limits"].host, self._order.dofs, axis=1, out=result.active_limits)
         result.seconds = 1e-9 * (time.perf_counter_ns() - begun)
         return result
+
+    def follow(self, positions: Any, orientations_xyzw: Any, dt: float, *, start_joint_q: Any = None) -> PathResult:
+        """Go along a path, a tick for every waypoint: warm-started, and within all limits in every tick.
+
+        Where the limits do not let the robot keep up it falls behind, and catches up when they do. For a path that is
+        known beforehand `IKSolver.follow` looks ahead.
+
+        Args:
+            positions: Positions of the targets [m], [n, 3] for one, [n, targets, 3] for several.
+            orientations_xyzw: Unit quaternions, shapes alike with 4; wxyz if the controller was made so.
+            dt: Time from waypoint to waypoint [s].
+            start_joint_q: Configuration at rest, one tick before the first waypoint, shape [coordinates]; None goes on
+                from where the controller is.
+
+        Raises:
+            InputError: A value that is not allowed, or the controller has several robots.
+        """
+        if self.robots != 1:
+            raise InputError(f"The controller has {self.robots} robots. follow takes one; call step for several.")
+        dt = checked_dt(dt)
+        poses = waypoint_targets(self.targets, positions, orientations_xyzw)
+        if start_joint_q is not None:
+            self.reset(start_joint_q)
+        joint_q = self._arrays.answers["joint_q_out"].host[0]
+        start = joint_q.copy()
+        commands, answers = follow_ticks(lambda pose: self.step(pose, dt=dt), joint_q, poses)
+        return path_result(self.robot, self._order, commands, start, Pace(dt, *self._paces), answers)
 
     def _launch(self, begin: int, finish: int, iterations: int) -> None:
         """Launch all islands."""

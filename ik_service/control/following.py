@@ -1,0 +1,62 @@
+"""Following a path tick by tick: every waypoint is a tick's target, and all limits of the controller hold all along."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.control.result import ControlResult
+from ik_service.solver.foreign_arrays import as_numpy
+from ik_service.solver.paths.result import Answers
+from ik_service.solver.status import IKStatus
+from ik_service.solver.targets import Target, check_targets
+from objectives import InputError
+
+Float64Array = NDArray[np.float64]
+
+
+def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: Any) -> Float64Array:
+    """Return the targets of every tick as `IKController.step` takes them, [waypoints, targets, 7].
+
+    Args:
+        targets: The controller's targets.
+        positions: Positions of the waypoints [m], [n, 3] for one target, else [n, targets, 3].
+        orientations: Unit quaternions, shapes alike with 4; they keep their order.
+
+    Raises:
+        InputError: A shape or number that is not allowed, or a target without positions or orientations.
+    """
+    positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
+    given = check_targets(targets, positions, orientations, None)
+    poses = np.empty((given.problem_count, len(targets), 7))
+    for k, (position, orientation) in enumerate(zip(given.positions, given.orientations_xyzw, strict=True)):
+        if position is None or orientation is None:
+            raise InputError(
+                f"Target '{targets[k].link}' lacks positions or orientations_xyzw. Row weights of 0 leave axes free."
+            )
+        poses[:, k, :3], poses[:, k, 3:] = position, orientation
+    return poses
+
+
+def follow_ticks(
+    step: Callable[[Float64Array], ControlResult], joint_q: Float64Array, poses: Float64Array
+) -> tuple[Float64Array, Answers]:
+    """Take one robot along a path.
+
+    Args:
+        step: Goes a tick towards targets [targets, 7].
+        joint_q: Where each tick leaves its command, [coordinates].
+        poses: Targets of every tick, [waypoints, targets, 7].
+
+    Returns:
+        Commands [waypoints, coordinates], and what became of the ticks.
+    """
+    commands = np.empty((len(poses), len(joint_q)))
+    status = np.empty(len(poses), np.int8)
+    errors = np.empty((2, len(poses), poses.shape[1]))
+    for tick, pose in enumerate(poses):
+        result = step(pose)
+        commands[tick], status[tick] = joint_q, result.status[0]
+        errors[:, tick] = result.position_error[0], result.orientation_error[0]
+    return commands, Answers(status == int(IKStatus.CONVERGED), status, errors[0], errors[1])
