@@ -225,6 +225,10 @@ def export(
         bool, typer.Option("--position-only", help="Targets are positions alone, without orientations.")
     ] = False,
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
+    entry: Annotated[
+        list[str] | None,
+        typer.Option(help="Function to write: solve, or tick of a controller; may be repeated. Default: both."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
     arch: Annotated[
         list[int] | None,
@@ -234,18 +238,21 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a solver for programs in C and C++: objects or cubins, header, source, example, CMakeLists.txt."""
+    """Write a solver and a controller for programs in C and C++: objects or cubins, header, source, examples."""
     with reported_errors():
-        from ik_service.cli.export_command import ExportJob, write_export
+        from ik_service.cli.export_command import ENTRIES, ExportJob, write_export
 
         if device not in ("cpu", "cuda"):
             raise typer.BadParameter("--device is cpu or cuda.")
         if (device == "cpu" and arch) or (device == "cuda" and target):
             raise typer.BadParameter("--target goes with --device cpu, --arch with --device cuda.")
+        if not set(entry or ()) <= set(ENTRIES) or (device == "cuda" and "tick" in (entry or ())):
+            raise typer.BadParameter("--entry is solve or tick, and with --device cuda solve.")
         job = ExportJob(
             robot,
             tuple(link or ()),
             output,
+            entries=tuple(entry or ()),
             prefix=prefix,
             orientations=not position_only,
             target=target,

@@ -1,12 +1,20 @@
-"""`ik-service export`: a robot's solver as C."""
+"""`ik-service export`: a robot's solver and controller as C."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ik_service.cli.console import message_console, output_console
 from ik_service.compiler.cpu_targets import VARIABLE, cpu_target, named_target, portable_target
 from objectives.errors import InputError
+
+if TYPE_CHECKING:
+    from ik_service.export import Export
+    from ik_service.robots import RobotModel
+
+ENTRIES = ("solve", "tick")
+POSITION_ALONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # weights of rows
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,7 @@ class ExportJob:
         robot: Built-in name or path.
         links: Links with a pose target each; none takes the only leaf link.
         folder: Where to.
+        entries: What to export, of ENTRIES; none takes all.
         prefix: What names in C begin with; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
         target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
@@ -28,6 +37,7 @@ class ExportJob:
     robot: str
     links: tuple[str, ...]
     folder: Path
+    entries: tuple[str, ...]
     prefix: str | None
     orientations: bool
     target: str | None
@@ -48,24 +58,43 @@ def write_export(job: ExportJob) -> None:
         use_cpu_target(job.target)
     # Only now: with these modules the process has chosen what it generates code for.
     from ik_service.cli.solve_command import default_links
-    from ik_service.export import ARCHITECTURES, export_for_gpus, export_solver
+    from ik_service.export import ARCHITECTURES, export_for_gpus
     from ik_service.robots import load_robot
     from ik_service.solver import IKSolver
 
     robot = load_robot(job.robot)
-    solver = IKSolver(robot, default_links(robot, job.links), device="cpu", engine="compiled")
+    links = default_links(robot, job.links)
     if job.for_gpus:
+        solver = IKSolver(robot, links, device="cpu", engine="compiled")
         architectures = job.architectures or ARCHITECTURES
         export = export_for_gpus(solver, prefix=job.prefix, orientations=job.orientations, architectures=architectures)
     else:
-        export = export_solver(
-            solver, prefix=job.prefix, orientations=job.orientations, problem_count=job.problem_count
-        )
+        export = _export_for_cpus(job, robot, links)
     export.write(job.folder)
     for name, content in sorted(export.files.items()):
         output_console().out(f"{job.folder / name} ({len(content)} bytes)", highlight=False)
     made_for = "NVIDIA GPUs" if job.for_gpus else f"CPUs of level {cpu_target().name}"
     message_console().print(f"For {made_for}. See {job.folder / 'README.md'}.", markup=False)
+
+
+def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Export":
+    from ik_service.control import IKController
+    from ik_service.export import export_controller, export_solver
+    from ik_service.solver import IKSolver, Target
+
+    controller = None
+    if "tick" in (job.entries or ENTRIES):
+        row_weights = None if job.orientations else POSITION_ALONE
+        controller = IKController(robot, [Target(link, row_weights=row_weights) for link in links])
+    if controller is not None and "solve" not in (job.entries or ENTRIES):
+        return export_controller(controller, prefix=job.prefix)
+    return export_solver(
+        IKSolver(robot, links, device="cpu", engine="compiled"),
+        controller=controller,
+        prefix=job.prefix,
+        orientations=job.orientations,
+        problem_count=job.problem_count,
+    )
 
 
 def use_cpu_target(asked: str | None) -> None:

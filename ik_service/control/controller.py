@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ik_service.control.control_tasks import ControlTasks, SoftRows
 from ik_service.control.following import follow_ticks, waypoint_targets
 from ik_service.control.limits import ControlLimits, resolved_limits, velocity_and_acceleration
+from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick_arrays import POSE, TickArrays
 from ik_service.control.tick_islands import TickIslands
@@ -28,6 +29,7 @@ from ik_service.control.tick_task import (
     ROBOTS,
     SCALES,
 )
+from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.robots.coupling import complete_joint_q
@@ -221,6 +223,18 @@ class IKController:
             self._arrays.answers[name].host[...] = values
         self._arrays.targets.host[...], self._numbers[DT] = targets, dt
         self._islands.forget_last_tick()
+
+    def recorded(self) -> RecordedTicks:
+        """Return the kernels of a tick, with what they work on, for export.
+
+        Raises:
+            EngineError: The controller is on a GPU, moves nothing, or has an order of joints or quaternions of its own.
+        """
+        if not self._order.is_own or self._wxyz:
+            raise EngineError("Only controllers in the robot's own joint_order, of quaternions xyzw, can be exported.")
+        if self._device.is_cuda or not self._launches:
+            raise EngineError("Only controllers on a CPU that have something to move can be exported.")
+        return record_ticks(self._tasks, self._islands, self._arrays, self._iterations)
 
     def step(
         self,

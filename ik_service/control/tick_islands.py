@@ -16,6 +16,7 @@ from ik_service.compiler import (
     FLOAT64_ERROR,
     GOAL,
     TURN,
+    DataInput,
     IslandProgram,
     IterationSource,
     Lanes,
@@ -209,6 +210,13 @@ class TickIslands:
             "error_target": device_array(targets, wp.int32, device),
         }
 
+    def data_array(self, one: DataInput) -> "wp.array[Any]":
+        """Return the array in which an input of a program stands that is data."""
+        objectives: Any = self._rows.objectives
+        wide = self._tasks.wide.get((one.objective, one.field))
+        array: wp.array[Any] = objectives[one.objective].data(one.field) if wide is None else wide.array
+        return array
+
     def _addresses(self, program: IslandProgram) -> dict[str, list[int]]:
         """Where a kernel finds the data of the objectives."""
         objectives: Any = self._rows.objectives
@@ -218,7 +226,7 @@ class TickIslands:
                 lines.append((0, 0, 0, 0))
                 continue
             wide = self._tasks.wide.get((one.objective, one.field))
-            array = objectives[one.objective].data(one.field) if wide is None else wide.array
+            array = self.data_array(one)
             if array.shape[0] not in (1, self._robots):
                 owner = type(objectives[one.objective]).__name__
                 raise InputError(

@@ -26,6 +26,7 @@ SCALARS: dict[Any, str] = {
     wp.float64: "double",
 }
 """C types of Warp's numbers."""
+BOUNDS_SIZE = 24  # bytes
 
 ARRAYS = Template("""\
 /* A Warp array: strides in bytes; shape and strides are 0 beyond ndim. */
@@ -140,7 +141,7 @@ class CLayout:
     def declarations(self) -> str:
         """Return all structs in C, each after those in it."""
         arrays = ARRAYS.substitute(prefix=self.prefix)
-        sizes = {"array": ctypes.sizeof(self._array), "bounds": 24}
+        sizes = {"array": ctypes.sizeof(self._array), "bounds": BOUNDS_SIZE}
         checks = [
             f"typedef char {self.prefix}_{name}_has_its_size[sizeof({self.prefix}_{name}) == {size} ? 1 : -1];"
             for name, size in sizes.items()

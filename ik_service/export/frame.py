@@ -28,22 +28,22 @@ static void *take(char *memory, size_t *used, size_t bytes)
     *used = at + (bytes + 63) / 64 * 64;
     return memory == NULL ? NULL : memory + at;
 }"""
-FUNCTIONS = Template("""\
+STRUCTS = Template("""\
 typedef struct {
 $numbers
 } ${name}_numbers;
 
 typedef struct {
 $members
-} ${name}_frame;
-
+} ${name}_frame;""")
+LAY_OUT = Template("""\
 static size_t lay_out_${name}(${name}_frame *f, char *memory)
 {
     size_t n = (size_t)f->count, used = 0;
 $pieces
     return used;
-}
-
+}""")
+SET_ADDRESSES = Template("""\
 static void set_addresses_of_${name}(${name}_frame *f)
 {
 $addresses
@@ -96,11 +96,12 @@ class Frame:
         self._name, self._recorded, self._symbols, self._constants = name, recorded, symbols, constants
         self._held = {label: Held(array, ("n",)) for label, array in recorded.lines.items()} | dict(further or {})
         places = {held.array.ptr: self._place(label, held) for label, held in self._held.items()}
-        places |= {array.ptr: self._number_place(label) for label, array in recorded.numbers.items()}
+        numbers = {label: array for label, array in recorded.numbers.items() if array.size > 0}
+        places |= {array.ptr: self._number_place(label) for label, array in numbers.items()}
         self._filler = Filler(layout, constants, places)
         self._addresses: list[str] = []
         self._noted: set[int] = set()
-        self._numbers = [f"{c_scalar(array)} {label}[{array.size}];" for label, array in recorded.numbers.items()]
+        self._numbers = [(c_scalar(array), label, array.numpy().size) for label, array in numbers.items()]
         self._steps = [self._step(k) for k in range(len(recorded.steps))]
 
     def source(self, given: Collection[str], further: Sequence[str] = ()) -> str:
@@ -111,16 +112,14 @@ class Frame:
             further: More members of the frame.
         """
         used = {label: held for label, held in self._held.items() if f"f->{label}" in self._filler.used}
-        numbers = "\n".join(indented(self._numbers))
         lines = [f"{c_scalar(held.array)} *{label};" for label, held in used.items()]
-        members = "\n".join(indented(["int32_t count;", *further, f"{self._name}_numbers numbers;", *lines]))
         pieces = []
         for label, held in used.items():
             if label not in given:
                 pieces.append(f"f->{label} = ({c_scalar(held.array)} *)take(memory, &used, {held.size()});")
-        texts = {"pieces": "\n".join(indented(pieces)), "addresses": "\n".join(indented(self._addresses))}
-        functions = FUNCTIONS.substitute(texts, name=self._name, numbers=numbers, members=members)
-        return "\n\n".join([functions, *self._steps])
+        structs = self._structs(["int32_t count;", *further, f"{self._name}_numbers numbers;", *lines])
+        lay_out = LAY_OUT.substitute(name=self._name, pieces="\n".join(indented(pieces)))
+        return "\n\n".join([structs, lay_out, self._set_addresses(), *self._steps])
 
     def calls(self, *phases: str) -> list[str]:
         """Return the statements that run all steps of some phases on a frame `f`."""
@@ -130,6 +129,14 @@ class Frame:
         """Return the names of the functions of all steps of some phases."""
         steps = enumerate(self._recorded.steps)
         return [f"{self._name}_step_{k}" for k, step in steps if step.phase in phases]
+
+    def _structs(self, members: Sequence[str]) -> str:
+        """The struct of the numbers, and that of the frame with these members."""
+        numbers = "\n".join(indented([f"{kind} {label}[{size}];" for kind, label, size in self._numbers]))
+        return STRUCTS.substitute(name=self._name, numbers=numbers, members="\n".join(indented(members)))
+
+    def _set_addresses(self) -> str:
+        return SET_ADDRESSES.substitute(name=self._name, addresses="\n".join(indented(self._addresses)))
 
     def _place(self, label: str, held: Held) -> Place:
         return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in held.shape))
@@ -145,8 +152,15 @@ class Frame:
                 self._note_addresses(k, value)
         size = step.size or ("(size_t)f->count" if step.per_problem else "1")
         filled = self._filler.fill(step.kernel, self._symbols[step.kernel], step.arguments, size)
-        body = "\n".join(indented([*filled, *self._launch(step)]))
-        return f"static void {self._name}_step_{k}({self._name}_frame *f)\n{{\n{body}\n}}"
+        return self._functions_of(k, step, filled)
+
+    def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
+        """The function of a step, whose arguments are filled by statements."""
+        return self._function(f"{self._name}_step_{k}", [*filled, *self._launch(step)])
+
+    def _function(self, name: str, body: Sequence[str]) -> str:
+        lines = "\n".join(indented(body))
+        return f"static void {name}({self._name}_frame *f)\n{{\n{lines}\n}}"
 
     def _launch(self, step: RecordedStep) -> list[str]:
         """The statements that launch a kernel on its arguments."""
@@ -163,7 +177,7 @@ class Frame:
         self._filler.place(task.source, self._number_place(f"source_{k}"))
         self._filler.place(task.source_lines, self._number_place(f"source_lines_{k}"))
         count = len(addresses)
-        self._numbers += [f"uint64_t source_{k}[{count}];", f"int32_t source_lines_{k}[{count}];"]
+        self._numbers += [("uint64_t", f"source_{k}", count), ("int32_t", f"source_lines_{k}", count)]
         for m, (address, lines) in enumerate(zip(addresses, line_counts, strict=True)):
             if lines == 0:  # an input that the kernel sets itself
                 continue
@@ -173,17 +187,29 @@ class Frame:
 
     def _found(self, address: int, lines: int) -> tuple[str, int, str]:
         """C expressions of the array that an address lies in, its place there, and the array's lines."""
-        named = [*self._recorded.lines.items(), *(("", array) for array in self._recorded.data)]
-        for label, array in named:
-            if array.ptr <= address < array.ptr + array.capacity:
-                first = (address - array.ptr) // array.numpy().itemsize
-                if label:
-                    self._filler.used.add(f"f->{label}")
-                    return f"f->{label}", first, "f->count" if lines == array.shape[0] else str(lines)
-                return self._constants.name(array, "data"), first, str(lines)
+        recorded = self._recorded
+        for label, array in recorded.lines.items():
+            if _holds(array, address):
+                self._filler.used.add(f"f->{label}")
+                return f"f->{label}", _number_at(array, address), "f->count" if lines == array.shape[0] else str(lines)
+        for label, array in recorded.numbers.items():
+            if _holds(array, address):
+                return self._number_place(label).pointer, _number_at(array, address), str(lines)
+        for array in recorded.data:
+            if _holds(array, address):
+                return self._constants.name(array, "data"), _number_at(array, address), str(lines)
         raise NotImplementedError("A task holds the address of an array of which nothing is known.")
 
 
-def indented(lines: list[str]) -> list[str]:
+def _holds(array: "wp.array[Any]", address: int) -> bool:
+    return array.size > 0 and bool(array.ptr <= address < array.ptr + array.capacity)
+
+
+def _number_at(array: "wp.array[Any]", address: int) -> int:
+    """Which number of an array stands at an address."""
+    return int(address - array.ptr) // int(array.numpy().itemsize)
+
+
+def indented(lines: Sequence[str]) -> list[str]:
     """Return lines of a body."""
     return [f"    {line}" for line in lines]

@@ -8,7 +8,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.export.c_layout import CLayout
-from ik_service.export.export import TAG, Export, checked_prefix, solver_words, tag_of
+from ik_service.export.export import TAG, Export, checked_prefix, robot_words, tag_of
 from ik_service.export.frame import TAKE, Held, indented
 from ik_service.export.gpu_frame import ALIGNMENT, GpuConstants, GpuFrame
 from ik_service.export.gpu_texts import CMAKE, FUNCTIONS, README, SOLVE, SOURCE, TYPES
@@ -122,7 +122,7 @@ def export_for_gpus(
         InputError: The prefix is no identifier, or an architecture is not one that Warp compiles for.
         EngineError: The solver cannot be exported, or its islands are too large for a GPU.
     """
-    prefix = checked_prefix(solver, prefix, "_gpu")
+    prefix = checked_prefix(solver.robot, prefix, "_gpu")
     known = set(wp.get_cuda_supported_archs())
     for architecture in architectures:
         if architecture not in known:
@@ -163,8 +163,8 @@ def _texts(
     frame, members = entry.frame(symbols, layout, constants)
     functions = frame.source(GIVEN, members)
     words = (
-        solver_words(solver, prefix, tag, orientations=entry.orientations)
-        | solve_words(solver, prefix)
+        robot_words(solver.robot, prefix, tag)
+        | solve_words(solver, prefix, orientations=entry.orientations)
         | array_words(entry.recorded)
     )
     phases = ("list", "solve", "keep")

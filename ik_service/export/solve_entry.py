@@ -7,8 +7,11 @@ import warp as wp
 
 from ik_service.export.c_layout import CLayout
 from ik_service.export.c_values import Constants, c_scalar
-from ik_service.export.frame import Frame, indented
-from ik_service.solver import IKSolver, IKStatus, slots
+from ik_service.export.example import EXAMPLE, example_problems
+from ik_service.export.frame import TAKE, Frame, indented
+from ik_service.export.texts import SOLVE_ADVICE, c_comment
+from ik_service.solver import IKSolver, slots
+from ik_service.solver.intake import SOLVE_IO
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.solver import DEFAULT_SEEDS
@@ -44,10 +47,8 @@ GIVEN = {
 """Where the caller's own arrays are read, with the C expression of their address."""
 
 SOLVE_TYPES = Template("""\
-/* How a problem ended. */
-enum {
-$statuses
-};
+#define ${PREFIX}_TARGETS $targets /* of a problem, in this order: $links */
+#define ${PREFIX}_ORIENTATIONS $orientations /* 0: targets are positions alone, and orientations are not read */
 
 typedef struct {
     uint32_t abi;                 /* ${PREFIX}_ABI */
@@ -185,28 +186,35 @@ class SolveEntry:
         solver: The solver.
         prefix: What all names begin with.
         orientations: Whether targets have orientations, or are positions alone.
+        problem_count: Targets in the file of the example.
 
     Attributes:
         name: What names of its kernels hold.
         recorded: Its launches.
+        objects: Names of its objects.
+        prologue: What comes before all includes of the source.
+        example: The example program and what it reads.
+        advice: What a host should know.
 
     Raises:
         EngineError: The solver cannot be exported.
     """
 
-    name = "solve"
+    name, prologue, advice = "solve", "", SOLVE_ADVICE
+    objects: tuple[str, ...] = ("io", "islands")
+    example = ("example", "problems.bin")
 
-    def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool) -> None:
-        self._solver, self._prefix = solver, prefix
+    def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool, problem_count: int) -> None:
+        self._solver, self._prefix, self._orientations = solver, prefix, orientations
+        self._problem_count = problem_count
         self.recorded = solver.recorded(orientations=orientations)
 
-    def header(self) -> str:
-        """Return its part of the header."""
-        words = solve_words(self._solver, self._prefix)
-        return "\n".join(template.substitute(words) for template in (SOLVE_TYPES, SOLVE_HEADER))
+    def object_of(self, kernel: wp.Kernel) -> str:
+        """Return the name of the object that holds a kernel: those of all solves apart from those made for islands."""
+        return "io" if kernel.module is SOLVE_IO else "islands"
 
-    def source(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> str:
-        """Return its source, but for the declarations of structs and constants.
+    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
+        """Return its part of the header, and its source but for the declarations of structs and constants.
 
         Args:
             symbols: Names of the kernels in the objects.
@@ -214,18 +222,30 @@ class SolveEntry:
             constants: Where constants are kept.
         """
         frame = Frame(self.name, self.recorded, symbols, layout, constants)
-        words = solve_words(self._solver, self._prefix) | array_words(self.recorded)
+        words = solve_words(self._solver, self._prefix, orientations=self._orientations) | array_words(self.recorded)
         words["read"] = "\n".join(indented(frame.calls("read")))
         words["solve"] = "\n".join(indented(frame.calls("solve", "judge")))
-        return "\n\n".join([frame.source(GIVEN), CHECKS.substitute(words), SOLVE.substitute(words)])
+        header = "\n".join(template.substitute(words) for template in (SOLVE_TYPES, SOLVE_HEADER))
+        return header, "\n\n".join([TAKE, frame.source(GIVEN), CHECKS.substitute(words), SOLVE.substitute(words)])
+
+    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
+        """Return the example program and what it reads.
+
+        Args:
+            words: What all texts tell of the robot.
+        """
+        program, data = self.example
+        problems = example_problems(self._solver, self._problem_count, orientations=self._orientations)
+        return {f"{program}.c": EXAMPLE.substitute(words).encode(), data: problems}
 
 
-def solve_words(solver: IKSolver, prefix: str) -> dict[str, object]:
+def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[str, object]:
     """Return what texts tell of the solves of a solver.
 
     Args:
         solver: The solver.
         prefix: What all names begin with.
+        orientations: Whether targets have orientations.
     """
     options, PREFIX = solver.options, prefix.upper()
     results = [f"    {C_TYPES.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
@@ -235,7 +255,9 @@ def solve_words(solver: IKSolver, prefix: str) -> dict[str, object]:
         "prefix": prefix,
         "PREFIX": PREFIX,
         "reference": ", or of the target's reference link" if relative else "",
-        "statuses": ",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
+        "targets": len(solver.targets),
+        "links": c_comment(", ".join(target.link for target in solver.targets)),
+        "orientations": int(orientations),
         "seeds_max": SEEDS_MAX,
         "iterations_max": ITERATIONS_MAX,
         "seeds": options.seeds if options.seeds is not None else DEFAULT_SEEDS,

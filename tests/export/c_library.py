@@ -81,9 +81,7 @@ class CLibrary:
     """
 
     def __init__(self, prefix, folder):
-        sources = [f"{prefix}_ik.c", *(path.name for path in folder.glob("*.o"))]
-        run(["gcc", "-O2", *C99, *WARNINGS, "-shared", "-fPIC", *sources, "-lm", "-o", "library.so"], folder)
-        self.library = ctypes.CDLL(str(folder / "library.so"))
+        self.library = loaded(prefix, folder)
         self.solve_function = getattr(self.library, f"{prefix}_solve")
         self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
         self.solve_function.restype = ctypes.c_int32
@@ -126,6 +124,13 @@ class CLibrary:
     def _room(self, name, count):
         width = {"joint_q": "COORDINATES", "active_limits": "DOFS"}.get(name, "TARGETS" if "error" in name else None)
         return Guarded(count * self.widths.get(width, 1) * np.dtype(COLUMNS[name]).itemsize)
+
+
+def loaded(prefix, folder):
+    """An export compiled into a library."""
+    sources = [f"{prefix}_ik.c", *(path.name for path in folder.glob("*.o"))]
+    run(["gcc", "-O2", *C99, *WARNINGS, "-shared", "-fPIC", *sources, "-lm", "-o", "library.so"], folder)
+    return ctypes.CDLL(str(folder / "library.so"))
 
 
 def run(command, folder, **options):

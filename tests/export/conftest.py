@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.control import IKController
 from ik_service.export import Export, export_solver
+from tests.export.c_controller import controller_in_c
 from tests.export.c_library import CLibrary
 
 PANDA_COUNT, OTHER_COUNT = 10_000, 500
@@ -18,12 +20,17 @@ PANDA_COUNT, OTHER_COUNT = 10_000, 500
 
 @dataclass(frozen=True)
 class Exported:
-    """A solver, what was exported of it, and that compiled and loaded."""
+    """A solver and a controller, what was exported of them, and that compiled and loaded."""
 
     solver: ik_service.IKSolver
+    controller: IKController
     export: Export
     folder: Path
     library: CLibrary
+
+    def controller_in_c(self):
+        """A new controller in C."""
+        return controller_in_c(self.library.library, self.folder, self.export.prefix, self.controller)
 
     def targets(self, count, random_seed=1):
         """Random reachable targets: positions and orientations_xyzw, [count, targets, 3 and 4]."""
@@ -45,11 +52,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if name not in made:
             source, free = ("panda_gripper", True) if name == "floating" else (name, False)
             robot = ik_service.load_robot(source, floating_base=free)
-            solver = ik_service.IKSolver(robot, links.get(name, ["panda_leftfinger"]), device="cpu", engine="compiled")
-            done = export_solver(solver, prefix=name, problem_count=PANDA_COUNT if name == "panda" else OTHER_COUNT)
+            targets = links.get(name, ["panda_leftfinger"])
+            solver = ik_service.IKSolver(robot, targets, device="cpu", engine="compiled")
+            controller = IKController(robot, targets, posture=robot.mid_joint_q if name == "dual_panda" else None)
+            count = PANDA_COUNT if name == "panda" else OTHER_COUNT
+            done = export_solver(solver, controller=controller, prefix=name, problem_count=count)
             folder = tmp_path_factory.mktemp(name)
             done.write(folder)
-            made[name] = Exported(solver, done, folder, CLibrary(name, folder))
+            made[name] = Exported(solver, controller, done, folder, CLibrary(name, folder))
         return made[name]
 
     return export

@@ -4,17 +4,23 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ik_service
+from ik_service.control import IKController
 from ik_service.export import export_solver
 from tests.export.c_library import C99, CLANG, CXX17, WARNINGS, run, symbols
 from tests.export.conftest import PANDA_COUNT
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+EXAMPLES = {"example": "problems.bin", "tick_example": "ticks.bin"}
 SAME = "same bytes as in Python: yes"
 # What a program with an export may take from libc and libm.
-FROM_LIBRARIES = {"memcpy", "memset", "asinf", "atan2", "sincos", "sincosf"}
+FROM_LIBRARIES = {
+    *("memcpy", "memmove", "memset", "clock_gettime"),
+    *("asin", "asinf", "atan2", "sin", "sincos", "sincosf", "sqrt"),
+}
 SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 BAD_INPUT = """
 #include "panda_ik.h"
@@ -30,6 +36,10 @@ int main(void)
     void *workspace = malloc(size);
     panda_problems problems;
     panda_results results;
+    panda_controller controller;
+    panda_tick_input input;
+    panda_tick_result result;
+    double pose[7] = {0.4, 0.1, 0.5, 1, 0, 0, 0};
     int k, wrong = 0;
     memset(&problems, 0, sizeof problems);
     memset(&results, 0, sizeof results);
@@ -50,6 +60,17 @@ int main(void)
     orientations[0] = orientations[4] = 1.0;
     wrong += panda_solve(&problems, NULL, &results, workspace, size) != PANDA_OK;
     wrong += panda_solve(&problems, NULL, &results, workspace, size - 1) != PANDA_SMALL_WORKSPACE;
+    memset(&input, 0, sizeof input);
+    input.targets = pose;
+    input.dt = 1e-3;
+    wrong += panda_controller_init(&controller, NULL) != PANDA_OK;
+    for (k = 0; k < 4; ++k) {
+        pose[k] = bad[k];
+        input.deadline_ns = k % 2; /* or long past */
+        wrong += panda_tick(&controller, &input, &result) != PANDA_OK || (k < 2 && result.status != PANDA_INVALID);
+        pose[k] = k == 3;
+    }
+    wrong += panda_tick(&controller, &input, NULL) != PANDA_OK;
     free(workspace);
     return wrong;
 }
@@ -69,7 +90,7 @@ def folder(panda, tmp_path):
 
 
 def objects(folder):
-    return sorted(path.name for path in folder.glob("*_i*.o"))
+    return sorted(path.name for end in ("io", "islands", "tick") for path in folder.glob(f"*_{end}.o"))
 
 
 @pytest.mark.parametrize(
@@ -78,14 +99,14 @@ def objects(folder):
     ids=["gcc", "g++", "clang", "clang++"],
 )
 def test_it_compiles_without_a_warning_and_gives_the_same_bytes(folder, compiler, language):
-    for name in ("panda_ik", "example"):
+    for name in ("panda_ik", *EXAMPLES):
         run([*compiler, "-O2", *language, *WARNINGS, "-c", f"{name}.c", "-o", f"{name}.o"], folder)
-    linked = ["example.o", "panda_ik.o", "panda_io.o", "panda_islands.o"]
     linker = (
         compiler if compiler[0] in ("gcc", "g++") else ["gcc"]
     )  # the one that comes with it wants a libc of its own
-    run([*linker, *linked, "-lm", "-o", "example"], folder)
-    assert run(["./example", "problems.bin"], folder).splitlines()[-1] == SAME
+    for name, data in EXAMPLES.items():
+        run([*linker, f"{name}.o", "panda_ik.o", *objects(folder), "-lm", "-o", name], folder)
+        assert run([f"./{name}", data], folder).splitlines()[-1] == SAME
 
 
 def test_the_program_of_the_document_runs(folder):
@@ -100,18 +121,19 @@ def test_the_program_of_the_document_runs(folder):
 def test_a_small_stack_is_enough(exported, tmp_path):
     dual = exported("dual_panda")
     dual.export.write(tmp_path)
-    run(["gcc", "-O0", "example.c", "dual_panda_ik.c", *objects(tmp_path), "-lm", "-o", "example"], tmp_path)
-    assert SAME in run(["sh", "-c", "ulimit -s 64 && ./example problems.bin"], tmp_path)
+    for name, data in EXAMPLES.items():
+        run(["gcc", "-O0", f"{name}.c", "dual_panda_ik.c", *objects(tmp_path), "-lm", "-o", name], tmp_path)
+        assert SAME in run(["sh", "-c", f"ulimit -s 64 && ./{name} {data}"], tmp_path)
 
 
 def test_it_takes_nothing_but_mathematics_from_libraries(exported, tmp_path):
     for name in ("panda", "dual_panda", "floating"):
         exported(name).export.write(tmp_path)
         run(["gcc", "-O0", "-c", f"{name}_ik.c"], tmp_path)
-        together = [symbol for path in tmp_path.glob(f"{name}_i*.o") for symbol in symbols(path)]
+        together = [symbol for path in tmp_path.glob(f"{name}_*.o") for symbol in symbols(path)]
         defined = {text for kind, text in together if kind in "TDRBV"}
         wanted = {text for kind, text in together if kind == "U"} - defined - {"_GLOBAL_OFFSET_TABLE_"}
-        assert f"{name}_solve" in defined
+        assert {f"{name}_solve", f"{name}_tick"} <= defined
         assert wanted <= FROM_LIBRARIES
 
 
@@ -131,7 +153,7 @@ def test_two_robots_go_into_one_program(exported, tmp_path):
     (tmp_path / "two.cpp").write_text(TWO_ROBOTS)
     for name in ("panda", "dual_panda"):
         run(["gcc", "-c", f"{name}_ik.c"], tmp_path)
-    run(["g++", "two.cpp", *objects(tmp_path), "-lm", "-o", "two"], tmp_path)
+    run(["g++", "two.cpp", "panda_ik.o", "dual_panda_ik.o", *objects(tmp_path), "-lm", "-o", "two"], tmp_path)
     run(["./two"], tmp_path)
 
 
@@ -145,14 +167,19 @@ def test_objects_of_another_export_do_not_link(panda, folder):
 def test_an_export_is_the_same_each_time(panda):
     again = ik_service.IKSolver(panda.solver.robot, ["panda_hand"], device="cpu")
     again.solve(*panda.targets(20))  # arrays of other sizes at other addresses
-    assert export_solver(again, problem_count=PANDA_COUNT).files == panda.export.files
+    controller = IKController(panda.solver.robot, ["panda_hand"])
+    controller.step(np.array([0.4, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0]))
+    files = export_solver(again, controller=controller, problem_count=PANDA_COUNT).files
+    assert files == panda.export.files
 
 
 def test_sanitizers_find_nothing(folder):
     (folder / "bad_input.c").write_text(BAD_INPUT)
-    for name in ("example", "bad_input"):
-        run(["gcc", *SANITIZERS, f"{name}.c", "panda_ik.c", *objects(folder), "-lm", "-o", name], folder)
-    assert SAME in run(["./example", "problems.bin"], folder)
+    run(["gcc", *SANITIZERS, "-c", "panda_ik.c"], folder)
+    for name in (*EXAMPLES, "bad_input"):
+        run(["gcc", *SANITIZERS, f"{name}.c", "panda_ik.o", *objects(folder), "-lm", "-o", name], folder)
+    for name, data in EXAMPLES.items():
+        assert SAME in run([f"./{name}", data], folder)
     run(["./bad_input"], folder)
 
 
@@ -161,7 +188,8 @@ def test_cmake_builds_and_installs_it(folder):
         pytest.skip("cmake is not installed.")
     run(["cmake", "-S", ".", "-B", "build", "-DCMAKE_INSTALL_PREFIX=installed"], folder)
     run(["cmake", "--build", "build"], folder)
-    assert SAME in run(["build/panda_example", "problems.bin"], folder)
+    for name, data in EXAMPLES.items():
+        assert SAME in run([f"build/panda_{name}", data], folder)
     run(["cmake", "--install", "build"], folder)
     installed = {path.name for path in (folder / "installed").rglob("*") if path.is_file()}
     assert {"libpanda_ik.a", "panda_ik.h", "panda_ik-config.cmake"} <= installed

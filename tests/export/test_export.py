@@ -74,17 +74,36 @@ def test_names_cannot_break_out_of_the_source():
 
 
 def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
-    made = dict(zip(("arm_io", "arm_islands"), panda.export.objects, strict=True))  # not compiled again
+    made = dict(zip(("arm_io", "arm_islands", "arm_tick"), panda.export.objects, strict=True))  # not compiled again
     monkeypatch.setattr(export_module, "compile_object", lambda name, *_: replace(made[name], name=name))
     done = command(
         monkeypatch, "panda", "--link", "panda_hand", "-o", str(tmp_path / "c"), "--prefix", "arm", "--problems", "9"
     )
     assert done.exit_code == 0, done.output
     written = {path.name for path in (tmp_path / "c").iterdir()}
-    sources = {"arm_ik.h", "arm_ik.c", "example.c", "CMakeLists.txt", "README.md", "problems.bin"}
-    assert written == sources | {"arm_io.o", "arm_islands.o"}
+    sources = {"arm_ik.h", "arm_ik.c", "CMakeLists.txt", "README.md"}
+    of_solve = {"example.c", "problems.bin", "arm_io.o", "arm_islands.o"}
+    of_tick = {"tick_example.c", "ticks.bin", "arm_tick.o"}
+    assert written == sources | of_solve | of_tick
     assert set(re.findall(r"c/(\S+) \(\d+ bytes\)", done.stdout.replace("\n", ""))) == written
     assert f"level {cpu_target().name}" in done.stderr
+    for entry, files in (("solve", of_solve), ("tick", of_tick)):
+        folder = tmp_path / entry
+        done = command(
+            monkeypatch,
+            "panda",
+            "--prefix",
+            "arm",
+            "--problems",
+            "9",
+            "--entry",
+            entry,
+            "--position-only",
+            "-o",
+            str(folder),
+        )
+        assert done.exit_code == 0, done.output
+        assert {path.name for path in folder.iterdir()} == sources | files
 
 
 @pytest.mark.parametrize(
@@ -97,6 +116,8 @@ def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
         (["panda", "--device", "tpu"], "cpu or cuda"),
         (["panda", "--arch", "90"], "--arch with --device cuda"),
         (["panda", "--device", "cuda", "--arch", "12"], "Architecture 12"),
+        (["panda", "--entry", "walk"], "solve or tick"),
+        (["panda", "--device", "cuda", "--entry", "tick"], "solve or tick"),
     ],
 )
 def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, arguments, said):

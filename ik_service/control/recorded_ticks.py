@@ -1,0 +1,77 @@
+"""The kernels of a tick one by one, with all that they work on, for whoever runs them without this package."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import GOAL, TURN
+from ik_service.control.control_tasks import ControlTasks
+from ik_service.control.tick_arrays import TickArrays
+from ik_service.control.tick_islands import TickIslands
+from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
+
+REFERENCE = "joint_q_reference"
+
+
+@dataclass(frozen=True)
+class RecordedTicks:
+    """The launches of a tick, and what stands in its arrays.
+
+    Attributes:
+        launches: A step for each island; arrays that change are all among its numbers.
+        data: Names of the arrays with data of objectives.
+        idle: Coordinates that no island moves though they could.
+        iterations: Most steps that a tick without a deadline tries.
+    """
+
+    launches: RecordedLaunches
+    data: tuple[str, ...]
+    idle: tuple[int, ...]
+    iterations: int
+
+
+def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, iterations: int) -> RecordedTicks:
+    """Return the launches of a tick on a CPU.
+
+    Args:
+        tasks: What is minimised.
+        islands: The islands, in whose order they are launched.
+        arrays: What they work on.
+        iterations: Most steps that a tick without a deadline tries.
+    """
+    numbers = {**arrays.of_task(), "targets": arrays.targets.device}
+    data = _data(tasks, islands, {array.ptr for array in numbers.values()})
+    steps = []
+    for k, island in enumerate(islands.islands):
+        steps.append(RecordedStep("tick", island.kernel, (island.task, island.states), False, str(island.states.size)))
+        numbers |= {f"input_before_{k}": island.task.input_before, f"states_{k}": island.states}
+    return RecordedTicks(
+        RecordedLaunches(tuple(steps), {}, numbers | data, ()),
+        data=tuple(data),
+        idle=tuple(int(c) for c in islands.idle_coordinates()),
+        iterations=iterations,
+    )
+
+
+def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[str, "wp.array[Any]"]:
+    """Arrays from which the kernels read data of objectives, without some others, by what they hold."""
+    inputs = [one for island in islands.islands for one in island.program.inputs if one.field not in (GOAL, TURN)]
+    arrays = {_label(tasks, one.objective, one.field): islands.data_array(one) for one in inputs}
+    found: dict[str, wp.array[Any]] = {}
+    for label, array in sorted(arrays.items()):
+        if array.ptr not in others | {one.ptr for one in found.values()}:
+            found[label] = array
+    return found
+
+
+def _label(tasks: ControlTasks, number: int, field: str) -> str:
+    targets = len(tasks.targets)
+    if number < targets:
+        return f"target_{number}_{field}"
+    if number < tasks.task_count:
+        return f"objective_{number - targets}_{field}"
+    posture = tasks.posture is not None and number == tasks.task_count
+    if posture and field == REFERENCE:
+        return "posture"
+    return f"{'posture' if posture else 'damping'}_{field}"

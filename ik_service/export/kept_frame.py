@@ -1,0 +1,86 @@
+"""A frame of fixed size that a caller keeps from call to call, arguments of kernels and all.
+
+    typedef struct { ... } NAME_frame           its `numbers`, which are all arrays that change, and the arguments
+    place_NAME(frame)                           has everything that points into the frame point there
+    NAME_step_0(frame), NAME_step_1(frame) ...  call a kernel on its arguments
+
+A frame may be copied like any struct: whoever uses it looks whether `self` still says where it is, or places it anew.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import warp as wp
+
+from ik_service.export.c_layout import BOUNDS_SIZE, SCALARS, CLayout
+from ik_service.export.c_values import Constants
+from ik_service.export.frame import Frame
+from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
+
+CTYPES: dict[str, Any] = {name: kind._type_ for kind, name in SCALARS.items()}
+WORD = 8  # bytes, the alignment of arguments
+
+
+class KeptFrame(Frame):
+    """The frame of one function, whose arrays are all among its numbers.
+
+    Args:
+        name: What its names in C hold.
+        recorded: The launches; no array has a line for every problem.
+        symbols: Names of the kernels in the objects.
+        layout: Where structs are declared.
+        constants: Where constants are kept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        recorded: RecordedLaunches,
+        symbols: Mapping[wp.Kernel, str],
+        layout: CLayout,
+        constants: Constants,
+    ) -> None:
+        self._layout = layout
+        self._arguments: list[str] = []
+        super().__init__(name, recorded, symbols, layout, constants)
+
+    def functions_and_structs(self, further: Sequence[tuple[str, str]]) -> tuple[str, int]:
+        """Return structs and functions, and the bytes of a frame.
+
+        Args:
+            further: C types and names of more members of the frame.
+        """
+        kept = [(struct, f"arguments_{k}") for k, struct in enumerate(self._arguments)]
+        kept += [(f"{self._layout.prefix}_bounds", f"bounds_{k}") for k in range(len(self._arguments))]
+        members = [("const void *", "self"), *further, *kept, (f"{self._name}_numbers", "numbers")]
+        structs = self._structs([f"{kind} {label};" for kind, label in members])
+        fills = [f"{self._name}_fill_{k}(f);" for k in range(len(self._arguments))]
+        place = [f"set_addresses_of_{self._name}(f);", *fills, "f->self = f;"]
+        text = "\n\n".join([structs, self._set_addresses(), *self._steps, self._function(f"place_{self._name}", place)])
+        return text, self._size([kind for kind, _ in further])
+
+    def _size(self, further: Sequence[str]) -> int:
+        numbers = [(label, CTYPES[kind] * size) for kind, label, size in self._numbers]
+        bytes_kept = sum(self._layout.structs[struct].size + BOUNDS_SIZE for struct in self._arguments)
+        return ctypes.sizeof(
+            _struct(
+                [
+                    ("self", ctypes.c_void_p),
+                    *((f"further_{k}", CTYPES[kind]) for k, kind in enumerate(further)),
+                    ("kept", ctypes.c_uint64 * (bytes_kept // WORD)),
+                    ("numbers", _struct(numbers)),
+                ]
+            )
+        )
+
+    def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
+        symbol = self._symbols[step.kernel]
+        self._arguments.append(f"{symbol}_arguments")
+        fill = self._function(f"{self._name}_fill_{k}", [*filled, f"f->arguments_{k} = a;", f"f->bounds_{k} = bounds;"])
+        call = f"{symbol}_cpu_forward(&f->bounds_{k}, &f->arguments_{k});"
+        return "\n\n".join([fill, self._function(f"{self._name}_step_{k}", [call])])
+
+
+def _struct(fields: list[tuple[str, Any]]) -> type[ctypes.Structure]:
+    return type("Laid", (ctypes.Structure,), {"_fields_": fields})

@@ -1,0 +1,219 @@
+"""The functions of an export that control: a controller in memory of the caller, and the kernels that Python calls."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from ik_service.control import IKController, LimitKind, tick_task
+from ik_service.control.controller import ITERATIONS_MAX
+from ik_service.export.c_layout import CLayout
+from ik_service.export.c_values import Constants, c_number, c_numbers, c_scalar, c_string
+from ik_service.export.frame import indented
+from ik_service.export.kept_frame import KeptFrame
+from ik_service.export.texts import TICK_ADVICE, c_comment
+from ik_service.export.tick_example import DT, TICK_EXAMPLE, example_ticks
+from ik_service.export.tick_texts import TICK, TICK_CONSTANTS, TICK_HEADER
+from ik_service.robots import RobotModel
+from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
+from ik_service.robots.joint_type import JointType
+from ik_service.solver.targets import NUMBER_MAX
+
+SETTINGS = (
+    *("ROBOTS", "ITERATIONS", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES"),
+    *("DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE"),
+)
+"""Places of settings and numbers, by their names in `tick_task`."""
+MEMBERS = (("uint32_t", "abi"), ("int32_t", "iterations"))
+RESULTS = {
+    "joint_q": ("joint_q_out", "COORDINATES", "where to go [m or rad]"),
+    "joint_qd": ("joint_qd_out", "DOFS", "speeds that lead there [m/s or rad/s]"),
+    "status": ("status", None, "the gravest of those of the islands"),
+    "island_status": ("status", "ISLANDS", "what became of each island"),
+    "position_error": ("position_error", "TICK_TARGETS", "distance to each target [m], NAN where positions are free"),
+    "orientation_error": ("orientation_error", "TICK_TARGETS", "angle to each target [rad]"),
+    "active_limits": ("active_limits", "DOFS", "what holds each DOF back"),
+    "sigma_min": ("sigma_min", "ISLANDS", "smallest singular value of the weighted rows of each island's tasks"),
+    "scaling": ("scaling", "ISLANDS", "share of each island's step that was taken, 1 for all of it"),
+    "iterations": ("iterations", "ISLANDS", "steps that were tried, -1 for none"),
+}
+"""What a tick gives: the array of the kernels, its width in C, what it is."""
+DATA = {
+    "posture": "configuration that joints are drawn to [m or rad]",
+    "offset": "tool in the frame of its link: position [m], unit quaternion",
+    "row_weights": "what the weights of its rows are multiplied by",
+}
+"""What data of objectives are, by how their names end."""
+LIMITS = ("limit_lower", "limit_upper", "velocity", "acceleration", "joint_step")
+"""Arrays of limits, in the order of the settings."""
+UNMEASURED = ("position_error", "orientation_error")
+
+
+class TickEntry:
+    """The functions `PREFIX_tick` and `PREFIX_controller_...`.
+
+    Args:
+        controller: The controller.
+        prefix: What all names begin with.
+        tick_count: Ticks in the file of the example.
+
+    Attributes:
+        name: What names of its kernels hold.
+        recorded: Its launches.
+        objects: Names of its objects.
+        prologue: What comes before all includes of the source.
+        example: Name of the example program, and of what it reads.
+        advice: What a host should know.
+
+    Raises:
+        EngineError: The controller cannot be exported.
+    """
+
+    name = "tick"
+    objects: tuple[str, ...] = ("tick",)
+    prologue = "#ifndef _POSIX_C_SOURCE\n#define _POSIX_C_SOURCE 199309L /* clock_gettime */\n#endif\n"
+    example = ("tick_example", "ticks.bin")
+    advice = TICK_ADVICE
+
+    def __init__(self, controller: IKController, prefix: str, *, tick_count: int) -> None:
+        self._controller, self._prefix, self._tick_count = controller, prefix, tick_count
+        self._ticks = controller.recorded()
+        self.recorded = self._ticks.launches
+
+    def object_of(self, kernel: wp.Kernel) -> str:
+        """Return the name of the object that holds a kernel."""
+        return "tick"
+
+    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
+        """Return its part of the header, and its source but for the declarations of structs and constants.
+
+        Args:
+            symbols: Names of the kernels in the objects.
+            layout: Where structs are declared.
+            constants: Where constants are kept.
+        """
+        frame = KeptFrame(self.name, self.recorded, symbols, layout, constants)
+        functions, size = frame.functions_and_structs(MEMBERS)
+        words = self._words() | {"size": size, "steps": _lines(frame.calls("tick")).replace("&f", "f")}
+        source = [TICK_CONSTANTS.substitute(words), functions, TICK.substitute(words)]
+        return TICK_HEADER.substitute(words), "\n\n".join(source)
+
+    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
+        """Return the example program and what it reads.
+
+        Args:
+            words: What all texts tell of the robot.
+        """
+        program, data = self.example
+        path = example_ticks(self._controller, self.recorded.numbers, self._tick_count)
+        return {f"{program}.c": TICK_EXAMPLE.substitute(words, dt=DT).encode(), data: path}
+
+    def _words(self) -> dict[str, object]:
+        controller, prefix = self._controller, self._prefix
+        robot, numbers = controller.robot, self.recorded.numbers
+        active_names = [robot.dof_names[dof] for dof in robot.active_dof]
+        kinds = [f"{prefix.upper()}_LIMIT_{kind.name} = {kind.value}" for kind in LimitKind]
+        before = [f"input_before_{k}" for k in range(len(self.recorded.steps))]
+        kept = (*LIMITS, *self._ticks.data)
+        return {
+            **{name: int(getattr(tick_task, name)) for name in SETTINGS},
+            **_robot_words(robot),
+            "prefix": prefix,
+            "PREFIX": prefix.upper(),
+            "links": c_comment(", ".join(target.link for target in controller.targets) or "none"),
+            "targets": len(controller.targets),
+            "robots": controller.robots,
+            "islands": len(self.recorded.steps),
+            "width": numbers["status"].shape[1],
+            "active": robot.active_dof_count,
+            "dof_names": _lines([f"{c_string(name)}," for name in robot.dof_names]),
+            "active_dof_names": _lines([f"{c_string(name)}," for name in active_names]),
+            "kinds": ",\n".join(indented(kinds)),
+            "idle": _list([str(column) for column in self._ticks.idle]),
+            "iterations_max": ITERATIONS_MAX,
+            "data": _lines([_member(label, numbers[label]) for label in self._ticks.data]),
+            "defaults": _lines([f"{value}," for value in self._defaults()]),
+            "taken": _lines([_copy(f"f->numbers.{label}", f"settings->{label}") for label in kept]),
+            "forget": _lines([_to_nan(label) for label in before]),
+            "unmeasured": _lines([_to_nan(label) for label in UNMEASURED if numbers[label].size]),
+            **self._result_words(),
+        }
+
+    def _defaults(self) -> list[str]:
+        """Initialisers of the settings, in their order."""
+        ticks, numbers = self._ticks, self.recorded.numbers
+        scale = int(numbers["settings"].numpy()[tick_task.SCALES])
+        place = int(tick_task.POSITION_TOLERANCE), int(tick_task.ORIENTATION_TOLERANCE)
+        tolerances = [c_number(float(numbers["numbers"].numpy()[k]), "double") for k in place]
+        limits = [f"{{{', '.join(c_numbers(numbers[label].numpy()))}}}" for label in LIMITS]
+        data = [_initialiser(numbers[label]) for label in ticks.data]
+        return [f"{self._prefix.upper()}_ABI", str(ticks.iterations), str(scale), *tolerances, *limits, *data]
+
+    def _result_words(self) -> dict[str, object]:
+        """What makes the results, whose arrays have a line for each robot where there are several."""
+        PREFIX, numbers, one = self._prefix.upper(), self.recorded.numbers, self._controller.robots == 1
+        dimension, at = ("", "") if one else (f"[{PREFIX}_TICK_ROBOTS]", "[r]")
+        members, given = [], []
+        for name, (source, width, told) in RESULTS.items():
+            if source in UNMEASURED and not numbers[source].size:
+                continue
+            columns = f"[{PREFIX}_{width}]" if width else ""
+            members.append(f"{c_scalar(numbers[source])} {name}{dimension}{columns}; /* {told} */")
+            if width:
+                line = f"f->numbers.{source} + r * {numbers[source].shape[1]}"
+                given.append(_copy(f"result->{name}{at}", line))
+        each = "" if one else ", a line for each robot"
+        return {"results": _lines(members), "given": _lines(indented(given)), "at": at, "each": each}
+
+
+def _robot_words(robot: RobotModel) -> dict[str, object]:
+    """What texts tell of the configurations of a robot."""
+    joints = [(joint, JointType(kind).quaternion_offset) for joint, kind in enumerate(robot.joint_type)]
+    quaternions = [robot.joint_q_start[joint] + offset for joint, offset in joints if offset is not None]
+    locked: list[int] = []
+    for name in robot.locked:
+        joint = robot.joint_index(name)
+        locked += range(robot.joint_q_start[joint], robot.joint_q_start[joint + 1])
+    followers = np.flatnonzero(robot.dof_leader != np.arange(robot.joint_dof_count))
+    pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
+    factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]
+    return {
+        "middle": ", ".join(c_numbers(robot.mid_joint_q)),
+        "locked": _list([str(column) for column in locked]),
+        "quaternions": _list([str(column) for column in quaternions]),
+        "followers": _list([f"{{{own}, {leader}}}" for own, leader in pairs], "{0, 0}"),
+        "follower_numbers": _list([f"{{{', '.join(pair)}}}" for pair in factors], "{0, 0}"),
+        "largest": repr(NUMBER_MAX),
+        "least_length": repr(MIN_QUATERNION_LENGTH),
+    }
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "\n".join(indented(lines))
+
+
+def _list(entries: Sequence[str], last: str = "0") -> str:
+    """An initialiser with one entry more."""
+    return f"{{{', '.join([*entries, last])}}}"
+
+
+def _member(label: str, array: "wp.array[Any]") -> str:
+    """Declaration of data in the settings."""
+    columns = array.numpy().size // array.shape[0]
+    dimensions = f"[{columns}]" if array.shape[0] == 1 else f"[{array.shape[0]}][{columns}]"
+    told = next((text for end, text in DATA.items() if label.endswith(end)), "as the objective has it")
+    return f"{c_scalar(array)} {label}{dimensions}; /* {told} */"
+
+
+def _initialiser(array: "wp.array[Any]") -> str:
+    lines = [f"{{{', '.join(c_numbers(line))}}}" for line in array.numpy().reshape(array.shape[0], -1)]
+    return lines[0] if len(lines) == 1 else f"{{{', '.join(lines)}}}"
+
+
+def _copy(to: str, source: str) -> str:
+    return f"memcpy({to}, {source}, sizeof {to});"
+
+
+def _to_nan(label: str) -> str:
+    return f"to_nan(f->numbers.{label}, sizeof f->numbers.{label});"

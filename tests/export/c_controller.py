@@ -1,0 +1,131 @@
+"""A controller of an export, called with NumPy arrays, beside one in Python."""
+
+import ctypes
+import re
+
+import numpy as np
+
+from tests.export.c_library import OK, Guarded
+
+RESULTS = {
+    "joint_q": np.float64,
+    "joint_qd": np.float64,
+    "status": np.int32,
+    "island_status": np.int32,
+    "position_error": np.float64,
+    "orientation_error": np.float64,
+    "active_limits": np.int32,
+    "sigma_min": np.float64,
+    "scaling": np.float64,
+    "iterations": np.int32,
+}
+LIMITS = ("limit_lower", "limit_upper", "velocity", "acceleration", "joint_step")
+
+
+class Input(ctypes.Structure):
+    _fields_ = [
+        ("targets", ctypes.c_void_p),
+        ("joint_q", ctypes.c_void_p),
+        ("joint_qd", ctypes.c_void_p),
+        ("dt", ctypes.c_double),
+        ("deadline_ns", ctypes.c_int64),
+    ]
+
+
+class CController:
+    """A controller in C.
+
+    Args:
+        library: The library of the export.
+        prefix: What its names begin with.
+        controller: The controller that was exported.
+        size: Bytes of one in C, as the header says.
+    """
+
+    def __init__(self, library, prefix, controller, size):
+        self.controller, self._library, self._prefix = controller, library, prefix
+        result = controller.step()
+        self._shapes = {name: np.shape(getattr(result, name)) for name in RESULTS}
+        self.settings_type = self._settings_type()
+        fields = [
+            (name, np.ctypeslib.as_ctypes_type(kind) * int(np.prod(self._shapes[name])))
+            for name, kind in RESULTS.items()
+        ]
+        self._result_type = type("Result", (ctypes.Structure,), {"_fields_": fields})
+        for name in ("controller_init", "controller_set", "controller_reset", "tick"):
+            function = getattr(library, f"{prefix}_{name}")
+            function.argtypes = [ctypes.c_void_p] * (3 if name in ("tick", "controller_reset") else 2)
+            function.restype = ctypes.c_int32
+            setattr(self, name, function)
+        self.memory, self._result = Guarded(size), Guarded(ctypes.sizeof(self._result_type))
+        assert self.controller_init(self.address, None) == OK
+
+    @property
+    def address(self):
+        return self.memory.bytes.ctypes.data
+
+    def defaults(self, **changes):
+        """The default settings with some changed."""
+        settings = self.settings_type()
+        ctypes.memmove(
+            ctypes.addressof(settings),
+            ctypes.addressof(self.settings_type.in_dll(self._library, f"{self._prefix}_tick_defaults")),
+            ctypes.sizeof(settings),
+        )
+        for name, value in changes.items():
+            field = getattr(settings, name)
+            if isinstance(field, ctypes.Array):
+                np.ctypeslib.as_array(field)[:] = np.ravel(value)
+            else:
+                setattr(settings, name, value)
+        return settings
+
+    def set(self, **changes):
+        """What the call that changes settings returns."""
+        settings = self.defaults(**changes)
+        return self.controller_set(self.address, ctypes.addressof(settings))
+
+    def reset(self, joint_q=None, joint_qd=None):
+        """What the call that says where the robots are returns."""
+        given = [None if values is None else np.array(values, np.float64) for values in (joint_q, joint_qd)]
+        return self.controller_reset(self.address, *(None if one is None else one.ctypes.data for one in given))
+
+    def step(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
+        """The bytes of all results of a tick."""
+        given = [
+            None if values is None else np.ascontiguousarray(values, np.float64)
+            for values in (targets, joint_q, joint_qd)
+        ]
+        arguments = Input(*(None if one is None else one.ctypes.data for one in given), dt, deadline_ns)
+        assert self.tick(self.address, ctypes.addressof(arguments), self._result.bytes.ctypes.data) == OK
+        result = self._result_type.from_buffer(self._result.bytes)
+        return {name: bytes(getattr(result, name)) for name in RESULTS}
+
+    def values(self, found):
+        """Results as arrays."""
+        return {name: np.frombuffer(found[name], kind).reshape(self._shapes[name]) for name, kind in RESULTS.items()}
+
+    def is_intact(self):
+        """Whether nothing around the controller and the result was written to."""
+        return self.memory.is_intact() and self._result.is_intact()
+
+    def _settings_type(self):
+        recorded = self.controller.recorded()
+        numbers = recorded.launches.numbers
+        fields = [("abi", ctypes.c_uint32), ("iterations", ctypes.c_int32), ("scale_direction", ctypes.c_int32)]
+        fields += [("position_tolerance", ctypes.c_double), ("orientation_tolerance", ctypes.c_double)]
+        for name in (*LIMITS, *recorded.data):
+            values = numbers[name].numpy()
+            fields.append((name, np.ctypeslib.as_ctypes_type(values.dtype) * values.size))
+        return type("Settings", (ctypes.Structure,), {"_fields_": fields})
+
+
+def bytes_of(result):
+    """The bytes of every column of a result in Python."""
+    return {name: np.ascontiguousarray(getattr(result, name)).tobytes() for name in RESULTS}
+
+
+def controller_in_c(library, folder, prefix, controller):
+    """The controller of an export, made."""
+    size = int(re.search(r"bytes\[(\d+)\]", (folder / f"{prefix}_ik.h").read_text())[1])
+    return CController(library, prefix, controller, size)
