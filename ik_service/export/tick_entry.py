@@ -25,7 +25,11 @@ SETTINGS = (
     *("DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE"),
 )
 """Places of settings and numbers, by their names in `tick_task`."""
-MEMBERS = (("uint32_t", "abi"), ("int32_t", "iterations"))
+MEMBERS = (
+    *(("uint32_t", "abi"), ("int32_t", "iterations")),
+    *(("int64_t", "answer_ns"), ("int64_t", "answer_before_ns")),
+)
+"""What a controller keeps besides arrays: C types and names."""
 RESULTS = {
     "joint_q": ("joint_q_out", "COORDINATES", "where to go [m or rad]"),
     "joint_qd": ("joint_qd_out", "DOFS", "speeds that lead there [m/s or rad/s]"),

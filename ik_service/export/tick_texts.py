@@ -71,7 +71,8 @@ int32_t ${prefix}_controller_reset(${prefix}_controller *controller, const doubl
 /*
  * Goes one tick towards the targets and returns one of the codes above. A target that is not met is no error: see
  * `status`. Where numbers of a robot are not finite that is INVALID, and the command stays what it was.
- * With a deadline it iterates until nothing more can be gained, and past the deadline for one iteration at most.
+ * With a deadline it iterates until nothing more can be gained, or there is time for nothing but the answer; one step
+ * is always tried.
  */
 int32_t ${prefix}_tick(
     ${prefix}_controller *controller, const ${prefix}_tick_input *input, ${prefix}_tick_result *result);
@@ -254,20 +255,32 @@ static int64_t nanoseconds(void)
     return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
 }
 
-/* Iterates until a time, or until nothing more can be gained; at least the start is evaluated. */
+/*
+ * Iterates until a time, or until nothing more can be gained; one step is always tried. It stops while there is time
+ * for the answer, as long as that took before: the shorter of the last two, for now and then the machine does something
+ * else.
+ */
 static void run_until(tick_frame *f, int64_t deadline_ns)
 {
+    int64_t answer_ns = f->answer_ns < f->answer_before_ns ? f->answer_ns : f->answer_before_ns;
+    int64_t now, before, iteration_ns = 0;
     int32_t k;
-    launch(f, 1, 0, 1);
+    launch(f, 1, 0, 2);
+    now = nanoseconds();
     for (k = 0; k < $iterations_max && may_gain(f); ++k) {
-        if (nanoseconds() >= deadline_ns) {
+        if (now + iteration_ns + answer_ns >= deadline_ns) {
             f->numbers.settings[$CUT] = 1;
             break;
         }
         launch(f, 0, 0, 1);
+        before = now;
+        now = nanoseconds();
+        iteration_ns = now - before;
     }
     launch(f, 0, 1, 0);
     f->numbers.settings[$CUT] = 0;
+    f->answer_before_ns = f->answer_ns;
+    f->answer_ns = nanoseconds() - now;
 }
 
 static void give(const tick_frame *f, ${prefix}_tick_result *result)

@@ -1,6 +1,7 @@
 """What an exported controller commands: the bytes of the controller in Python, a code for bad settings."""
 
 import ctypes
+import time
 
 import numpy as np
 import pytest
@@ -13,13 +14,56 @@ from ik_service.export import export_controller, export_solver
 from ik_service.export.tick_example import example_ticks
 from objectives import InputError
 from tests.export.c_controller import RESULTS, Input, bytes_of, controller_in_c
-from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, GUARD, OK, WRONG_ABI, loaded
+from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, C99, GUARD, OK, WARNINGS, WRONG_ABI, loaded, run
 from tests.export.test_gpu_export import TWO_ARMS
 
 TICKS = 10_000
 RADIUS, ROUNDS = 0.05, 3
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 ROBOTS = ["panda", "dual_panda", "floating"]
+DEADLINES = """
+#define _POSIX_C_SOURCE 199309L
+#include "panda_ik.h"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+static long microseconds; /* of a clock that goes on by one whenever it is read */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    (void)clock;
+    ++microseconds;
+    now->tv_sec = 0;
+    now->tv_nsec = microseconds * 1000;
+    return 0;
+}
+int main(void)
+{
+    static const int deadlines[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 1000};
+    const double target[7] = {-0.5, 0.3, 0.4, 0, 1, 0, 0};
+    static panda_controller controller;
+    panda_tick_settings settings = panda_tick_defaults;
+    panda_tick_input input;
+    panda_tick_result result;
+    size_t k;
+    for (k = 0; k < PANDA_ACTIVE_DOFS; ++k) settings.velocity[k] = 1e6;
+    memset(&input, 0, sizeof input);
+    input.targets = target;
+    input.dt = 1e-3;
+    if (panda_controller_init(&controller, &settings) != PANDA_OK) return 1;
+    for (k = 0; k < 2; ++k) { /* what an answer takes is known by then */
+        input.deadline_ns = 1;
+        if (panda_tick(&controller, &input, &result) != PANDA_OK) return 1;
+    }
+    for (k = 0; k < sizeof deadlines / sizeof *deadlines; ++k) {
+        long begun = microseconds;
+        panda_controller_reset(&controller, NULL, NULL);
+        input.deadline_ns = (begun + deadlines[k]) * 1000 + 1;
+        if (panda_tick(&controller, &input, &result) != PANDA_OK) return 1;
+        printf("%d %ld %d %d\\n", deadlines[k], microseconds - begun, (int)result.iterations[0], (int)result.status);
+    }
+    return 0;
+}
+"""
 
 
 def circle(robot, start, links, ticks):
@@ -139,6 +183,33 @@ def test_where_the_robot_is_and_bad_numbers_mean_what_they_mean_in_python(export
     assert invalid["status"] == IKStatus.INVALID
     np.testing.assert_array_equal(invalid["joint_q"][0], HOME)
     assert compare(ours, theirs, [{"joint_q": HOME}])["status"] == IKStatus.CONVERGED
+
+
+def test_a_deadline_that_is_far_gives_what_it_gives_in_python(exported):
+    robot = exported("dual_panda")
+    ours, theirs, start = robot.controller_in_c(), robot.controller, start_of(robot)
+    theirs.reset(start)
+    assert ours.reset(start) == OK
+    path = circle(robot.solver.robot, start, [target.link for target in theirs.targets], 100)
+    steps = ({"targets": poses, "deadline_ns": time.monotonic_ns() + 10**12} for poses in path)
+    assert compare(ours, theirs, steps)["iterations"].min() >= 1
+
+
+def test_a_tick_ends_by_its_deadline_or_one_iteration_later(panda, tmp_path):
+    panda.export.write(tmp_path)
+    (tmp_path / "deadline.c").write_text(DEADLINES)
+    run(["gcc", *C99, *WARNINGS, "deadline.c", "panda_ik.c", "-c"], tmp_path)
+    linked = ["deadline.o", "panda_ik.o", "panda_io.o", "panda_islands.o", "panda_tick.o"]
+    run(["gcc", *linked, "-lm", "-o", "deadline"], tmp_path)
+    rows = [[int(number) for number in line.split()] for line in run(["./deadline"], tmp_path).splitlines()]
+    given, taken, iterations, status = np.array(rows).T
+    cut = given < 9
+    np.testing.assert_array_equal(status[cut], IKStatus.DEADLINE)
+    np.testing.assert_array_equal(iterations[cut], [1, 1, 2, 2, 3, 4, 5, 6, 7])  # one microsecond is for the answer
+    assert (taken[given > 2] <= given[given > 2]).all()
+    assert (taken[given <= 2] <= np.maximum(given[given <= 2] + 1, 2)).all()  # the second step might have been shorter
+    assert status[-1] != IKStatus.DEADLINE
+    assert iterations[-1] > 9
 
 
 @pytest.fixture(scope="module")
