@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.solver.paths.choice import ROUNDING, roughness
-from ik_service.solver.paths.tracks import Tracks
+from ik_service.solver.paths.tracks import MERGED, Tracks
 from ik_service.solver.paths.waypoints import Group, Waypoints
 
 FloatArray = NDArray[np.floating[Any]]
@@ -48,6 +48,8 @@ def bridge(
     """
     group, chosen = waypoints.groups[number], chosen.copy()
     taken: set[int] = set()
+    if start is not None and np.abs(group.metric.change(start, path[0])).max() < MERGED:
+        start = None  # the path begins there; its first waypoint stays
     for _ in range(BRIDGES_MAX):
         before = path[:-1] if start is None else np.concatenate([start[None], path[:-1]])
         after = path[1:] if start is None else path
@@ -79,8 +81,7 @@ def _spread(
     gaps = np.flatnonzero(chosen == -1)
     least_first = int(gaps[gaps <= jump].max(initial=-1 if start is not None else 0)) + 1
     most_last = int(gaps[gaps > jump].min(initial=len(path))) - 2
-    if start is None or least_first > 0:
-        least_first += int((gaps <= jump).any())
+    least_first += int((gaps <= jump).any())  # the waypoint before it is where a bridge begins
     best, reach, widest = None, NARROWEST, max(jump + 1 - least_first, most_last - jump)
     least = (np.inf, np.inf)
     while widest > 0:
