@@ -285,8 +285,8 @@ def test_a_gpus_code_gives_the_same_commands(panda, monkeypatch):
     runs = [follow(IKController(panda, [LINK], limits=limits), HOME, [target] * 200)]
     monkeypatch.setattr(tick_islands, "lanes_on", lambda device: Lanes(1, "float64"))
     runs.append(follow(IKController(panda, [LINK], limits=limits), HOME, [target] * 200))
-    np.testing.assert_allclose(runs[1].joint_q, runs[0].joint_q, atol=1e-9)
-    np.testing.assert_allclose(runs[1].sigma_min, runs[0].sigma_min, rtol=1e-8)
+    np.testing.assert_allclose(runs[1].joint_q, runs[0].joint_q, atol=1e-7)
+    np.testing.assert_allclose(runs[1].sigma_min, runs[0].sigma_min, rtol=1e-6)
 
 
 def test_time_can_be_told(panda):
