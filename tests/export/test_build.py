@@ -13,7 +13,9 @@ from ik_service.export import export_solver
 from tests.export.c_library import C99, CLANG, CXX17, WARNINGS, run, symbols
 from tests.export.conftest import PANDA_COUNT
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "embedding.md"
+EXAMPLE = ROOT / "examples" / "control_loop"
 EXAMPLES = {"example": "problems.bin", "tick_example": "ticks.bin"}
 SAME = "same bytes as in Python: yes"
 # What a program with an export may take from libc and libm.
@@ -109,13 +111,15 @@ def test_it_compiles_without_a_warning_and_gives_the_same_bytes(folder, compiler
         assert run([f"./{name}", data], folder).splitlines()[-1] == SAME
 
 
-def test_the_program_of_the_document_runs(folder):
-    (program,) = re.findall(r"^```c\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
-    (folder / "program.c").write_text(program)
-    for compiler, language in (("gcc", C99), ("g++", CXX17)):
-        run([compiler, *language, *WARNINGS, "-c", "program.c"], folder)
-        run(["gcc", "program.o", "panda_ik.c", *objects(folder), "-lm", "-o", "program"], folder)
-        assert run(["./program"], folder).startswith("solved, joint 1 at ")
+def test_the_programs_of_the_document_run(folder):
+    programs = re.findall(r"^```c\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    run(["gcc", "-c", "panda_ik.c"], folder)
+    for program, said in zip(programs, ("solved, joint 1 at ", "there, "), strict=True):
+        (folder / "program.c").write_text(program)
+        for compiler, language in (("gcc", C99), ("g++", CXX17)):
+            run([compiler, *language, *WARNINGS, "-c", "program.c"], folder)
+            run(["gcc", "program.o", "panda_ik.o", *objects(folder), "-lm", "-o", "program"], folder)
+            assert run(["./program"], folder).startswith(said)
 
 
 def test_a_small_stack_is_enough(exported, tmp_path):
@@ -181,6 +185,15 @@ def test_sanitizers_find_nothing(folder):
     for name, data in EXAMPLES.items():
         assert SAME in run([f"./{name}", data], folder)
     run(["./bad_input"], folder)
+
+
+def test_the_control_loop_follows_its_circle(folder):
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed.")
+    run(["cmake", "-S", str(EXAMPLE), "-B", "build", f"-DPANDA_EXPORT={folder}"], folder)
+    run(["cmake", "--build", "build", "--target", "control_loop"], folder)
+    said = run(["build/control_loop", "0.5"], folder)
+    assert re.fullmatch(r"500 ticks: .*\nthe command was 0\.\d+ mm from .*\noverruns: \d+\n", said)
 
 
 def test_cmake_builds_and_installs_it(folder):
