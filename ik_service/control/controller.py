@@ -234,6 +234,7 @@ class IKController:
             raise EngineError("Only controllers in the robot's own joint_order, of quaternions xyzw, can be exported.")
         if self._device.is_cuda or not self._launches:
             raise EngineError("Only controllers on a CPU that have something to move can be exported.")
+        self._islands.refresh()
         return record_ticks(self._tasks, self._islands, self._arrays, self._iterations)
 
     def step(

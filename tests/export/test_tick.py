@@ -12,7 +12,7 @@ from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
 from ik_service.export import export_controller, export_solver
 from ik_service.export.tick_example import example_ticks
-from objectives import InputError
+from objectives import IKObjectiveLookAt, InputError
 from tests.export.c_controller import RESULTS, Input, bytes_of, controller_in_c
 from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, C99, GUARD, OK, WARNINGS, WRONG_ABI, loaded, run
 from tests.export.test_gpu_export import TWO_ARMS
@@ -242,6 +242,30 @@ def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     assert "target_0_offset" in controller.recorded().data
     assert {"arms_tick.o", "tick_example.c", "ticks.bin"} <= set(export.files)
     assert not {"arms_io.o", "example.c"} & set(export.files)
+    run_example("arms", folder)
+
+
+def test_objectives_may_take_the_place_of_targets_and_change_their_data(tmp_path):
+    (tmp_path / "two_arms.urdf").write_text(TWO_ARMS + "</robot>")
+    model = load_robot(tmp_path / "two_arms.urdf")
+    gaze = IKObjectiveLookAt("a_tip", np.array([0.6, 0.0, 0.0]), axis=[1.0, 0.0, 0.0])
+    controller = IKController(model, objectives=[gaze])
+    gaze.set_targets([0.8, 0.1, 0.2])
+    export_controller(controller, prefix="gaze", tick_count=20).write(tmp_path)
+    ours = controller_in_c(loaded("gaze", tmp_path), tmp_path, "gaze", controller)
+    controller.reset(model.mid_joint_q)
+    seen = compare(ours, controller, [{}] * 50)["joint_q"]
+    gaze.set_targets([0.7, 0.3, 0.1])
+    assert ours.set(objective_0_target_points=[0.7, 0.3, 0.1]) == OK
+    assert np.abs(compare(ours, controller, [{}] * 50)["joint_q"] - seen).max() > 0.01
+    run_example("gaze", tmp_path)
+
+
+def run_example(prefix, folder):
+    """The example of an export compiles without a warning and gives the same bytes."""
+    sources = ["tick_example.c", f"{prefix}_ik.c", f"{prefix}_tick.o"]
+    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "tick_example"], folder)
+    assert "same bytes as in Python: yes" in run(["./tick_example", "ticks.bin"], folder)
 
 
 def test_a_copy_goes_on_as_the_controller_would(exported):
