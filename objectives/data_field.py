@@ -1,5 +1,6 @@
 """Numbers that differ from problem to problem: checked on the host, read by kernels from a device array."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,38 @@ import warp as wp
 from objectives.errors import InputError, ObjectiveError
 
 UNIT_TOLERANCE = 1e-3  # quaternions off unit length by more are taken for mistakes; closer ones are normalised
+
+
+def fitting_array(array: wp.array[Any] | None, numbers: npt.NDArray[Any], dtype: Any, device: Any) -> wp.array[Any]:
+    """Write numbers into the lines of an array, or of a larger one where they do not fit.
+
+    Kernels read line min(problem, lines - 1): one line goes into all lines of an array, several into its first ones.
+
+    Args:
+        array: The array in use, None if there is none.
+        numbers: Shape [lines, ...].
+        dtype: Warp type of an element.
+        device: Where an array is to be made.
+
+    Returns:
+        The array; a larger one has room for the next power of two.
+    """
+    lines = len(numbers)
+    if array is None:
+        return wp.array(numbers, dtype=dtype, device=device)
+    if lines > array.shape[0]:
+        larger: wp.array[Any] = wp.zeros(
+            (2 ** math.ceil(math.log2(lines)), *array.shape[1:]), dtype=dtype, device=device
+        )
+        return fitting_array(larger, numbers, dtype, device)
+    if lines == 1 < array.shape[0]:
+        numbers = np.repeat(numbers, array.shape[0], axis=0)
+    if not wp.get_device(device).is_cuda:
+        array.numpy()[: len(numbers)] = numbers  # the same memory
+    else:
+        values: wp.array[Any] = wp.array(np.ascontiguousarray(numbers), dtype=dtype, device="cpu")
+        wp.copy(array, values, count=values.size)
+    return array
 
 
 class DataField:
@@ -90,7 +123,7 @@ class DataField:
         return np.asarray(source, dtype=np.float64)
 
     def set(self, value: Any) -> None:
-        """Replace the numbers; the device array stays the same where its shape allows.
+        """Replace the numbers; the device array stays the same where they fit into its lines.
 
         Raises:
             InputError: As for the constructor.
@@ -102,15 +135,10 @@ class DataField:
             self._given, self._host, self._filled = value, None, False
             return
         numbers = self._checked(value)
-        self._filled = False
-        own = self._given is None and self._array is not None and self._array.shape == numbers.shape
-        self._given, self._host = None, numbers
-        if self._device is None:
-            return
-        if own and self._array is not None:
-            self._array.assign(numbers)
-        else:
-            self._use(wp.array(numbers, dtype=wp.float32, device=self._device), self._device)
+        own = None if self._given is not None else self._array
+        self._given, self._host, self._filled = None, numbers, False
+        if self._device is not None:
+            self._use(fitting_array(own, numbers, wp.float32, self._device), self._device)
 
     def set_columns(self, columns: int, quaternion_columns: tuple[int, ...] = ()) -> None:
         """Fix the columns once a robot is known; a field that was given no numbers is filled with ones.

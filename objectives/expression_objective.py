@@ -89,8 +89,8 @@ class ExpressionObjective(IKObjective):
     def set_data(self, name: str, value: Any) -> None:
         """Replace the numbers of a field.
 
-        NumPy input of the same shape is copied into the device array in use; otherwise the field gets another array
-        and `data_version` grows. A Warp array takes the place of the one in use.
+        NumPy input is copied into the device array in use, one line into all of its lines; where it has too few, the
+        field gets a larger array and `data_version` grows. A Warp array takes the place of the one in use.
 
         Args:
             name: Name of the field.
@@ -103,7 +103,7 @@ class ExpressionObjective(IKObjective):
         self._field(name).set(value)
 
     def data(self, name: str) -> wp.array[wp.float32]:
-        """Give the device array of a field, shape [1 or problem_count, columns].
+        """Give the device array of a field, shape [1, columns] or [problem_count or more, columns].
 
         Raises:
             UnknownNameError: There is no such field.
@@ -130,7 +130,7 @@ class ExpressionObjective(IKObjective):
                 )
 
     def row_weights(self) -> wp.array[wp.float32]:
-        """Give the device array of the rows' weights, shape [1 or problem_count, residual_dim]."""
+        """Give the device array of the rows' weights, shape [1, residual_dim] or [problem_count or more, ...]."""
         return self.data(ROW_WEIGHTS)
 
     def set_row_weights(self, row_weights: Any) -> None:

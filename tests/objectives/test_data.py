@@ -206,14 +206,30 @@ class TestChanges:
         np.testing.assert_allclose(before[:, :3] - rows(place)[:, :3], 1.0, atol=1e-6)
         assert (objective.data_version, objective.data("target_positions").ptr) == (version, address)
 
-    def test_of_another_shape_raise_the_version(self, place_at):
+    def test_of_fewer_lines_go_into_the_same_array(self, place_at):
         objective = pose()
         place = place_at(objective)
+        before, version, address = rows(place), objective.data_version, objective.data("target_positions").ptr
+        objective.set_targets(POSITIONS[:1] + 1.0)  # one for all problems
+        np.testing.assert_allclose(rows(place)[:, :3], np.tile(before[0, :3] - 1.0, (3, 1)), atol=1e-6)
+        objective.set_targets(POSITIONS[:2])
+        assert (rows(place)[:2] == before[:2]).all()
+        assert (objective.data_version, objective.data("target_positions").ptr) == (version, address)
+        with pytest.raises(InputError, match="2 lines for 3 problems"):
+            objective.require_problem_count(3)
+
+    def test_of_more_lines_raise_the_version_until_there_is_room(self, place_at):
+        objective = pose(POSITIONS[0])
+        place = place_at(objective)
         before, version = rows(place), objective.data_version
-        objective.set_targets(POSITIONS[0])
+        objective.set_targets(POSITIONS)
         assert objective.data_version > version
         assert (rows(place)[0] == before[0]).all()
         assert (rows(place)[1] != before[1]).any()
+        version = objective.data_version
+        objective.set_targets(np.tile(POSITIONS[0], (4, 1)))
+        assert objective.data_version == version
+        assert (rows(place) == before).all()
 
     def test_to_an_array_of_the_caller_raise_the_version(self, place_at):
         objective = pose()
