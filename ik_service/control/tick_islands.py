@@ -36,7 +36,8 @@ from ik_service.solver.compiled_engine import island_constants, touched_dofs
 from ik_service.solver.island_launches import PacketLaunches
 from ik_service.solver.kernel_loading import load_kernels
 from ik_service.solver.lane import DAMPING
-from ik_service.solver.partition import common_partition, other_weights
+from ik_service.solver.partition import common_partition
+from ik_service.solver.row_weights import RowWeights, objective_weights
 from ik_service.solver.rows import Rows
 from ik_service.solver.support import Support
 from objectives import IKJacobianType, InputError
@@ -94,8 +95,10 @@ class TickIslands:
         self._rows = Rows(model, tasks.objectives, IKJacobianType.ANALYTIC)
         self._rows.bind_data()
         self._support = Support(model, self._rows)
-        weights = other_weights(tasks.objectives) or [np.ones(o.residual_dim(), np.float32) for o in tasks.objectives]
-        self._partition = common_partition(weights, self._support.trees, model.device, join=False)
+        blocks = [objective_weights(objective) for objective in tasks.objectives]
+        is_common = all(len(block) == 1 for block in blocks)
+        weights = np.hstack(blocks) if is_common else np.ones((1, self._rows.count), np.float32)
+        self._partition = common_partition(RowWeights(weights), self._support.trees, model.device, join=False)
         self._lanes = lanes_on(model.device)
         self._version = self._data_version()
         self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]

@@ -244,7 +244,7 @@ class CompiledEngine:
         model, ranges = self._model, self._ranges
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
-        task.lightest2, task.heaviest2 = partition.lightest2, partition.heaviest2
+        task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
         for name, array in code.constants.items():
             setattr(task, name, array)
         task.limit_lower, task.limit_upper = self._limits

@@ -21,6 +21,7 @@ from ik_service.solver.mirror import Mirror
 from ik_service.solver.seeds import hash_step
 from ik_service.solver.slots import PROBLEM_COUNT, UNRANKED
 from ik_service.solver.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
+from objectives.data_field import fitting_array
 
 LARGEST = wp.constant(wp.float64(NUMBER_MAX))
 SLACK = wp.constant(wp.float64(UNIT_QUATERNION_SLACK))
@@ -191,8 +192,15 @@ class Intake:
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
-        self._weights = [_row_weights(target, device) for target in targets]
+        self._weights = [roomy_array(_row_weights(one), wp.float32, capacity, device) for one in targets]
         self._constants = _coordinate_constants(model, hard_limits)
+
+    def use_targets(self, targets: Sequence[Target]) -> bool:
+        """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
+        old, device = self._weights, self._model.device
+        pairs = [(array, np.atleast_2d(_row_weights(one))) for array, one in zip(old, targets, strict=True)]
+        self._weights = [fitting_array(array, weights, wp.float32, device) for array, weights in pairs]
+        return any(array is not before for array, before in zip(self._weights, old, strict=True))
 
     def stage(self, positions: Sequence[Any], orientations_xyzw: Sequence[Any], start: NDArray[Any] | None) -> None:
         """Copy what the caller gives, of the right shapes, as it is; `inputs` have yet to go to the device.
@@ -251,11 +259,25 @@ class Intake:
         return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
 
 
-def _row_weights(target: Target, device: wp.Device) -> wp.array[Any]:
-    """Weights of a target's rows as the solver takes them, [1 or n, 6]."""
+def _row_weights(target: Target) -> NDArray[np.float32]:
+    """Weights of a target's rows as the solver takes them, [6] or [n, 6]."""
     given = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
-    scaled = np.atleast_2d(given) * np.repeat([1.0, ROTATION_LENGTH], 3)
-    return wp.array(scaled.astype(np.float32), dtype=wp.float32, device=device)
+    return np.asarray(given * np.repeat([1.0, ROTATION_LENGTH], 3), np.float32)
+
+
+def roomy_array(values: NDArray[Any], dtype: Any, capacity: int, device: wp.Device) -> wp.array[Any]:
+    """Return values on the device: one line for all problems, or lines with room for `capacity` problems.
+
+    Args:
+        values: Shape [columns] or [n, columns].
+        dtype: Warp type of a line or of a number.
+        capacity: Problems there is room for.
+        device: Where.
+    """
+    lines = np.atleast_2d(values)
+    if values.ndim == 2 and len(lines) < capacity:
+        lines = np.concatenate([lines, np.repeat(lines[:1], capacity - len(lines), axis=0)])
+    return wp.array(lines, dtype=dtype, device=device)
 
 
 def _coordinate_constants(model: DeviceModel, hard_limits: bool) -> list[wp.array[Any]]:

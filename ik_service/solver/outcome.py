@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
 from ik_service.solver.float64_kinematics import Kinematics, float64_kinematics, link_pose, paths_to_links
-from ik_service.solver.intake import SOLVE_IO, Intake, first_problem
+from ik_service.solver.intake import SOLVE_IO, Intake, first_problem, roomy_array
 from ik_service.solver.mirror import Mirror
 from ik_service.solver.partition import Partition
 from ik_service.solver.slots import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.targets import Target
+from objectives.data_field import fitting_array
 
 TURN = wp.constant(wp.float64(2.0 * math.pi))
 HALF_TURN = wp.constant(wp.float64(math.pi))
@@ -267,7 +269,14 @@ class Outcome:
         self._robot = float64_kinematics(model)
         links = [target.link for target in targets]
         self._paths = paths_to_links(model, [*links, *(target.reference_link for target in targets)])
-        self._tools = [_tool(target, device) for target in targets]
+        self._tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
+
+    def use_targets(self, targets: Sequence[Target]) -> bool:
+        """Take other tool frames; return whether an array was exchanged for a larger one."""
+        old, device = self._tools, self._model.device
+        pairs = [(array, np.atleast_2d(_tool(one))) for array, one in zip(old, targets, strict=True)]
+        self._tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
+        return any(array is not before for array, before in zip(self._tools, old, strict=True))
 
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
@@ -337,6 +346,6 @@ def _endless(model: DeviceModel) -> list[int]:
     return found
 
 
-def _tool(target: Target, device: wp.Device) -> wp.array[Any]:
-    offset = np.array([0.0, 0, 0, 0, 0, 0, 1]) if target.offset is None else np.asarray(target.offset, np.float64)
-    return wp.array(np.atleast_2d(offset), dtype=wp.transformd, device=device)
+def _tool(target: Target) -> NDArray[np.float64]:
+    """T_link_tool, [7] or [n, 7]."""
+    return np.array([0.0, 0, 0, 0, 0, 0, 1]) if target.offset is None else np.asarray(target.offset, np.float64)

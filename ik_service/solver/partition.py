@@ -1,10 +1,9 @@
-"""How the problems of a solve fall into islands: one partition for all where no weight differs, else one each.
+"""How the problems of a solve fall into islands: one partition for all where the same rows are on, else one each.
 
-Weights decide, and most solves give all problems the same: then the islands are found once on the host and kept with
-what has been compiled and recorded for them.
+Most solves have the same rows on in all problems: then the islands are found once on the host and kept with what has
+been compiled and recorded for them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +12,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.linear_solve import find_islands
-from ik_service.solver.problems import row_scale
-from ik_service.solver.targets import Target
-from objectives import IKObjective
+from ik_service.solver.row_weights import IslandScales, RowWeights
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,7 @@ class Partition:
         device_nisland: The first of these on the device.
         device_tree_island: The second on the device.
         device_row_island: The last on the device.
-        lightest2: Square of the least weight of any row of an island, device array [1 or problems, trees].
-        heaviest2: Square of the largest.
+        scales: Least and largest weight of the rows of every island, one line or one per problem; data.
     """
 
     nisland: NDArray[np.int32]
@@ -39,95 +35,51 @@ class Partition:
     device_nisland: wp.array[Any]
     device_tree_island: wp.array[Any]
     device_row_island: wp.array[Any]
-    lightest2: wp.array[Any]
-    heaviest2: wp.array[Any]
-
-
-def target_weights(targets: Sequence[Target]) -> list[NDArray[np.float32]] | None:
-    """Return the weights of every target's rows where all problems have the same, else None."""
-    found = []
-    for target in targets:
-        weights = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights)
-        if weights.ndim == 2 and len(weights) > 1:
-            return None
-        found.append(weights.reshape(6).astype(np.float32))
-    return found
-
-
-def other_weights(objectives: Sequence[IKObjective]) -> list[NDArray[np.float32]] | None:
-    """Return the weights of the rows of further objectives where all problems have the same, else None."""
-    found = []
-    for objective in objectives:
-        row_weights = getattr(objective, "row_weights", None)
-        array = None if row_weights is None else row_weights()
-        if array is None:
-            found.append(np.ones(objective.residual_dim(), np.float32))
-        elif array.shape[0] == 1:
-            found.append(array.numpy()[0] * np.float32(row_scale(objective)))
-        else:
-            return None
-    return found
+    scales: IslandScales
 
 
 def common_partition(
-    weights: Sequence[NDArray[np.float32]], incidence: NDArray[np.bool_], device: wp.Device, *, join: bool
+    weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device, *, join: bool, lines: int = 1
 ) -> Partition:
-    """Return the partition of problems that have the same weights.
+    """Return the partition of problems in which the same rows are on.
 
     Args:
-        weights: Of every objective's rows, as they were meant: 1 is 1/m or 1/rad.
+        weights: Weights of the rows.
         incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
         device: Where it is needed.
         join: Whether all touched trees are one island.
+        lines: Problems of which the weights may differ; 1 where none do.
     """
-    flat = np.concatenate(weights)
-    on = flat > 0.0
+    on = weights.on
+    assert on is not None  # else the islands are found on the device
     bridge = incidence[on].any(axis=0) & join  # with `join`, one more row over all that is touched
     nisland, tree_island, row_island, _ = find_islands(np.vstack([incidence, bridge]), np.append(on, join))
     row_island = row_island[:-1]
-    lightest2, heaviest2 = np.zeros((2, 1, incidence.shape[1]), np.float32)
-    for island in range(nisland):
-        own = flat[row_island == island] ** 2
-        lightest2[0, island], heaviest2[0, island] = own.min(), own.max()
 
     def on_device(values: NDArray[Any]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)
 
     counts, of_rows = np.array([nisland], np.int32), row_island.astype(np.int32)[None]
     of_trees = tree_island.astype(np.int32)[None]
-    return Partition(
-        counts,
-        of_trees,
-        of_rows,
-        on_device(counts),
-        on_device(of_trees),
-        on_device(of_rows),
-        on_device(lightest2),
-        on_device(heaviest2),
-    )
+    scales = IslandScales(lines, incidence.shape[1], device)
+    scales.write(weights, of_rows)
+    return Partition(counts, of_trees, of_rows, on_device(counts), on_device(of_trees), on_device(of_rows), scales)
 
 
-def discovered_partition(problems: Any, problem_count: int) -> Partition:
+def discovered_partition(problems: Any, problem_count: int, scales: IslandScales) -> Partition:
     """Return the partition that `problems.discover` has found.
 
     Args:
         problems: The `Problems`.
         problem_count: Problems of the solve.
+        scales: Of its islands; may yet have to be written.
     """
     islands = problems.islands
     nisland, tree_island, row_island = (
         array.numpy()[:problem_count].copy() for array in (islands.nisland, islands.tree_island, islands.row_island)
     )
-    return Partition(
-        nisland,
-        tree_island,
-        row_island,
-        islands.nisland,
-        islands.tree_island,
-        islands.row_island,
-        problems.lightest2,
-        problems.heaviest2,
-    )
+    on_device = islands.nisland, islands.tree_island, islands.row_island
+    return Partition(nisland, tree_island, row_island, *on_device, scales)
 
 
 def groups(partition: Partition, problem_count: int) -> list[NDArray[np.intp]]:

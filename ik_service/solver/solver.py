@@ -27,22 +27,15 @@ from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
 from ik_service.solver.paths.result import Pace
 from ik_service.solver.paths.waypoints import Waypoints
-from ik_service.solver.reading import (
-    check_attempts,
-    check_lines,
-    check_one_line,
-    has_lines,
-    raise_fault,
-    read_start,
-    read_targets,
-)
+from ik_service.solver.pose_targets import PoseTargets
+from ik_service.solver.reading import check_attempts, check_lines, check_one_line, raise_fault, read_start, read_targets
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows import Rows, bind_objective, release_objective
 from ik_service.solver.support import Support, row_labels
-from ik_service.solver.targets import Target, TargetArrays, as_target, host_array, touched_trees
+from ik_service.solver.targets import Target, TargetArrays, host_array
 from ik_service.solver.workspace import Wishes, Workspace
-from objectives import IKObjective, IKObjectiveJointLimit, IKObjectivePose, InputError
+from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
 DEFAULT_SEEDS = 64  # one is started only where those before have failed
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
@@ -70,7 +63,6 @@ class IKSolver:
 
     Attributes:
         robot: The robot.
-        targets: The targets.
         options: The options.
         engine: The engine that runs.
         device: The device it runs on.
@@ -101,26 +93,29 @@ class IKSolver:
     ) -> None:
         check_construction(robot, targets, objectives, engine, threads, islands, options)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
-        self.targets = tuple(as_target(target, robot) for target in targets)
+        self._poses = PoseTargets(robot, targets)
         self.islands_enabled = islands
         self._order, self._wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self.device = resolve_device(device)
         self._objectives = tuple(objectives)
-        self._touches = touched_trees(robot, self.targets)
-        self._per_problem_targets = [target for target in self.targets if has_lines(target)]
         self._threads = 1 if threads is None or island_launches.in_threads(self.device) else threads
         self._executor = ThreadPoolExecutor(self._threads, "ik-solver") if self._threads > 1 else None
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._set_up(engine)
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets."""
+        return self._poses.all
+
     def _set_up(self, engine: str) -> None:
         """Bind the objectives, lay out their rows and choose the engine."""
         self._model = self.robot.on_device(str(self.device))
         self._work = self._workspace(1)
-        self._pose_objectives = [self._pose_objective(k) for k in range(len(self.targets))]
+        self._poses.state(self._work.problems)
         extra = [IKObjectiveJointLimit()] if self.options.joint_limits == "soft" else []
-        everything = [*self._pose_objectives, *self._objectives, *extra]
+        everything = [*self._poses.objectives, *self._objectives, *extra]
         try:
             for objective in everything:
                 bind_objective(objective, self, self._model)
@@ -200,13 +195,14 @@ class IKSolver:
     ) -> IKResult | None:
         """Solve; None where a number is faulty. Other configurations may be judged instead of the answers."""
         count = given.problem_count
-        check_lines(self._objectives, self._per_problem_targets, count)
+        check_lines(self._objectives, self._poses.with_lines, count)
         seeds = options.seeds if options.seeds is not None else DEFAULT_SEEDS
         check_attempts(count, seeds)
         wishes = self._wishes(count, seeds, options)
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(count)
             work = self._work
+            self._poses.bring(work)
             work.intake.stage(given.positions, given.orientations_xyzw, start)
             work.problems.set_options(count, start is not None, options, seeds, keep_all=wishes.choosing)
             work.outcome.use_tolerances(options.position_tolerance, options.orientation_tolerance)
@@ -271,7 +267,7 @@ class IKSolver:
         if start_joint_q is not None:
             start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
             start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
-        check_one_line(self._objectives, self._per_problem_targets)
+        check_one_line(self._objectives, self._poses.with_lines)
         finish: Literal["float32", "float64"] = "float32" if self._compiled is None else "float64"
         waypoints = Waypoints(self.robot, given, chosen, finish, partial(self._solve, self._own_head))
         result = followed(waypoints, self._order, pace, solutions, start)
@@ -292,6 +288,21 @@ class IKSolver:
                 self._work.judge(partition, problem_count)
                 return partition
             self._use_support()
+
+    def set_target_data(self, target: int, *, offset: Any = None, row_weights: Any = None) -> None:
+        """Replace the tool frame or the weights of a target, from the next solve on.
+
+        Nothing is compiled for it, unless weights are 0 in other places than before.
+
+        Args:
+            target: Which of `targets`.
+            offset: Tool frame as in `Target`, which must have been declared with one; None leaves it as it is.
+            row_weights: Weights as in `Target`; None leaves them as they are.
+
+        Raises:
+            InputError: There is no such target, or a value is not allowed.
+        """
+        self._poses.replace(target, offset, row_weights)
 
     def islands(self, problem: int = 0) -> IslandReport:
         """Tell which joints fall into which island, which rows join them, and which targets nothing can move.
@@ -323,29 +334,19 @@ class IKSolver:
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
-        if self._compiled is None or len(self._rows.objectives) != len(self.targets) or self._per_problem_targets:
+        if self._compiled is None or len(self._rows.objectives) != len(self.targets) or self._poses.with_lines:
             raise EngineError(
                 "Only solvers of pose targets by the compiled engine can be exported: no further objectives, no soft "
                 "limits, no offsets or row weights per problem."
             )
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(2)
+            self._poses.bring(self._work)
             join = not self.islands_enabled
             engine = self._compiled.for_gpus(join=join) if for_gpus else self._compiled
             return self._work.recorded(engine, self._rows, self._incidence, 2, orientations=orientations, join=join)
 
     # ------------------------------------------------------------------ set-up
-    def _pose_objective(self, k: int) -> IKObjectivePose:
-        target, problems = self.targets[k], self._work.problems
-        return IKObjectivePose(
-            target.link,
-            problems.positions[k],
-            problems.orientations_xyzw[k],
-            offset=target.offset,
-            reference_link=target.reference_link,
-            row_weights=problems.row_weights[k],
-        )
-
     def _use_support(self) -> None:
         """Lay out islands, answers and batch for the support of the rows as it is known now."""
         trees = self.robot.trees
@@ -359,16 +360,15 @@ class IKSolver:
 
     def _workspace(self, capacity: int) -> Workspace:
         hard = self.options.joint_limits == "hard"
-        return Workspace(self._model, self.targets, self._touches, capacity, hard_limits=hard, threads=self._threads)
+        return Workspace(
+            self._model, self.targets, self._poses.touches, capacity, hard_limits=hard, threads=self._threads
+        )
 
     def _fit_workspace(self, problem_count: int) -> None:
         """Grow the per-problem arrays where they are too small."""
         if problem_count > self._work.problems.capacity:
             self._work = self._workspace(2 ** math.ceil(math.log2(problem_count)))
-            for k, objective in enumerate(self._pose_objectives):
-                objective.set_data("target_positions", self._work.problems.positions[k])
-                objective.set_data("target_orientations_xyzw", self._work.problems.orientations_xyzw[k])
-                objective.set_data("row_weights", self._work.problems.row_weights[k])
+            self._poses.use_arrays(self._work.problems)
             if self._compiled is not None:
                 self._rows.bind_data()
             self._use_support()

@@ -53,7 +53,7 @@ class TargetArrays:
 
 
 def as_target(target: "Target | str", robot: RobotModel) -> Target:
-    """Return a target whose links are known to exist and whose arrays are checked, offsets of shape [1 or n, 7].
+    """Return a target whose links are known to exist and whose arrays are checked.
 
     Raises:
         UnknownNameError: A link is not in the robot.
@@ -70,12 +70,35 @@ def as_target(target: "Target | str", robot: RobotModel) -> Target:
     if offset is not None:
         offset = _one_or_many(target, "offset", offset, 7)
         lines = np.atleast_2d(offset)
-        offset = np.hstack([lines[:, :3], unit_quaternions(f"Target '{target.link}': offset", lines[:, 3:])])
+        unit = unit_quaternions(f"Target '{target.link}': offset", lines[:, 3:])
+        offset = np.hstack([lines[:, :3], unit]).reshape(offset.shape)
     if row_weights is not None:
         row_weights = _one_or_many(target, "row_weights", row_weights, 6)
         if (row_weights < 0.0).any():
             raise InputError(f"Target '{target.link}': row_weights hold {row_weights.min():g}. Allowed: 0 and above.")
     return replace(target, offset=offset, row_weights=row_weights)
+
+
+def replaced(
+    targets: tuple[Target, ...], number: int, offset: Any, row_weights: Any, robot: RobotModel
+) -> tuple[Target, ...]:
+    """Return targets of which one has other data, None for what it has.
+
+    Raises:
+        InputError: There is no such target, it has no offset and is given one, or a value is not allowed.
+    """
+    if not 0 <= number < len(targets):
+        raise InputError(f"target is {number!r}. Allowed: 0 to {len(targets) - 1}.")
+    old = targets[number]
+    if offset is not None and old.offset is None:
+        raise InputError(f"Target '{old.link}' was declared without an offset. Declare one, of any value.")
+    new = Target(
+        old.link,
+        old.offset if offset is None else offset,
+        old.reference_link,
+        old.row_weights if row_weights is None else row_weights,
+    )
+    return (*targets[:number], as_target(new, robot), *targets[number + 1 :])
 
 
 def check_targets(

@@ -25,10 +25,11 @@ from ik_service.solver.kernel_loading import load_kernels
 from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.outcome import Outcome
-from ik_service.solver.partition import Partition, common_partition, discovered_partition, other_weights, target_weights
+from ik_service.solver.partition import Partition, common_partition, discovered_partition
 from ik_service.solver.problems import Problems
 from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
+from ik_service.solver.row_weights import IslandScales, RowWeights, TargetWeights
 from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
 
@@ -74,6 +75,21 @@ class Wishes:
         return self.best_of is not None or self.solutions > 1
 
 
+@dataclass
+class Plan:
+    """What has been recorded for problems in which the same rows are on.
+
+    Attributes:
+        partition: Their islands.
+        recording: The launches.
+        stamp: Weights that the scales of the islands are of, where all problems have the same.
+    """
+
+    partition: Partition
+    recording: Recording
+    stamp: bytes
+
+
 class Workspace:
     """Arrays and recorded launches of one solver.
 
@@ -97,19 +113,27 @@ class Workspace:
         threads: int,
     ) -> None:
         self._model, self._targets, self._threads = model, targets, threads
-        self._target_weights = target_weights(targets)
+        self._weights = TargetWeights(targets)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
         self.intake = Intake(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
         self.outcome = Outcome(model, targets, touches.shape[1], capacity)
+        self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
         self.forget()
 
     def forget(self) -> None:
         """Drop what has been recorded: arrays of the problems have been replaced."""
-        self._plans: OrderedDict[tuple[object, ...], tuple[Partition, Recording]] = OrderedDict()
+        self._plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
         self._reading = Recording(self._model.device, self._reads)
         self._choice: Choice | None = None
         self._polished: Mirror | None = None
         self._wide: wp.array[Any] | None = None  # where this solve is polished
+
+    def use_targets(self, targets: Sequence[Target]) -> None:
+        """Take other tool frames and weights of the same targets."""
+        self._targets, self._weights = targets, TargetWeights(targets)
+        exchanged = [part.use_targets(targets) for part in (self.intake, self.outcome)]
+        if any(exchanged):
+            self.forget()
 
     # ------------------------------------------------------------------ steps, one by one
     def read(self, count: int) -> None:
@@ -120,7 +144,7 @@ class Workspace:
     def discovered(self, rows: Rows, count: int, *, join: bool) -> Partition:
         """Return the islands of every problem, found on the device."""
         self.problems.discover(rows, count, join=join)
-        return discovered_partition(self.problems, count)
+        return discovered_partition(self.problems, count, self._scales)
 
     def judge(self, partition: Partition, count: int) -> None:
         """Judge the winners as they stand."""
@@ -154,38 +178,29 @@ class Workspace:
         Returns:
             The partition of the problems, and what runs the solve.
         """
-        given, count = self.intake.given.host[1:], wishes.problem_count
-        others = other_weights(rows.objectives[len(self._targets) :])
+        given, count = self.intake.given.host[1:].tobytes(), wishes.problem_count
+        weights = self._weights.with_objectives(given, rows.objectives[len(self._targets) :], count)
         self._make_room(wishes)
-        if self._target_weights is None or others is None:
-            return self._solve_in_steps(engine, rows, wishes, join=join)
+        if weights.pattern is None:
+            return self._solve_in_steps(engine, rows, wishes, weights, join=join)
         size = engine.launches.size(count, wishes.seeds)
         variant = (join, wishes.choosing, wishes.polished, size)
-        key = (variant, given.tobytes(), engine.data_key(), *(values.tobytes() for values in others))
+        key = (variant, given, engine.data_key(), weights.is_common, weights.pattern)
         if key not in self._plans:
-            partition = self._common_partition(self._target_weights, others, incidence, join=join)
+            lines = 1 if weights.is_common else self.problems.capacity
+            partition = common_partition(weights, incidence, self._model.device, join=join, lines=lines)
             solve, after = self._solves(engine, partition, wishes)
             record = _joined([self._reads, solve, *after, partial(self._judges, partition)])
-            self._plans[key] = partition, Recording(self._model.device, record, self._threads)
+            self._plans[key] = Plan(partition, Recording(self._model.device, record, self._threads), weights.stamp)
             if len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
-        partition, recording = self._plans[key]
-        recording.prepare(count)
-        return partition, lambda executor: recording.run(count, executor)
-
-    def _common_partition(
-        self,
-        targets: Sequence[NDArray[Any]],
-        others: Sequence[NDArray[Any]],
-        incidence: NDArray[np.bool_],
-        *,
-        join: bool,
-    ) -> Partition:
-        """The islands of problems that all have these weights; rows are off where the caller gives no targets."""
-        given = self.intake.given.host[1:]
-        weights = [w * np.repeat(given[2 * k : 2 * k + 2], 3) for k, w in enumerate(targets)]
-        return common_partition([*weights, *others], incidence, self._model.device, join=join)
+        plan = self._plans[key]
+        if weights.stamp != plan.stamp:
+            plan.partition.scales.write(weights, plan.partition.row_island)
+            plan.stamp = weights.stamp
+        plan.recording.prepare(count)
+        return plan.partition, lambda executor: plan.recording.run(count, executor)
 
     def recorded(
         self,
@@ -207,17 +222,18 @@ class Workspace:
             orientations: Whether targets have orientations, or are positions alone.
             join: Whether all touched trees are one island.
         """
-        assert self._target_weights is not None
         self.intake.given.host[1::2], self.intake.given.host[2::2] = 1, orientations
-        partition = self._common_partition(self._target_weights, [], incidence, join=join)
+        weights = self._weights.with_objectives(self.intake.given.host[1:].tobytes(), [], count)
+        partition = common_partition(weights, incidence, self._model.device, join=join)
         return record_solve(self.problems, self.intake, self.outcome, engine, rows.objectives, partition, count)
 
     def _solve_in_steps(
-        self, engine: CompiledEngine, rows: Rows, wishes: Wishes, *, join: bool
+        self, engine: CompiledEngine, rows: Rows, wishes: Wishes, weights: RowWeights, *, join: bool
     ) -> tuple[Partition, Callable[[ThreadPoolExecutor | None], None]]:
         count = wishes.problem_count
         self.read(count)
         partition = self.discovered(rows, count, join=join)
+        partition.scales.write(weights, partition.row_island)
         solve, after = self._solves(engine, partition, wishes)
 
         def run(executor: ThreadPoolExecutor | None) -> None:

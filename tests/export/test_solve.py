@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ik_service import IKSolver, Target
 from ik_service.export import export_solver
 from tests.export.c_library import (
     BAD_ARGUMENT,
@@ -60,6 +61,18 @@ def test_targets_may_be_positions_alone(panda, tmp_path):
     assert expected.success.all()
     assert np.isnan(expected.orientation_error).all()
     code, columns = library.solve(positions, np.full((1, 4), np.nan))  # not read
+    assert code == OK
+    assert columns == columns_of(expected)
+
+
+def test_a_tool_and_weights_that_all_problems_have_go_with_it(panda, tmp_path):
+    target = Target("panda_hand", offset=[0.01, 0.0, 0.1, 0.0, 0.0, 0.6, 0.8], row_weights=[1, 1, 1, 0.3, 0.3, 0])
+    solver = IKSolver(panda.solver.robot, [target], device="cpu")
+    export_solver(solver, prefix="tool", problem_count=50).write(tmp_path)
+    positions, orientations = panda.targets(300)
+    expected = solver.solve(positions, orientations)
+    assert expected.success.mean() > 0.9
+    code, columns = CLibrary("tool", tmp_path).solve(positions, orientations)
     assert code == OK
     assert columns == columns_of(expected)
 

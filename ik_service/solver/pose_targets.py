@@ -1,0 +1,84 @@
+"""The targets of a solver with their objectives: declared once, their tools and weights replaced between solves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ik_service.robots import RobotModel
+from ik_service.solver.problems import Problems
+from ik_service.solver.reading import has_lines
+from ik_service.solver.targets import Target, as_target, replaced, touched_trees
+from ik_service.solver.workspace import Workspace
+from objectives import IKObjectivePose
+
+
+class PoseTargets:
+    """Targets, and the objectives that stand for them.
+
+    Args:
+        robot: The robot.
+        targets: The targets.
+
+    Attributes:
+        all: The targets, checked.
+        with_lines: Those with a tool or weights per problem.
+        touches: Which trees each touches, bool [targets, trees].
+        objectives: Their objectives, once there are arrays.
+
+    Raises:
+        UnknownNameError: A link is not in the robot.
+        InputError: An offset or weights that are not allowed.
+    """
+
+    def __init__(self, robot: RobotModel, targets: Sequence[Target | str]) -> None:
+        self._robot = robot
+        self._take(tuple(as_target(target, robot) for target in targets))
+        self.touches = touched_trees(robot, self.all)
+        self.objectives: tuple[IKObjectivePose, ...] = ()
+        self._is_replaced = False
+
+    def _take(self, targets: tuple[Target, ...]) -> None:
+        self.all = targets
+        self.with_lines = [target for target in targets if has_lines(target)]
+
+    def state(self, problems: Problems) -> None:
+        """Make the objectives, over the arrays of the problems."""
+        self.objectives = tuple(
+            IKObjectivePose(
+                target.link,
+                problems.positions[k],
+                problems.orientations_xyzw[k],
+                offset=target.offset,
+                reference_link=target.reference_link,
+                row_weights=problems.row_weights[k],
+            )
+            for k, target in enumerate(self.all)
+        )
+
+    def use_arrays(self, problems: Problems) -> None:
+        """Read targets from other arrays."""
+        for k, objective in enumerate(self.objectives):
+            objective.set_data("target_positions", problems.positions[k])
+            objective.set_data("target_orientations_xyzw", problems.orientations_xyzw[k])
+            objective.set_data("row_weights", problems.row_weights[k])
+
+    def replace(self, number: int, offset: Any, row_weights: Any) -> None:
+        """Take another tool or other weights of a target; `bring` has them used.
+
+        Raises:
+            InputError: There is no such target, or a value is not allowed.
+        """
+        self._take(replaced(self.all, number, offset, row_weights, self._robot))
+        self._is_replaced = True
+
+    def bring(self, work: Workspace) -> None:
+        """Bring what has been replaced to the device, into the arrays in use where it has room there."""
+        if not self._is_replaced:
+            return
+        versions = [objective.data_version for objective in self.objectives]
+        for objective, target in zip(self.objectives, self.all, strict=True):
+            if target.offset is not None:
+                objective.set_offset(target.offset)
+        work.use_targets(self.all)
+        if versions != [objective.data_version for objective in self.objectives]:
+            work.forget()
+        self._is_replaced = False

@@ -1,0 +1,129 @@
+"""Weights of the rows of a solve, as the caller means them: 1 is 1/m or 1/rad.
+
+Which rows are on decides how problems fall into islands, and so what is recorded for them. The values do not: they
+are data, from which each island has its scale.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.solver.mirror import Mirror
+from ik_service.solver.problems import row_scale
+from ik_service.solver.targets import Target
+from objectives import IKObjective
+
+Float32Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class RowWeights:
+    """Weights of all rows.
+
+    Attributes:
+        lines: One line for all problems or one each, shape [1 or problem_count, rows].
+        is_common: Whether it is one for all, however many problems there are.
+    """
+
+    lines: Float32Array
+    is_common: bool = True
+
+    @cached_property
+    def stamp(self) -> bytes:
+        """Equal where the values are."""
+        return self.lines.tobytes()
+
+    @cached_property
+    def on(self) -> NDArray[np.bool_] | None:
+        """Which rows have a weight above 0, shape [rows]; None where problems differ in that."""
+        on = self.lines > 0.0
+        return np.asarray(on[0]) if (on == on[0]).all() else None
+
+    @cached_property
+    def pattern(self) -> bytes | None:
+        """Equal where the same rows are on; None where problems differ in that."""
+        return None if self.on is None else self.on.tobytes()
+
+
+class TargetWeights:
+    """Weights of targets, which stay from solve to solve.
+
+    Args:
+        targets: The targets; row_weights of two axes are lines of problems, even where there is one.
+    """
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        given = [np.ones(6) if target.row_weights is None else np.asarray(target.row_weights) for target in targets]
+        self._is_common = all(weights.ndim == 1 for weights in given)
+        self._lines = [np.atleast_2d(weights).astype(np.float32) for weights in given]
+        self._known: dict[bytes, RowWeights] = {}
+
+    def with_objectives(self, given: bytes, objectives: Sequence[IKObjective], problem_count: int) -> RowWeights:
+        """Return the weights of all rows in a solve.
+
+        Args:
+            given: int32 [2 x targets], 1 where the caller gives positions and orientations; else the rows are off.
+            objectives: The further objectives, whose rows follow.
+            problem_count: Problems of the solve.
+        """
+        if self._is_common and not objectives:  # the most frequent solve, of which nothing is computed twice
+            known = self._known.get(given)
+            if known is None:
+                known = self._known[given] = RowWeights(np.hstack(self._given(given)))
+            return known
+        blocks = [*self._given(given), *map(objective_weights, objectives)]
+        if self._is_common and all(len(block) == 1 for block in blocks):
+            return RowWeights(np.hstack(blocks))
+        shapes = [(problem_count, block.shape[1]) for block in blocks]
+        spread = [
+            block[:problem_count] if len(block) > 1 else np.broadcast_to(block, shape)
+            for block, shape in zip(blocks, shapes, strict=True)
+        ]
+        return RowWeights(np.hstack(spread), is_common=False)
+
+    def _given(self, given: bytes) -> list[Float32Array]:
+        switch = np.repeat(np.frombuffer(given, np.int32), 3).astype(np.float32).reshape(-1, 6)
+        return [lines * own for lines, own in zip(self._lines, switch, strict=True)]
+
+
+def objective_weights(objective: IKObjective) -> Float32Array:
+    """Return the weights of an objective's rows, shape [1 or problem_count or more, rows]."""
+    row_weights = getattr(objective, "row_weights", None)
+    array = None if row_weights is None else row_weights()
+    if array is None:
+        return np.ones((1, objective.residual_dim()), np.float32)
+    return np.asarray(array.numpy() * np.float32(row_scale(objective)))
+
+
+class IslandScales:
+    """Squares of the least and of the largest weight of the rows of every island.
+
+    Args:
+        lines: 1 for all problems, or room for one each.
+        tree_count: Trees of the robot.
+        device: Where they are needed.
+    """
+
+    def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
+        self.lightest2 = Mirror((lines, tree_count), wp.float32, device)
+        self.heaviest2 = Mirror((lines, tree_count), wp.float32, device)
+
+    def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
+        """Take the scales of the islands of a solve.
+
+        Args:
+            weights: Weights of the rows.
+            row_island: Island of every row, -1 for none, shape [1 or problem_count, rows].
+        """
+        n, by_row, islands = len(weights.lines), np.ascontiguousarray(weights.lines.T), row_island.T
+        for island in range(int(row_island.max(initial=-1)) + 1):
+            own = islands == island  # [rows, 1 or n]
+            lightest = np.where(own, by_row, np.inf).min(axis=0)
+            heaviest = np.where(own, by_row, 0.0).max(axis=0)
+            self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
+        self.lightest2.push(n)
+        self.heaviest2.push(n)

@@ -1,0 +1,113 @@
+"""Tool frames and weights are data: replaced between solves they give what a solver made with them gives."""
+
+import numpy as np
+import pytest
+
+import objectives
+from ik_service import IKSolver, Target
+from objectives import InputError
+
+NAMES = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index")
+TOOL = np.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
+
+
+def drawn(panda, count, seed=0):
+    """Poses that the hand can reach, tools on it and weights, of which none is a power of two."""
+    rng = np.random.default_rng(seed)
+    poses = panda.forward_kinematics(panda.random_joint_q(rng, count), links=["panda_hand"])
+    turns = rng.normal(size=(count, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    tools = np.hstack([0.1 * rng.random((count, 3)), turns])
+    return (poses.positions[:, 0], poses.orientations_xyzw[:, 0]), tools, 0.05 + rng.random((count, 6))
+
+
+def assert_same(first, second, rows=slice(None)):
+    for name in NAMES:
+        assert getattr(first, name)[rows].tobytes() == getattr(second, name).tobytes(), name
+    assert list(first.islands)[rows] == list(second.islands)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_replaced_data_give_what_declared_data_give(panda, engine):
+    solver = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=np.ones(6))], engine=engine, device="cpu")
+    for count, seed in ((3, 0), (5, 1), (1, 2), (4, 3)):
+        targets, tools, weights = drawn(panda, count, seed)
+        solver.set_target_data(0, offset=tools, row_weights=weights)
+        result = solver.solve(*targets)
+        fresh = IKSolver(panda, [Target("panda_hand", tools, row_weights=weights)], engine=engine, device="cpu")
+        assert_same(result, fresh.solve(*targets))
+        assert result.success.any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
+    targets, tools, weights = drawn(panda, 600)
+    weights[::3, 5] = 0.0  # two patterns, so islands are found per problem
+    solver = IKSolver(panda, [Target("panda_hand", TOOL)], device="cpu", threads=threads)
+    solver.set_target_data(0, offset=tools, row_weights=weights)
+    mixed = solver.solve(*targets)
+    for pattern in (np.arange(600) % 3 == 0, np.arange(600) % 3 != 0):
+        solver.set_target_data(0, offset=tools[pattern], row_weights=weights[pattern])
+        alike = solver.solve(*(column[pattern] for column in targets))
+        for name in NAMES:
+            assert getattr(alike, name).tobytes() == getattr(mixed, name)[pattern].tobytes(), name
+    for k in (0, 1, 599):
+        one = IKSolver(panda, [Target("panda_hand", tools[k], row_weights=weights[k])], device="cpu")
+        assert_same(mixed, one.solve(*(column[k : k + 1] for column in targets)), slice(k, k + 1))
+
+
+def test_values_record_nothing_anew(panda):
+    solver = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))], device="cpu")
+    solver.set_target_data(0, offset=np.tile(TOOL, (8, 1)), row_weights=np.ones((8, 6)))
+    solver.solve(*drawn(panda, 8)[0])
+    plans = dict(solver._work._plans)
+    assert len(plans) == 1
+    for count, seed in ((8, 1), (1, 2), (5, 3)):
+        targets, tools, weights = drawn(panda, count, seed)
+        solver.set_target_data(0, offset=tools, row_weights=weights)
+        solver.solve(*targets)
+    assert {key: id(plan) for key, plan in solver._work._plans.items()} == {k: id(plan) for k, plan in plans.items()}
+
+
+def test_other_data_of_objectives_record_nothing_anew(panda):
+    posture = objectives.IKObjectivePosture(np.tile(panda.mid_joint_q, (8, 1)), row_weights=np.ones((8, 7)), weight=0.1)
+    solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
+    solver.solve(drawn(panda, 8)[0][0])
+    plans = list(map(id, solver._work._plans.values()))
+    for count, seed in ((5, 1), (1, 2)):
+        rng = np.random.default_rng(seed)
+        reference, weights = panda.random_joint_q(rng, count), 0.1 + rng.random((count, 7))
+        posture.set_reference(reference)
+        posture.set_row_weights(weights)
+        positions = drawn(panda, count, seed)[0][0]
+        result = solver.solve(positions)
+        fresh = objectives.IKObjectivePosture(reference, row_weights=weights, weight=0.1)
+        assert_same(result, IKSolver(panda, ["panda_hand"], objectives=[fresh], device="cpu").solve(positions))
+    assert list(map(id, solver._work._plans.values())) == plans
+
+
+def test_one_line_for_all_can_follow_lines_of_problems(panda):
+    targets, tools, weights = drawn(panda, 6)
+    solver = IKSolver(panda, [Target("panda_hand", tools, row_weights=weights)], device="cpu")
+    solver.solve(*targets)
+    solver.set_target_data(0, offset=TOOL, row_weights=weights[0])
+    fresh = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=weights[0])], device="cpu")
+    assert_same(solver.solve(*targets), fresh.solve(*targets))
+    solver.set_target_data(0, row_weights=np.ones(6))  # the tool stays
+    assert_same(solver.solve(*targets), IKSolver(panda, [Target("panda_hand", TOOL)], device="cpu").solve(*targets))
+
+
+def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
+    targets, tools, _ = drawn(panda, 3)
+    solver = IKSolver(panda, ["panda_hand"], device="cpu")
+    before = solver.solve(*targets)
+    with pytest.raises(InputError, match="Allowed: 0 to 0"):
+        solver.set_target_data(1, row_weights=np.ones(6))
+    with pytest.raises(InputError, match="declared without an offset"):
+        solver.set_target_data(0, offset=tools)
+    with pytest.raises(InputError, match="row_weights hold -1"):
+        solver.set_target_data(0, row_weights=-np.ones(6))
+    assert_same(solver.solve(*targets), before)
+    solver.set_target_data(0, row_weights=np.ones((2, 6)))
+    with pytest.raises(InputError, match="row_weights has 2 lines for 3 problems"):
+        solver.solve(*targets)
