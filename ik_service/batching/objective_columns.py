@@ -64,9 +64,9 @@ class ObjectiveColumns:
         return (self.kind, self.names, tuple(self.data))
 
     @property
-    def rows_on(self) -> Column:
+    def rows_on(self) -> NDArray[np.bool_]:
         """Which rows have a weight above 0, one line for each pattern that there is, shape [patterns, rows]."""
-        return np.unique(np.atleast_2d(self.data[ROW_WEIGHTS]).astype(np.float32) > 0.0, axis=0)
+        return patterns_on(self.data[ROW_WEIGHTS])
 
     @property
     def label(self) -> str:
@@ -93,10 +93,25 @@ def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveColum
         counts: Its number of problems.
     """
     for name in several[0].data:
-        columns = zip((one.data[name] for one in several), counts, strict=True)
-        objective.set_data(name, np.concatenate([_lines(column, count) for column, count in columns]))
+        objective.set_data(name, joined_lines([one.data[name] for one in several], counts))
 
 
-def _lines(column: Column, count: int) -> Column:
-    """One line for every problem."""
-    return np.broadcast_to(column, (count, column.shape[-1]))
+def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
+    """Return a line for every problem of several requests, shape [problems, width].
+
+    Args:
+        columns: Of each request, shape [width] for all of its problems or [problem_count, width].
+        counts: Its number of problems.
+    """
+    pairs = zip(columns, counts, strict=True)
+    return np.concatenate([np.broadcast_to(column, (count, column.shape[-1])) for column, count in pairs])
+
+
+def patterns_on(weights: Column) -> NDArray[np.bool_]:
+    """Return which weights are above 0, one line for each pattern that there is, shape [patterns, rows].
+
+    Args:
+        weights: Shape [rows] or [problem_count, rows].
+    """
+    on = np.atleast_2d(weights).astype(np.float32) > 0.0
+    return on[:1] if (on == on[0]).all() else np.unique(on, axis=0)

@@ -4,15 +4,15 @@ Values are taken as checked: shapes, finiteness and unit quaternions are the bus
 solver checks them once more before it launches anything.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.objective_columns import ObjectiveColumns
+from ik_service.batching.objective_columns import ObjectiveColumns, joined_lines, patterns_on
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 
@@ -48,22 +48,30 @@ class TargetColumns:
         return next((len(rows) for rows in (self.positions, self.orientations_xyzw) if rows is not None), 0)
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it has neither a tool frame nor weights."""
+        return self.offset is None and self.row_weights is None
+
+    @property
     def varies(self) -> bool:
         """Whether the tool frame or the weights differ between problems."""
         return any(array is not None and array.ndim == 2 for array in (self.offset, self.row_weights))
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """All that a solver must be built for: equal structures can share one, unless they vary by problem."""
-        fixed = tuple(None if array is None else array.tobytes() for array in (self.offset, self.row_weights))
-        return (self.link, self.reference_link, *fixed)
+        """All that a solver must be built for."""
+        return (self.link, self.reference_link, self.offset is None, self.row_weights is None)
+
+    @property
+    def rows_on(self) -> NDArray[np.bool_]:
+        """Which rows are given and have a weight above 0, one line for each pattern there is, shape [patterns, 6]."""
+        given = _given_rows(self.positions is not None, self.orientations_xyzw is not None)
+        return given if self.row_weights is None else patterns_on(self.row_weights * given[0])
 
     @property
     def code(self) -> tuple[object, ...]:
         """What kernels depend on: the frames and the rows that are on, but no values."""
-        rows = () if self.row_weights is None else np.unique(np.atleast_2d(self.row_weights) > 0.0, axis=0).tobytes()
-        free = self.positions is None, self.orientations_xyzw is None
-        return (self.link, self.reference_link, self.offset is None, *free, rows)
+        return (self.link, self.reference_link, self.offset is None, self.rows_on.tobytes())
 
     def declaration(self) -> Target:
         """Return the target as the solver wants it declared."""
@@ -104,10 +112,8 @@ class SolveRequest:
         return self.targets[0].problem_count if self.targets else self.count
 
     @property
-    def structure(self) -> tuple[object, ...] | None:
-        """Structure shared by requests that one solver can serve; None where the solver serves this request only."""
-        if any(target.varies for target in self.targets):
-            return None
+    def structure(self) -> tuple[object, ...]:
+        """Structure shared by requests that one solver can serve."""
         objectives = tuple(objective.structure for objective in self.objectives)
         return (*(target.structure for target in self.targets), *objectives)
 
@@ -115,10 +121,11 @@ class SolveRequest:
     def joint_key(self) -> Hashable | None:
         """Key of the requests that can be solved together with this one; None where there are none.
 
-        They go to one solver, leave the same things free and ask for the same options.
+        They go to one solver, have the same rows on in all their problems and ask for the same options.
         """
-        structure, rows_on = self.structure, [objective.rows_on for objective in self.objectives]
-        if structure is None or any(len(patterns) > 1 for patterns in rows_on):
+        of_objectives = [objective.rows_on for objective in self.objectives]
+        structure, rows_on = self.structure, [target.rows_on for target in self.targets] + of_objectives
+        if any(len(patterns) > 1 for patterns in rows_on):
             return None
         given = tuple((target.positions is None, target.orientations_xyzw is None) for target in self.targets)
         on = tuple(patterns.tobytes() for patterns in rows_on)
@@ -148,6 +155,26 @@ Progress = Callable[[int], None]
 
 Robots = Mapping[str, RobotModel]
 """Robots by name."""
+
+
+@cache
+def _given_rows(position: bool, orientation: bool) -> NDArray[np.bool_]:  # two switches of one thing
+    """Which rows of a target are there, shape [1, 6]."""
+    return np.repeat([position, orientation], 3)[None]
+
+
+def joined_data(targets: Sequence[TargetColumns], counts: Sequence[int]) -> dict[str, FloatArray | None]:
+    """Return tool frames and weights of one target in several requests, a line for every problem, by name.
+
+    Args:
+        targets: The target in each request, of equal structures.
+        counts: Its number of problems.
+    """
+    data: dict[str, FloatArray | None] = {}
+    for name in ("offset", "row_weights"):
+        columns = [column for column in (getattr(target, name) for target in targets) if column is not None]
+        data[name] = joined_lines(columns, counts) if columns else None
+    return data
 
 
 def _rows(array: FloatArray | None, rows: slice) -> FloatArray | None:

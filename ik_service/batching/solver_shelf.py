@@ -13,7 +13,7 @@ import numpy as np
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.objective_columns import set_columns
-from ik_service.batching.request import FloatArray, Progress, SolveRequest
+from ik_service.batching.request import FloatArray, Progress, SolveRequest, joined_data
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver
 from objectives.expression_objective import ExpressionObjective
@@ -84,23 +84,23 @@ class SolverShelf:
         """
         first = requests[0]
         entry, targets = self._entry(robot, first), range(len(first.targets))
+        counts = [request.problem_count for request in requests]
+        for k, target in enumerate(first.targets):
+            if not target.is_bare:
+                entry.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
         for k, objective in enumerate(entry.objectives):
-            columns, counts = [one.objectives[k] for one in requests], [one.problem_count for one in requests]
-            set_columns(objective, columns, counts)
+            set_columns(objective, [request.objectives[k] for request in requests], counts)
         result = entry.solver.solve(
             [_column([request.targets[k].positions for request in requests]) for k in targets] or None,
             [_column([request.targets[k].orientations_xyzw for request in requests]) for k in targets] or None,
             initial_joint_q=_column([request.initial_joint_q for request in requests]),
-            problem_count=None if targets else sum(request.problem_count for request in requests),
+            problem_count=None if targets else sum(counts),
             options=first.options,
         )
         return _labelled(result, first, entry) if entry.objectives else result
 
     def _entry(self, robot: RobotModel, request: SolveRequest) -> ShelfEntry:
-        structure = request.structure
-        if structure is None:
-            return self._build(robot, request)
-        key = (robot.content_hash, structure)
+        key = (robot.content_hash, request.structure)
         entry = self._solvers.pop(key, None) or self._build(robot, request)
         self._solvers[key] = entry
         while len(self._solvers) > self._capacity:

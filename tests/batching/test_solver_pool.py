@@ -44,13 +44,17 @@ def test_requests_of_other_options_or_links_are_not_mixed(make_pool, panda):
     assert sorted(map(sorted, shelf.batches[1:])) == [[0, 2], [1, 3], [4, 5]]
 
 
-def test_problems_with_weights_of_their_own_are_solved_alone(make_pool, panda):
+def test_problems_with_weights_of_their_own_are_solved_together_where_the_same_rows_are_on(make_pool, panda):
     pool, shelf, _ = held(make_pool, panda)
-    weights = np.ones((2, 6))
-    futures = [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k in range(2)]
+    less, mixed = np.ones((2, 6)), np.ones((2, 6))
+    less[:, 5] = mixed[1, 5] = 0.0
+    futures = [pool.submit(panda, numbered(10 * k, 2, weights=1.0 + k * np.ones((2, 6)))) for k in range(2)]
+    futures += [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k, weights in ((2, less), (3, mixed))]
+    futures.append(pool.submit(panda, numbered(40, 2, weights=mixed)))
     shelf.gate.set()
-    assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[0, 1], [10, 11]]
-    assert [len(batch) for batch in shelf.batches] == [1, 2, 2]
+    assert [numbers_of(future.result(PATIENCE))[0] for future in futures] == [0, 10, 20, 30, 40]
+    assert sorted(map(len, shelf.batches)) == [1, 2, 2, 2, 4]
+    assert sorted(max(shelf.batches, key=len)) == [0, 1, 10, 11]
 
 
 def test_a_large_request_is_split_and_put_together_again(make_pool, panda):

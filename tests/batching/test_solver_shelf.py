@@ -1,5 +1,7 @@
 """The shelf: solvers that are reused, bounded and left out; parts and batches do not change answers."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ik_service.batching import solver_shelf
@@ -48,11 +50,44 @@ def test_parts_do_not_change_the_answer(panda, monkeypatch):
         assert answer.joint_q.tobytes() == whole.joint_q.tobytes()
 
 
-def test_problems_with_tools_of_their_own_leave_no_solver_behind(panda):
-    shelf = SolverShelf("cpu")
-    offset = np.tile([0, 0, 0.1, 0, 0, 0, 1.0], (2, 1))
-    shelf.solve(panda, request_for(panda, 2, offset=offset))
-    assert len(shelf) == 0
+def test_tools_and_weights_are_data_of_one_solver(panda):
+    shelf, rng = SolverShelf("cpu"), np.random.default_rng(0)
+    requests = [
+        tool_request(panda, count, rng, many=many) for count, many in ((3, True), (1, False), (4, False), (2, True))
+    ]
+    assert len({request.joint_key for request in requests}) == len({request.code_key for request in requests}) == 1
+    together, row = shelf.solve_together(panda, requests), 0
+    for request in requests:
+        rows = slice(row, row + request.problem_count)
+        row = rows.stop
+        cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
+        for alone in (shelf.solve(panda, request), SolverShelf("cpu").solve(panda, request)):
+            for name in ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index"):
+                assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
+    assert together.success.sum() >= len(together) - 2
+    assert len(shelf) == 1
+
+
+def tool_request(robot, count, rng, *, many):
+    """Problems with a tool and weights, of which one is 0: in one row for all problems, or in a row for each."""
+    request = request_for(robot, count, seed=int(rng.integers(1000)))
+    tool = np.hstack([0.1 * rng.random((count, 3)), np.tile([0.0, 0.0, 0.6, 0.8], (count, 1))])
+    weights = 0.1 + rng.random((count, 6))
+    weights[:, 5] = 0.0
+    if not many:
+        tool, weights = tool[0], weights[0]
+    target = replace(request.targets[0], offset=tool, row_weights=weights)
+    return replace(request, targets=(target,))
+
+
+def test_requests_in_which_other_rows_are_on_have_other_keys(panda):
+    request = request_for(panda, 2)
+    keys = set()
+    for weights in (None, np.ones(6), np.array([1.0, 1, 1, 1, 1, 0]), np.array([1.0, 1, 1, 0, 0, 0])):
+        keys.add(replace(request, targets=(replace(request.targets[0], row_weights=weights),)).joint_key)
+    assert len(keys) == 4
+    mixed = np.array([[1.0, 1, 1, 1, 1, 0], [1.0, 1, 1, 1, 1, 1]])
+    assert replace(request, targets=(replace(request.targets[0], row_weights=mixed),)).joint_key is None
 
 
 def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):
