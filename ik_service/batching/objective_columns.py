@@ -104,7 +104,12 @@ def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
         counts: Its number of problems.
     """
     pairs = zip(columns, counts, strict=True)
-    return np.concatenate([np.broadcast_to(column, (count, column.shape[-1])) for column, count in pairs])
+    return np.concatenate([column if column.ndim == 2 else _repeated(column, count) for column, count in pairs])
+
+
+def _repeated(row: Column, count: int) -> Column:
+    """A row as the lines of a request; most have one."""
+    return row[None] if count == 1 else np.broadcast_to(row, (count, len(row)))
 
 
 def patterns_on(weights: Column) -> NDArray[np.bool_]:
