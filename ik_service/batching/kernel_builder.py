@@ -88,8 +88,8 @@ class KernelBuilder:
 
 
 def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
-    """Return the file that stands for the kernels of a request."""
-    code = (version("ik-service"), wp.__version__, device, cpu_target().name)
+    """Return the file that stands for the kernels of a request; one for all GPUs."""
+    code = (version("ik-service"), wp.__version__, device.partition(":")[0], cpu_target().name)
     key = (*code, robot.content_hash, request.code_key)
     return Path(str(wp.config.kernel_cache_dir), MARKS, hashlib.sha256(repr(key).encode()).hexdigest())
 
@@ -110,6 +110,22 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path,
     """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
     SolverShelf(device).solve(robot, sample)
+    _put(mark)
+
+
+def mark_compiled(robot: RobotModel, request: SolveRequest, device: str) -> None:
+    """Mark that the kernels of a request are in the cache, for services that name their device or take the best.
+
+    Args:
+        robot: The robot.
+        request: Such as a caller may send; its numbers do not matter.
+        device: What they were compiled for.
+    """
+    for name in (device, "auto"):
+        _put(mark_of(robot, request, name))
+
+
+def _put(mark: Path) -> None:
     with suppress(OSError):  # a cache that is only read
         mark.parent.mkdir(exist_ok=True)
         mark.touch()

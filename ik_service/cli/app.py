@@ -33,6 +33,9 @@ app = typer.Typer(
 )
 
 RobotArgument = Annotated[str, typer.Argument(help="A built-in robot, or a path to a .urdf or MJCF .xml file.")]
+PositionOnlyOption = Annotated[
+    bool, typer.Option("--position-only", help="Targets are positions alone, without orientations.")
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, or one CUDA device such as cuda:1.")]
 
 
@@ -192,14 +195,47 @@ def warmup(
             "--link", "-l", help="Link with a target; several together. Default: each leaf link, then all of them."
         ),
     ] = None,
+    position_only: PositionOnlyOption = False,
+    float64: Annotated[
+        bool, typer.Option("--float64", help='Also what precision="float64", best_of and solutions need.')
+    ] = False,
     device: DeviceOption = "auto",
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER,...",
+            help="With --device cuda: architectures to compile for, such as 80,90, of which none is needed here; and "
+            "PTX of the lowest for others.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compile kernels for pose targets into the cache, so that later processes start at once."""
     with reported_errors():
-        from ik_service.cli.warmup_command import print_warm_up
+        from ik_service.cli.warmup_command import WarmUpJob, print_warm_up
 
-        print_warm_up(robots or (), link or (), device, as_json=as_json)
+        numbers = [word.strip() for word in (arch or "").split(",") if word.strip()]
+        if numbers and (device != "cuda" or not all(map(str.isdecimal, numbers))):
+            raise typer.BadParameter("--arch goes with --device cuda, and is numbers such as 80,90.")
+        architectures = tuple(map(int, numbers))
+        job = WarmUpJob(robots or (), link or (), device, architectures, position_only=position_only, float64=float64)
+        print_warm_up(job, as_json=as_json)
+
+
+@app.command()
+def health(
+    url: Annotated[
+        str | None,
+        typer.Argument(help="Where the service listens, such as http://127.0.0.1:8000. Default: as the settings say."),
+    ] = None,
+    *,
+    live: Annotated[bool, typer.Option("--live", help="Ask whether it lives, not whether it is ready.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.0, help=r"Longest time for the answer \[s].")] = 3.0,
+) -> None:
+    """Tell whether a running service is ready, for containers and supervisors: exit code 0, else 1."""
+    from ik_service.cli.health_command import print_health
+
+    raise typer.Exit(0 if print_health(url, live=live, timeout_s=timeout) else 1)
 
 
 @app.command()
@@ -221,9 +257,7 @@ def export(
             "IK_SERVICE_CPU_TARGET, else the highest of this machine without AVX-512."
         ),
     ] = None,
-    position_only: Annotated[
-        bool, typer.Option("--position-only", help="Targets are positions alone, without orientations.")
-    ] = False,
+    position_only: PositionOnlyOption = False,
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     entry: Annotated[
         list[str] | None,

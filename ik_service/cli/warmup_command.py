@@ -1,8 +1,11 @@
-"""`ik-service warmup`: fill the kernel cache, so that the first solve of a later process compiles nothing."""
+"""`ik-service warmup`: fill the kernel cache, so that the first solve of a later process compiles nothing.
+
+For the device at hand by solving; for GPUs of named architectures, none of which is needed, by compiling alone.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +13,15 @@ import orjson
 import warp as wp
 
 from ik_service.api.robot_schema import leaf_links
+from ik_service.batching.kernel_builder import mark_compiled
+from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.cli.console import message_console, output_console
 from ik_service.compiler import cpu_target
+from ik_service.errors import EngineError
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
-from ik_service.solver import IKSolver
+from ik_service.solver import IKSolver, SolverOptions
+from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
+from objectives.errors import InputError
 
 OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
 
@@ -39,21 +47,40 @@ class Warmed:
     seconds: float
 
 
-def print_warm_up(names: Sequence[str], links: Sequence[str], device: str, *, as_json: bool) -> None:
-    """Fill the cache and print what was compiled.
+@dataclass(frozen=True)
+class WarmUpJob:
+    """What to compile.
 
-    Args:
+    Attributes:
         names: Built-in names or paths; none takes all built-in robots.
         links: Links that have pose targets together; none takes every leaf link alone, then all together.
         device: Device to compile for.
+        architectures: Of GPUs to compile for instead, such as 90; of those none is needed.
+        position_only: Whether targets are positions alone, without orientations.
+        float64: Whether to compile what precision="float64", best_of and solutions need too.
+    """
+
+    names: Sequence[str] = ()
+    links: Sequence[str] = ()
+    device: str = "auto"
+    architectures: Sequence[int] = ()
+    position_only: bool = False
+    float64: bool = False
+
+
+def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
+    """Fill the cache and print what was compiled.
+
+    Args:
+        job: What to compile.
         as_json: Whether to print JSON.
 
     Raises:
-        InputError: A robot, a link or the device is not there.
+        InputError: A robot, a link, the device or an architecture is not there.
         KernelCacheError: The cache cannot be written.
     """
     done = []
-    for warmed in warm_up(names, links, device):
+    for warmed in warm_up(job):
         done.append(warmed)
         if not as_json:
             told = "nothing to compile" if warmed.compiled == 0 else f"{warmed.compiled} compiled"
@@ -68,27 +95,27 @@ def print_warm_up(names: Sequence[str], links: Sequence[str], device: str, *, as
         message_console().print(f"The cache is {folder}; code for CPUs is {target}.", markup=False)
 
 
-def warm_up(names: Sequence[str], links: Sequence[str], device: str) -> Iterator[Warmed]:
+def warm_up(job: WarmUpJob) -> Iterator[Warmed]:
     """Fill the cache, a robot and a set of links at a time.
 
     Args:
-        names: Built-in names or paths; none takes all built-in robots.
-        links: Links that have pose targets together; none takes every leaf link alone, then all together.
-        device: Device to compile for.
+        job: What to compile.
 
     Raises:
-        InputError: A robot, a link or the device is not there.
+        InputError: A robot, a link, the device or an architecture is not there.
         KernelCacheError: The cache cannot be written.
     """
-    for name in names or builtin_robot_names():
+    unknown = sorted(set(job.architectures) - set(wp.get_cuda_supported_archs()))
+    if unknown:
+        allowed = ", ".join(map(str, wp.get_cuda_supported_archs()))
+        raise InputError(f"Architecture {unknown[0]} is not known. Allowed: {allowed}.")
+    for name in job.names or builtin_robot_names():
         robot = load_robot(name)
-        for together in link_sets(robot, links):
+        for together in link_sets(robot, job.links):
             start = time.perf_counter()
-            solver = IKSolver(robot, together, device=device)
-            before = compiled_objects()
-            _solve_once(solver, robot, together)
-            count, seconds = len(compiled_objects() - before), time.perf_counter() - start
-            yield Warmed(robot.name, together, solver.engine, str(solver.device), count, seconds)
+            fill = _compile_for_gpus if job.architectures else _solve_once
+            engine, device, compiled = fill(robot, together, job)
+            yield Warmed(robot.name, together, engine, device, compiled, time.perf_counter() - start)
 
 
 def link_sets(robot: RobotModel, links: Sequence[str]) -> list[tuple[str, ...]]:
@@ -106,6 +133,42 @@ def compiled_objects() -> set[Path]:
     return {path for path in folder.glob("*/*") if path.suffix in OBJECT_SUFFIXES}
 
 
-def _solve_once(solver: IKSolver, robot: RobotModel, links: Sequence[str]) -> None:
+def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tuple[str, str, int]:
+    """Solve on the device; return engine, device, and how many modules were compiled."""
+    solver = IKSolver(robot, links, device=job.device)
+    before = compiled_objects()
+    request = first_request(robot, links, job)
+    given = [[getattr(target, name) for target in request.targets] for name in ("positions", "orientations_xyzw")]
+    options = None if solver.engine == "staged" else request.options
+    solver.solve(*given, options=options)
+    _mark(robot, links, job)
+    return solver.engine, str(solver.device), len(compiled_objects() - before)
+
+
+def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tuple[str, str, int]:
+    """Compile for the architectures; the staged engine's kernels are left to a machine that has a GPU."""
+    architectures = ", ".join(f"sm_{number}" for number in job.architectures)
+    solver = IKSolver(robot, links, device="cpu", engine="compiled")
+    try:
+        modules = gpu_modules(solver, orientations=not job.position_only, polished=job.float64)
+    except EngineError:
+        return "staged", architectures, 0
+    compiled = len(compile_for_gpus(modules, job.architectures))
+    _mark(robot, links, job)
+    return "compiled", architectures, compiled
+
+
+def first_request(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> SolveRequest:
+    """Return a problem that is solved at once: every link where it is in the middle of the ranges."""
     poses = robot.forward_kinematics(np.asarray(robot.mid_joint_q)[None], list(links))
-    solver.solve(poses.positions, poses.orientations_xyzw)
+    targets = [
+        TargetColumns(link, poses.positions[:, k], None if job.position_only else poses.orientations_xyzw[:, k])
+        for k, link in enumerate(links)
+    ]
+    return SolveRequest(tuple(targets), options=SolverOptions(precision="float64" if job.float64 else "float32"))
+
+
+def _mark(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> None:
+    """Mark what was compiled, so that services load it at once; with float64, what goes before it too."""
+    for one in (job, replace(job, float64=False)) if job.float64 else (job,):
+        mark_compiled(robot, first_request(robot, links, one), job.device)

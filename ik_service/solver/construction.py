@@ -9,6 +9,7 @@ import warp as wp
 from ik_service.robots import RobotModel
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.shipped_kernels import use_gpu_code, use_shipped_kernels
 from objectives import InputError
 
 THREADS_MAX = 256
@@ -57,10 +58,11 @@ def resolve_device(device: Any) -> wp.Device:
     """
     with ToldCacheErrors():
         wp.init()
-    if device == "auto":
-        return wp.get_preferred_device()
+        use_shipped_kernels()
     try:
-        return wp.get_device(device)
+        found = wp.get_preferred_device() if device == "auto" else wp.get_device(device)
     except (ValueError, RuntimeError) as error:
         known = ", ".join(str(d) for d in wp.get_devices())
         raise InputError(f"device is {device!r}, which Warp does not know. Devices: auto, {known}.") from error
+    use_gpu_code(found)
+    return found

@@ -25,7 +25,7 @@ class RecordedStep:
 
     Attributes:
         phase: Part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to
-            go on, "solve" for the islands, "judge".
+            go on, "solve" for the islands, "polish" for them in float64, "judge".
         kernel: The kernel.
         arguments: What it is launched with: numbers, arrays and structs.
         per_problem: Whether it is launched with the number of problems as its dimension; else with 1.
@@ -66,6 +66,7 @@ def record_solve(
     objectives: Sequence[Any],
     partition: Partition,
     problem_count: int,
+    wide: wp.array[Any] | None = None,
 ) -> RecordedLaunches:
     """Return the launches of a solve on one thread.
 
@@ -77,11 +78,14 @@ def record_solve(
         objectives: The objectives.
         partition: Islands that all problems have in common.
         problem_count: Problems of the solve.
+        wide: Where the answers are taken on in float64; None where they are not.
     """
     read = [_per_problem("read", launch) for launch in intake.launches(problems, 0, 1)]
     tasks = engine.tasks(problems, intake, partition, problem_count, problems.winners)
     solve = [RecordedStep("solve", one.kernel, (task, 0, 1), False) for one, task in tasks]
-    judge = [_per_problem("judge", one) for one in outcome.launches(problems, intake, partition, 0, 1, None)]
+    polish = [] if wide is None else engine.polish_tasks(problems, intake, partition, problem_count, wide)
+    solve += [RecordedStep("polish", one.kernel, (task, 0, 1), False) for one, task in polish]
+    judge = [_per_problem("judge", one) for one in outcome.launches(problems, intake, partition, 0, 1, wide)]
     lines = {
         "given_positions": intake.positions.device,
         "given_orientations_xyzw": intake.orientations_xyzw.device,

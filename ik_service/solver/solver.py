@@ -321,12 +321,15 @@ class IKSolver:
         trees, join = self._support.trees, not self.islands_enabled
         return report_islands(self.robot, self.targets, self._rows, trees, problem=problem, join=join)
 
-    def recorded(self, *, orientations: bool = True, for_gpus: bool = False) -> RecordedLaunches:
+    def recorded(
+        self, *, orientations: bool = True, for_gpus: bool = False, polished: bool = False
+    ) -> RecordedLaunches:
         """Return the kernels of a solve, with what they work on, for export.
 
         Args:
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
+            polished: Whether the answers are taken on in float64, in steps of the phase "polish".
 
         Raises:
             EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
@@ -344,7 +347,8 @@ class IKSolver:
             self._poses.bring(self._work)
             join = not self.islands_enabled
             engine = self._compiled.for_gpus(join=join) if for_gpus else self._compiled
-            return self._work.recorded(engine, self._rows, self._incidence, 2, orientations=orientations, join=join)
+            given = {"orientations": orientations, "join": join, "polished": polished}
+            return self._work.recorded(engine, self._rows, self._incidence, 2, **given)
 
     # ------------------------------------------------------------------ set-up
     def _use_support(self) -> None:

@@ -211,6 +211,7 @@ class Workspace:
         *,
         orientations: bool,
         join: bool,
+        polished: bool = False,
     ) -> RecordedLaunches:
         """Return the launches of a solve, one by one; no target has weights per problem.
 
@@ -221,11 +222,14 @@ class Workspace:
             count: Problems of the solve.
             orientations: Whether targets have orientations, or are positions alone.
             join: Whether all touched trees are one island.
+            polished: Whether the answers are taken on in float64.
         """
         self.intake.given.host[1::2], self.intake.given.host[2::2] = 1, orientations
         weights = self._weights.with_objectives(self.intake.given.host[1:].tobytes(), [], count)
         partition = common_partition(weights, incidence, self._model.device, join=join)
-        return record_solve(self.problems, self.intake, self.outcome, engine, rows.objectives, partition, count)
+        shape = (self.problems.capacity, self._model.joint_coord_count)
+        wide = wp.zeros(shape, dtype=wp.float64, device=self._model.device) if polished else None
+        return record_solve(self.problems, self.intake, self.outcome, engine, rows.objectives, partition, count, wide)
 
     def _solve_in_steps(
         self, engine: CompiledEngine, rows: Rows, wishes: Wishes, weights: RowWeights, *, join: bool

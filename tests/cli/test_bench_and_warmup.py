@@ -56,8 +56,13 @@ def test_warmup_refuses_an_unknown_link_and_robot(run):
 
 def test_without_names_warmup_takes_every_robot_and_leaf(monkeypatch):
     solved = []
-    monkeypatch.setattr(warmup_command, "_solve_once", lambda solver, robot, links: solved.append((robot.name, links)))
-    for warmed in warmup_command.warm_up((), (), "cpu"):
+
+    def note(robot, links, job):
+        solved.append((robot.name, links))
+        return "compiled", job.device, 0
+
+    monkeypatch.setattr(warmup_command, "_solve_once", note)
+    for warmed in warmup_command.warm_up(warmup_command.WarmUpJob(device="cpu")):
         assert warmed.compiled == 0
     assert {name for name, _ in solved} == set(builtin_robot_names())
     assert ("panda", ("panda_hand",)) in solved
@@ -67,3 +72,33 @@ def test_without_names_warmup_takes_every_robot_and_leaf(monkeypatch):
 
 def test_links_that_are_named_are_solved_together():
     assert warmup_command.link_sets(load_robot("dual_panda"), ["a", "b"]) == [("a", "b")]
+
+
+def test_warmup_for_gpus_takes_architectures_and_leaves_what_is_too_large(run, monkeypatch):
+    asked = []
+
+    def note(modules, architectures):
+        asked.append((len(modules), architectures))
+        return [object()] * 5
+
+    monkeypatch.setattr(warmup_command, "compile_for_gpus", note)
+    report = json.loads(run("warmup", "humanoid", "--device", "cuda", "--arch", "80,90", "--json").stdout)
+    assert asked == [(3, (80, 90))] * 5
+    assert [warmed["engine"] for warmed in report["robots"]] == ["compiled"] * 5 + ["staged"]
+    assert [warmed["compiled"] for warmed in report["robots"]] == [5] * 5 + [0]
+    assert {warmed["device"] for warmed in report["robots"]} == {"sm_80, sm_90"}
+
+
+def test_warmup_refuses_architectures_that_there_are_not(run):
+    assert "Architecture 33 is not known. Allowed: 75," in run(
+        "warmup", "panda", "--device", "cuda", "--arch", "33", code=2
+    ).output.replace("\n", " ")
+    assert "--arch goes with --device cuda" in run("warmup", "panda", "--arch", "90", code=2).output
+    assert "--arch goes with --device cuda" in run("warmup", "panda", "--device", "cuda", "--arch", "x", code=2).output
+
+
+def test_warmup_for_positions_and_float64_leaves_nothing_to_compile(run):
+    for options in (["--position-only"], ["--float64"]):
+        run("warmup", "ur5e", "--device", "cpu", *options)
+        again = json.loads(run("warmup", "ur5e", "--device", "cpu", *options, "--json").stdout)
+        assert [warmed["compiled"] for warmed in again["robots"]] == [0]

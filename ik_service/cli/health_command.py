@@ -1,0 +1,45 @@
+"""`ik-service health`: one question to a running service.
+
+It runs every few seconds, so it reads the two settings that it needs by itself: all of them would load Warp.
+"""
+
+import os
+from http.client import HTTPException
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+from ik_service.cli.console import message_console, output_console
+
+LIVE, READY = "/health/live", "/health/ready"
+HOST, PORT = "127.0.0.1", "8000"
+"""Where a service listens that is not told."""
+
+
+def print_health(url: str | None, *, live: bool, timeout_s: float) -> bool:
+    """Ask a service and print what it says; return whether it is well.
+
+    Args:
+        url: Where it listens; None asks on this machine, on the port that the settings name.
+        live: Whether to ask if it lives, instead of if it is ready.
+        timeout_s: Longest time for the answer [s].
+    """
+    try:
+        address = (own_url() if url is None else url).rstrip("/") + (LIVE if live else READY)
+        # No proxy: it would be asked for the loopback address of its own machine.
+        with build_opener(ProxyHandler({})).open(address, timeout=timeout_s) as reply:
+            output_console().out(reply.read().decode(errors="replace").strip(), highlight=False)
+        return True
+    except HTTPError as error:
+        message_console().print(error.read().decode(errors="replace").strip(), markup=False)
+    except (OSError, HTTPException, ValueError) as error:
+        message_console().print(f"No answer: {error}", markup=False)
+    return False
+
+
+def own_url() -> str:
+    """Return where a service with the environment of this process listens, as seen from this machine."""
+    host = os.environ.get("IK_SERVICE_HOST") or HOST
+    port = os.environ.get("IK_SERVICE_PORT", "")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    # Kubernetes may have put an address of its own under the name of the port.
+    return f"http://{f'[{host}]' if ':' in host else host}:{port if port.isdecimal() else PORT}"

@@ -1,0 +1,46 @@
+"""A service with kernels that came with its installation: it compiles none of them, and needs no process for them."""
+
+import json
+import urllib.request
+from pathlib import Path
+
+import warp as wp
+
+from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.batching.kernel_builder import MARKS
+from ik_service.cli.warmup_command import OBJECT_SUFFIXES
+
+
+def objects(folder):
+    return [path for path in folder.rglob("*") if path.suffix in OBJECT_SUFFIXES]
+
+
+def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, run, tmp_path):
+    run("warmup", "panda", "--device", "cpu")
+    shipped = Path(str(wp.config.kernel_cache_dir))
+    server = serve(WARP_CACHE_PATH=str(tmp_path), IK_SERVICE_SHIPPED_KERNELS=str(shipped.parent))
+    body = json.dumps(SOLVE_REQUESTS["one_pose"]).encode()
+    request = urllib.request.Request(
+        f"{server.url}/v1/robots/panda/solve", body, headers={"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        assert json.load(reply)["success"] == [True]
+    assert len(objects(tmp_path)) == len(objects(shipped)) > 1
+    assert [path for path in objects(tmp_path) if not path.is_symlink()] == []
+    assert any((tmp_path / shipped.name / MARKS).iterdir())
+    assert "no setting" not in "\n".join(server.log)
+
+
+def test_warmup_marks_what_a_service_need_not_compile_apart(run):
+    from ik_service import load_robot
+    from ik_service.batching.kernel_builder import mark_of
+    from ik_service.cli.warmup_command import WarmUpJob, first_request
+
+    robot, jobs = load_robot("ur5e"), (WarmUpJob(), WarmUpJob(float64=True))
+    requests = [first_request(robot, ["tool0"], job) for job in jobs]
+    marks = [mark_of(robot, request, device) for request in requests for device in ("cpu", "auto")]
+    for mark in marks:
+        mark.unlink(missing_ok=True)
+    run("warmup", "ur5e", "--device", "cpu", "--float64")
+    assert len(set(marks)) == 4
+    assert all(mark.exists() for mark in marks)

@@ -1,0 +1,137 @@
+"""Kernels for GPUs compiled without one: a card of each sort finds its code in the cache by Warp's own look-up."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.cli.warmup_command import OBJECT_SUFFIXES
+from ik_service.errors import EngineError
+from ik_service.solver import shipped_kernels
+from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
+from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
+from ik_service.solver.waves import BLOCK, WAVES
+from tests.cubins import island_kernels
+
+ARCHITECTURES = (75, 90)
+CONTEXT = wp._src.context
+TOOLKIT = (13, 4)
+
+
+class Card(wp.Device):
+    """A GPU as Warp sees it, of which it asks only what code it runs."""
+
+    def __init__(self, arch, driver):
+        self.arch, self.alias, self.ordinal = arch, "cuda:0", 0
+        self.runtime = SimpleNamespace(driver_version=driver, toolkit_version=TOOLKIT)
+        self.is_cubin_supported = arch in CONTEXT.runtime.nvrtc_supported_archs
+
+    context = property(lambda self: 1)
+
+
+class LoadedError(Exception):
+    """Code has been found, and would go to the card."""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A cache for two architectures, with the modules of a solve."""
+    with pytest.MonkeyPatch.context() as patch:
+        wp.init()
+        folder = tmp_path_factory.mktemp("kernels")
+        solver = ik_service.IKSolver(ik_service.load_robot("ur5e"), ["tool0"], device="cpu")
+        modules = gpu_modules(solver)
+        patch.setattr(wp.config, "kernel_cache_dir", str(folder))
+        first, again = (compile_for_gpus(modules, ARCHITECTURES) for _ in range(2))
+        assert again == []
+        yield SimpleNamespace(folder=folder, modules=modules, first=first)
+
+
+def found_by(card, compiled, monkeypatch):
+    """Names of the files that Warp would load onto a card, of every module of the solve; it compiles nothing."""
+    monkeypatch.setattr(wp.config, "cuda_output", None)
+    monkeypatch.setattr(wp.config, "ptx_target_arch", None)
+    monkeypatch.setattr(CONTEXT.runtime, "default_ptx_arch", card.arch if card.is_cubin_supported else 75)
+
+    def load(path, device):
+        raise LoadedError(path)
+
+    def compile_anew(module, *_):
+        pytest.fail(f"{module.name} would be compiled")
+
+    monkeypatch.setattr(wp._src.build, "load_cuda", load)
+    monkeypatch.setattr(wp.Module, "_run_codegen", compile_anew)
+    monkeypatch.setattr(CONTEXT.runtime, "get_device", lambda device: device)
+    use_gpu_code(card)
+    found = []
+    for module, block in compiled.modules.items():
+        with pytest.raises(LoadedError) as loaded:
+            module.load(card, block_dim=block)
+        found.append(str(loaded.value))
+    return found
+
+
+def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(compiled):
+    assert {SOLVE_IO, WAVES} < set(compiled.modules)
+    assert len(compiled.modules) == 3
+    assert len(compiled.first) == 3 * (len(ARCHITECTURES) + 1)
+    assert all(path.stat().st_size > 1000 and path.suffix in OBJECT_SUFFIXES for path in compiled.first)
+    assert json.loads((compiled.folder / GPU_CODE).read_text()) == {"cubins": [75, 90], "ptx": 75}
+
+
+@pytest.mark.parametrize("driver", [(13, 0), (13, 4), (14, 0)])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_card_with_code_of_its_own_takes_that_whatever_its_driver(arch, driver, compiled, monkeypatch):
+    found = found_by(Card(arch, driver), compiled, monkeypatch)
+    assert len(found) == 3
+    assert all(path.endswith(f".sm{arch}.cubin") for path in found)
+
+
+@pytest.mark.parametrize("arch", [89, 103, 121, 130])
+def test_other_cards_with_a_recent_driver_take_the_ptx(arch, compiled, monkeypatch):
+    found = found_by(Card(arch, TOOLKIT), compiled, monkeypatch)
+    assert len(found) == 3
+    assert all(path.endswith(".sm75.ptx") for path in found)
+
+
+def test_warp_itself_would_look_for_what_is_not_there(compiled, monkeypatch):
+    monkeypatch.setattr("tests.solver.test_gpu_kernels.use_gpu_code", lambda card: None)
+    with pytest.raises(pytest.fail.Exception, match="would be compiled"):
+        found_by(Card(90, TOOLKIT), compiled, monkeypatch)
+
+
+def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(compiled.folder))
+    for chosen in ("cuda_output", "ptx_target_arch"):
+        with monkeypatch.context() as patch:
+            patch.setattr(wp.config, chosen, {"cuda_output": "ptx", "ptx_target_arch": 80}[chosen])
+            before = wp.config.cuda_output, wp.config.ptx_target_arch
+            use_gpu_code(Card(90, TOOLKIT))
+            assert (wp.config.cuda_output, wp.config.ptx_target_arch) == before
+
+
+def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
+    robot = ik_service.load_robot("ur5e")
+    solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
+    modules = gpu_modules(solver, polished=True)
+    launched = [one.kernel.module for one in island_kernels(solver, precision="float64")]
+    assert [modules[module] for module in launched] == [BLOCK, 256]
+    assert SOLVE_EXTRAS in modules
+
+
+def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    assert shipped_kernels.read_gpu_code() == {}
+    note_gpu_code((90,), 90)
+    note_gpu_code((75, 80), 75)
+    assert shipped_kernels.read_gpu_code() == {"cubins": [75, 80, 90], "ptx": 75}
+
+
+def test_islands_that_are_too_large_for_a_gpu_are_told():
+    robot = ik_service.load_robot("humanoid")
+    links = ["left_sole", "right_sole", "left_grasp", "right_grasp", "head_camera"]
+    with pytest.raises(EngineError, match="34 DOFs"):
+        gpu_modules(ik_service.IKSolver(robot, links, device="cpu"))
