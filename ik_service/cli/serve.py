@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import shlex
+import signal
 import socket
 from types import FrameType
 from typing import Any
@@ -102,7 +103,10 @@ class ServiceServer(uvicorn.Server):
         service = getattr(self._app.state, "service", None)
         if service is not None:
             service.draining = True
-        super().handle_exit(sig, frame)
+        if sig == signal.SIGTERM:
+            self.should_exit = True  # uvicorn would end the process by the signal afterwards, which counts as a failure
+        else:
+            super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Go on for a while, so that whoever watches the ready route sends nothing more; then end what is under way."""
