@@ -8,7 +8,7 @@ environment = command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)'
 python = $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-format check-lint check-types check-floors check-lock evidence format openapi lock clean environment-test
+.PHONY: help run test check check-format check-lint check-types check-floors check-lock check-containers evidence format openapi lock image clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
@@ -21,7 +21,7 @@ run: ## start the service with the built-in robots; ARGS="--port 9000"
 test: environment-test ## run the tests; ARGS="tests/api -k health"
 	@$(python) -m pytest $(ARGS)
 
-check: check-format check-lint check-types check-floors check-lock ## format, lint, types, import floors, lock files
+check: check-format check-lint check-types check-floors check-lock check-containers ## format, lint, types, import floors, locks, docker/
 
 check-format: environment-test
 	@$(python) -m ruff format --check .
@@ -38,6 +38,12 @@ check-floors: environment-test
 check-lock: environment-test
 	@$(python) .ci/lock.py check
 
+check-containers: environment-test
+	@$(VENV)/bin/hadolint --no-color docker/Dockerfile
+	@$(VENV)/bin/yamllint --strict docker
+	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml
+	@$(VENV)/bin/kubernetes-validate --strict --quiet docker/kubernetes/base/[!k]*.yaml docker/kubernetes/api_keys.example.yaml
+
 evidence: environment-test ## the slow checks and the benchmarks, each printing its figure
 	@$(python) -m pytest -m evidence -s $(ARGS)
 	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(python) $$script || exit 1; done
@@ -48,6 +54,9 @@ format: environment-test ## rewrite the code as check-format and check-lint want
 
 openapi: environment-test ## write docs/openapi.json from the application
 	@$(VENV)/bin/ik-service openapi > docs/openapi.json
+
+image: ## build the container image and try it; needs docker, or root and Debian's buildah and mmdebstrap
+	@$(PYTHON) docker/image.py
 
 lock: ## write the lock files from pyproject.toml; ARGS=--upgrade takes newer versions
 	@$(PYTHON) .ci/lock.py write $(ARGS)

@@ -1,0 +1,259 @@
+"""Tries an image: the container without rights, its root read-only; each line printed is a check or a figure."""
+
+import contextlib
+import http.client
+import json
+import pathlib
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import engines
+
+HOST = "127.0.0.1"
+START_S, ANSWER_S = 120.0, 60.0
+BEYOND_IMPORTS_S = 2.0  # most that the first answer may take besides starting Python and importing
+REPEATS = 5
+KERNELS, ROBOTS = "/var/lib/ik-service/kernels", "/var/lib/ik-service/robots"
+WIDE = {"precision": "float64"}
+OBJECTS = (".o", ".cubin", ".ptx")
+IMPORTS = "import warp, ik_service.cli.serve, ik_service.solver; warp.config.log_level = 30; warp.init(); "
+IMPORTS += "import time; print('AT', time.monotonic())"  # of one clock with ours
+WRITES = "id -u; for place in / /opt/ik-service /var/lib/ik-service; do touch $place/x && echo WROTE; done"
+TOOLS = """
+for tool in gcc cc clang make pip pip3 curl; do command -v $tool; done
+find / -xdev -path '*/.cache/*' -o -xdev -path '/var/lib/apt/lists/*_Packages*' -o -xdev -path '/source/*'
+"""
+FILES = "cd /opt/ik-service/kernels; find . -type f | sed 's/.*[.]//' | grep -v / | sort | uniq -c; du -sm ."
+LEAVES = """
+import json
+from ik_service.api.robot_schema import leaf_links
+from ik_service.robots import builtin_robot_names, load_robot
+found = {}
+for name in builtin_robot_names():
+    robot = load_robot(name)
+    links = leaf_links(robot)
+    poses = robot.forward_kinematics(robot.mid_joint_q[None], list(links))
+    poses = zip(links, poses.positions[0].tolist(), poses.orientations_xyzw[0].tolist(), strict=True)
+    found[name] = [{"link": a, "positions": [b], "orientations_xyzw": [c]} for a, b, c in poses]
+print("LEAVES" + json.dumps(found))
+"""
+OWN_ROBOT = """<robot name="own"><link name="a"/><link name="b"/><link name="c"/>
+<joint name="j1" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0 0 0.3"/><axis xyz="0 1 0"/>
+<limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+<joint name="j2" type="revolute"><parent link="b"/><child link="c"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
+<limit lower="-2" upper="2" effort="1" velocity="1"/></joint></robot>"""
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    print(text, flush=True)
+
+
+def check(what: str, passed: bool, told: object = "") -> None:
+    """Print a check; end where it has failed."""
+    say(f"{'ok  ' if passed else 'FAIL'} {what}{f': {told}' if told != '' else ''}")
+    if not passed:
+        sys.exit(1)
+
+
+class Service:
+    """A container that serves, on a free port of this machine.
+
+    Args:
+        engine: What starts it.
+        image: The image.
+        volumes: Folders here, by which path they have in the container.
+        variables: Environment variables besides the image's.
+    """
+
+    def __init__(
+        self, engine: engines.Engine, image: str, volumes: dict[pathlib.Path, str] | None = None, **variables: str
+    ) -> None:
+        with socket.create_server((HOST, 0)) as listener:
+            self.port = listener.getsockname()[1]
+        self.key = secrets.token_hex(16)
+        given = {"IK_SERVICE_PORT": str(self.port), "IK_SERVICE_API_KEYS": f"trial:{self.key}", **variables}
+        self.started = time.monotonic()
+        self.running = engine.start(image, port=self.port, variables=given, volumes=volumes)
+
+    def ask(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, str]:
+        """Send a request, with the key or another or the empty one; return status and body, status 0 for no answer."""
+        headers = {"X-API-Key": self.key if key is None else key} if key != "" else {}
+        if body is not None:
+            headers["Content-Type"] = "application/xml" if isinstance(body, str) else "application/json"
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
+        try:
+            connection.request(method, path, body if isinstance(body, str | None) else json.dumps(body), headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode(errors="replace")
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    def solve(self, robot: str, targets: list[dict[str, Any]], **options: Any) -> tuple[int, str]:
+        """Solve targets together."""
+        return self.ask("POST", f"/v1/robots/{robot}/solve", {"targets": targets, **options})
+
+    def wait_until_ready(self) -> float:
+        """Wait for the ready route; return the seconds since the start."""
+        while self.ask("GET", "/health/ready", key="")[0] != 200:
+            if self.running.process.poll() is not None or time.monotonic() - self.started > START_S:
+                self.running.process.kill()
+                check("the container becomes ready", False, self.running.finish()[1])
+            time.sleep(0.01)
+        return time.monotonic() - self.started
+
+
+@contextlib.contextmanager
+def serving(*arguments: Any, **named: Any) -> Iterator[Service]:
+    """A service that is killed where something fails."""
+    service = Service(*arguments, **named)
+    try:
+        yield service
+    finally:
+        if service.running.process.poll() is None:
+            service.running.process.kill()
+            service.running.process.wait()
+
+
+def compiled(folder: pathlib.Path) -> int:
+    """How many objects of kernels a folder holds itself, links to what was shipped left out."""
+    return sum(path.suffix in OBJECTS and not path.is_symlink() for path in folder.rglob("*"))
+
+
+def try_image(engine: engines.Engine, image: str, folder: pathlib.Path) -> None:
+    """Try everything, and let go of what it took."""
+    try:
+        try_configuration(engine, image)
+        leaves = try_commands(engine, image)
+        try_cold_start(engine, image, leaves)
+        try_volumes(engine, image, leaves, folder)
+    finally:
+        engine.close()
+
+
+def try_configuration(engine: engines.Engine, image: str) -> None:
+    """What the image says of itself."""
+    config = engine.config(image)
+    check("the user is a number and not root", config["User"] == "10001:10001", config["User"])
+    check("the entry point is in exec form", config["Entrypoint"] == ["ik-service"], config["Entrypoint"])
+    check("the health check is the package's own", config["Healthcheck"]["Test"] == ["CMD", "ik-service", "health"])
+    check("it is stopped by SIGTERM", config.get("StopSignal", "SIGTERM") == "SIGTERM")
+    labels = {name.removeprefix("org.opencontainers.image."): text for name, text in config["Labels"].items()}
+    check("labels", {"title", "licenses", "version", "revision"} <= set(labels), labels["version"])
+    say(f"     size: {engine.size(image) / 1e6:.0f} MB")
+
+
+def try_commands(engine: engines.Engine, image: str) -> dict[str, list[dict[str, Any]]]:
+    """What single commands do in it; return targets for every leaf link of the built-in robots."""
+    code, text = engine.start(image, "ik-service", "serve").finish()
+    check("without API keys it does not start on 0.0.0.0", code == 2 and "no API keys" in text, text.strip()[-200:])
+    _, text = engine.start(image, "sh", "-c", WRITES).finish()
+    check("it is user 10001 and the root is read-only", text.startswith("10001") and "WROTE" not in text)
+    _, text = engine.start(image, "sh", "-c", TOOLS).finish()
+    left = [line for line in text.splitlines() if line.startswith("/")]
+    check("no compiler, installer or package cache is left inside", left == [], " ".join(left))
+    _, text = engine.start(image, "sh", "-c", FILES).finish()
+    say("     files of kernels: " + ", ".join(" ".join(line.split()) for line in text.splitlines()) + " MB")
+    _, text = engine.start(image, "python", "-c", LEAVES).finish()
+    return dict(json.loads(text.partition("LEAVES")[2]))
+
+
+def import_seconds(engine: engines.Engine, image: str) -> float:
+    """Seconds from the start of a container until it has imported what serving needs."""
+    started = time.monotonic()
+    _, text = engine.start(image, "python", "-c", IMPORTS).finish()
+    return float(text.partition("AT ")[2]) - started
+
+
+def try_cold_start(engine: engines.Engine, image: str, leaves: dict[str, list[dict[str, Any]]]) -> None:
+    """Start it several times, nothing but the image at hand, and ask once; then ask for everything that is built in."""
+    (panda,) = leaves["panda"]
+    imports, answers = [], []
+    for turn in range(REPEATS):
+        imports.append(import_seconds(engine, image))
+        with serving(engine, image) as service:
+            ready = service.wait_until_ready()
+            status, text = service.solve("panda", [panda])
+            answers.append(time.monotonic() - service.started)
+            told = f"{answers[-1]:.2f} s, ready at {ready:.2f} s"
+            check("a cold start", status == 200 and json.loads(text)["success"] == [True], told)
+            if turn == 0:
+                for told, key in (("no key", ""), ("a wrong key", "x" * 32)):
+                    check(f"{told} is 401", service.ask("GET", "/v1/robots", key=key)[0] == 401)
+                code, said = engine.start(image, "ik-service", "health", f"http://{HOST}:{service.port}").finish()
+                check("the health command says ready", code == 0, said.strip())
+                try_built_in(service, leaves)
+            asked = time.monotonic()
+            code, _ = service.running.end()
+            check("SIGTERM ends it with exit code 0", code == 0, f"{time.monotonic() - asked:.2f} s")
+    beyond = [answer - spent for answer, spent in zip(answers, imports, strict=True)]
+    say(f"     container start to first answer: {median(answers):.2f} s; imports alone {median(imports):.2f} s")
+    check(
+        f"at most {BEYOND_IMPORTS_S:g} s beyond imports", median(beyond) <= BEYOND_IMPORTS_S, f"{median(beyond):.2f} s"
+    )
+
+
+def median(values: list[float]) -> float:
+    """The value in the middle."""
+    return sorted(values)[len(values) // 2]
+
+
+def try_built_in(service: Service, leaves: dict[str, list[dict[str, Any]]]) -> None:
+    """Solve for every leaf link of every robot once, in each way that the image has kernels for."""
+    spent = {}
+    for robot, targets in leaves.items():
+        for together in [[one] for one in targets] + ([targets] if len(targets) > 1 else []):
+            positions = [{name: one[name] for name in ("link", "positions")} for one in together]
+            for given, options in ((together, {}), (positions, {}), (together, WIDE), (together, {"solutions": 2})):
+                started = time.monotonic()
+                status, text = service.solve(robot, given, options=options)
+                name = f"{robot} {', '.join(one['link'] for one in together)} {options or ''}"
+                spent[name, given is positions] = time.monotonic() - started
+                if status != 200:
+                    check(name, False, text)
+    slowest = max(spent, key=lambda name: spent[name])
+    told = f"{len(spent)}, the slowest in {1e3 * spent[slowest]:.0f} ms: {slowest[0]}"
+    check("first requests of each kind for built-in robots", bool(spent), told)
+
+
+def try_volumes(
+    engine: engines.Engine, image: str, leaves: dict[str, list[dict[str, Any]]], folder: pathlib.Path
+) -> None:
+    """Volumes for robots and for their kernels: what is shipped is found, what is missing is compiled once."""
+    kernels, robots = folder / "kernels", folder / "robots"
+    for path in (kernels, robots):
+        path.mkdir()
+        path.chmod(0o777)
+    variables = {"IK_SERVICE_CATALOG_DIR": ROBOTS, "IK_SERVICE_UPLOADS_ENABLED": "true"}
+    own = [{"link": "c", "positions": [[0.4, 0.0, 0.3]]}]
+    with serving(engine, image, {robots: ROBOTS}, **variables) as service:
+        service.wait_until_ready()
+        check("a robot is put", service.ask("PUT", "/v1/robots/own", OWN_ROBOT)[0] in (200, 201))
+        status, text = service.solve("own", own)
+        check("without a volume for kernels it is refused", status >= 500, f"{status} {json.loads(text)['code']}")
+        check("and the others are solved", service.solve("panda", leaves["panda"])[0] == 200)
+        code, log = service.running.end()
+        check("whose cause stands in the log", code == 0 and "kernel cache" in log)
+    volumes, variables = {kernels: KERNELS, robots: ROBOTS}, {**variables, "WARP_CACHE_PATH": KERNELS}
+    counts = []
+    for turn in ("first", "second"):
+        with serving(engine, image, volumes, **variables) as service:
+            ready = service.wait_until_ready()
+            statuses = {service.solve(robot, targets)[0] for robot, targets in leaves.items()}
+            check("the built-in robots", statuses == {200})
+            counts.append(compiled(kernels))
+            started = time.monotonic()
+            status, text = service.solve("own", own)
+            told = f"{time.monotonic() - started:.2f} s, ready at {ready:.2f} s"
+            check(f"the robot that was put, on the {turn} start", status == 200, told)
+            counts.append(compiled(kernels))
+            check("SIGTERM ends it with exit code 0", service.running.end()[0] == 0)
+    check("kernels compiled for built-in robots: 0", counts[0] == 0)
+    once = counts[1] > 0 and counts[1:] == [counts[1]] * 3
+    check("kernels compiled for a robot that was put", once, f"{counts[1]}, and none on the next start")

@@ -1,0 +1,122 @@
+"""The Dockerfile keeps its promises as far as can be read off: who runs what, and that its parts fit the package."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ik_service.api.access import require_safe_address
+from ik_service.compiler.cpu_targets import TARGETS
+from ik_service.settings import load_settings, unknown_variables
+from ik_service.solver.gpu_kernels import ARCHITECTURES
+from objectives import InputError
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docker" / "Dockerfile").read_text()
+
+
+def instructions():
+    """Instructions and what follows them, in order, comments left out and lines joined."""
+    lines = "\n".join(line for line in TEXT.splitlines() if not line.startswith("#"))
+    joined = re.sub(r"\\\n\s*", " ", lines)
+    return [tuple(line.split(None, 1)) for line in joined.splitlines() if line.strip()]
+
+
+def stage(name):
+    found, inside = [], False
+    for word, rest in instructions():
+        inside = rest.endswith(f" AS {name}") if word == "FROM" else inside
+        found += [(word, rest)] if inside else []
+    assert found
+    return found
+
+
+def only(word, where="runtime"):
+    (rest,) = [rest for name, rest in stage(where) if name == word]
+    return rest
+
+
+def variables(where="runtime"):
+    pairs = [pair for word, rest in stage(where) if word == "ENV" for pair in rest.split()]
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def test_both_ends_stand_on_the_same_base_which_can_be_replaced():
+    bases = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
+    assert bases == ["${BASE_IMAGE}", "build", "${BASE_IMAGE}"]
+    assert instructions()[0] == ("ARG", "BASE_IMAGE=python:3.13-slim")
+
+
+def test_the_user_is_a_number_and_not_root():
+    assert only("USER") == "10001:10001"
+
+
+def test_it_starts_and_is_checked_by_the_package_itself_without_a_shell():
+    assert json.loads(only("ENTRYPOINT")) == ["ik-service"]
+    assert json.loads(only("CMD")) == ["serve"]
+    assert only("STOPSIGNAL") == "SIGTERM"
+    assert json.loads(only("HEALTHCHECK").partition(" CMD ")[2]) == ["ik-service", "health"]
+
+
+def test_the_labels_are_those_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', only("LABEL")))
+    assert labels["title"] == project["name"]
+    assert labels["description"] == project["description"]
+    assert labels["licenses"] == project["license"]
+    assert {"version", "revision"} < set(labels)
+
+
+def test_packages_are_pinned_by_their_hashes_and_secrets_stay_outside():
+    installs = [rest for word, rest in stage("build") if word == "RUN" and "pip install" in rest]
+    assert len(installs) == 2
+    assert "--require-hashes -r requirements.lock" in installs[0]
+    assert installs[0].count("--mount=type=secret") == 2
+    assert "--no-index" in installs[1]
+
+
+def test_what_is_copied_is_there_and_reaches_the_builder():
+    sources = [name for word, rest in stage("build") if word == "COPY" for name in rest.split()[:-1]]
+    assert {"requirements.lock", "pyproject.toml", "ik_service", "objectives"} <= set(sources)
+    assert all((ROOT / name).exists() for name in sources)
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert sorted(allowed) == sorted(sources)
+    copied = [rest for word, rest in stage("runtime") if word == "COPY"]
+    assert copied == ["--from=kernels /opt/ik-service /opt/ik-service"]
+
+
+def test_kernels_are_made_for_what_they_will_run_on():
+    arguments = {rest for word, rest in (*stage("kernels"), *stage("runtime")) if word == "ARG"}
+    assert {rest for rest in arguments if "CPU_TARGET" in rest} == {"CPU_TARGET=x86-64-v3"}
+    assert "x86-64-v3" in {target.name for target in TARGETS}
+    assert f"CUDA_ARCHITECTURES={','.join(map(str, ARCHITECTURES))}" in arguments
+    made, run = variables("kernels"), variables()
+    for name in ("IK_SERVICE_CPU_TARGET", "WARP_CACHE_PATH"):
+        assert made[name] == run[name] != ""
+    assert run["IK_SERVICE_SHIPPED_KERNELS"] == made["WARP_CACHE_PATH"]
+
+
+@pytest.fixture
+def like_the_image(monkeypatch):
+    """The environment of the image."""
+    for name, value in variables().items():
+        if name.startswith("IK_SERVICE_"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("IK_SERVICE_CPU_TARGET", "x86-64-v3")
+
+
+def test_its_environment_is_made_of_settings(like_the_image):
+    assert unknown_variables() == []
+    settings = load_settings()
+    assert (settings.host, settings.port) == ("0.0.0.0", 8000)
+    assert only("EXPOSE") == str(settings.port)
+
+
+def test_without_keys_it_does_not_answer(like_the_image, monkeypatch):
+    monkeypatch.delenv("IK_SERVICE_API_KEYS", raising=False)
+    with pytest.raises(InputError, match="no API keys"):
+        require_safe_address(load_settings(), "0.0.0.0")
+    monkeypatch.setenv("IK_SERVICE_API_KEYS", "lab:" + "x" * 32)
+    require_safe_address(load_settings(), "0.0.0.0")

@@ -1,0 +1,168 @@
+"""Compose file and manifests agree with the image and the service: ports, paths, times, settings, rights."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from ik_service.api import create_app
+from ik_service.settings import ENV_PREFIX, ServiceSettings
+from tests.docker.test_dockerfile import only, variables
+
+DOCKER = Path(__file__).parents[2] / "docker"
+KUBERNETES = DOCKER / "kubernetes"
+COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+KUBERNETES_VERSION = "1.31"
+
+
+def merged(base, patch):
+    """A strategic merge as kustomize does one: lists of named things by name."""
+    if isinstance(base, dict) and isinstance(patch, dict):
+        return {**base, **{key: merged(base[key], value) if key in base else value for key, value in patch.items()}}
+    if isinstance(base, list) and isinstance(patch, list) and all("name" in one for one in (*base, *patch)):
+        by_name = {one["name"]: one for one in base}
+        return list({**by_name, **{one["name"]: merged(by_name.get(one["name"], {}), one) for one in patch}}.values())
+    return deepcopy(patch)
+
+
+def manifests(overlay):
+    """What `kubectl apply -k` would apply, by kind."""
+    top = yaml.safe_load((KUBERNETES / overlay / "kustomization.yaml").read_text())
+    assert top["resources"] == ["../base"]
+    resources = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())["resources"]
+    found = {
+        one["kind"]: one for one in (yaml.safe_load((KUBERNETES / "base" / name).read_text()) for name in resources)
+    }
+    for patch in top["patches"]:
+        change = yaml.safe_load((KUBERNETES / overlay / patch["path"]).read_text())
+        assert change["metadata"]["name"] == found[change["kind"]]["metadata"]["name"]
+        found[change["kind"]] = merged(found[change["kind"]], change)
+    return found
+
+
+def pod(overlay):
+    return manifests(overlay)["Deployment"]["spec"]["template"]["spec"]
+
+
+def container(overlay):
+    (only_one,) = pod(overlay)["containers"]
+    return only_one
+
+
+def environment(overlay):
+    return {one["name"]: one["value"] for one in container(overlay)["env"]}
+
+
+def settings_of(given):
+    names = {
+        name.removeprefix(ENV_PREFIX).lower(): value for name, value in given.items() if name.startswith(ENV_PREFIX)
+    }
+    assert set(names) <= set(ServiceSettings.model_fields), names
+    return ServiceSettings.model_construct(**names)
+
+
+@pytest.mark.parametrize("profile", ["gpu", "cpu"])
+def test_a_compose_service_is_restricted_and_has_time_to_end(profile):
+    service = COMPOSE["services"][profile]
+    assert service["profiles"] == [profile]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert [place.partition(":")[0] for place in service["tmpfs"]] == ["/tmp"]
+    settings = settings_of(service["environment"])
+    assert int(service["stop_grace_period"].removesuffix("s")) > float(settings.drain_s)
+    assert service["ports"] == [f"${{IK_SERVICE_PUBLISH:-127.0.0.1:8000}}:{only('EXPOSE')}"]
+    assert settings.device == {"gpu": "cuda", "cpu": "cpu"}[profile]
+    (secret,) = service["secrets"]
+    assert settings.api_keys_file == f"/run/secrets/{secret}"
+    assert secret in COMPOSE["secrets"]
+
+
+def test_only_the_gpu_profile_reserves_a_card():
+    (device,) = COMPOSE["services"]["gpu"]["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    assert "deploy" not in COMPOSE["services"]["cpu"]
+
+
+@pytest.mark.parametrize("profile", ["gpu", "cpu"])
+def test_volumes_of_compose_stand_where_the_service_writes(profile):
+    service = COMPOSE["services"][profile]
+    places = dict(volume.split(":") for volume in service["volumes"])
+    assert places["kernels"] == service["environment"]["WARP_CACHE_PATH"]
+    assert places["robots"] == service["environment"]["IK_SERVICE_CATALOG_DIR"]
+    assert set(places) == set(COMPOSE["volumes"])
+    assert all(place in only("RUN").partition("&&")[0] for place in places.values())
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_what_is_applied_is_what_kubernetes_takes(overlay):
+    found = manifests(overlay)
+    assert set(found) == {"Deployment", "Service", "PodDisruptionBudget"}
+    for manifest in found.values():
+        kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_a_pod_is_restricted(overlay):
+    spec, one = pod(overlay), container(overlay)
+    user = only("USER").split(":")
+    assert [str(spec["securityContext"][name]) for name in ("runAsUser", "runAsGroup")] == user
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert spec["automountServiceAccountToken"] is False
+    context = one["securityContext"]
+    assert (context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]) == (False, True)
+    assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_a_pod_has_more_time_to_end_than_the_service_takes(overlay):
+    settings = settings_of(environment(overlay))
+    assert float(settings.drain_delay_s) > 2 * container(overlay)["readinessProbe"]["periodSeconds"]
+    assert pod(overlay)["terminationGracePeriodSeconds"] > float(settings.drain_s) + float(settings.drain_delay_s)
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_probes_ask_routes_that_there_are_on_the_port_of_the_image(overlay):
+    one = container(overlay)
+    (port,) = one["ports"]
+    assert str(port["containerPort"]) == only("EXPOSE")
+    paths = {name: one[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
+    assert {probe["port"] for probe in paths.values()} == {port["name"]}
+    assert [probe["path"] for probe in paths.values()] == ["/health/ready", "/health/ready", "/health/live"]
+    routes = create_app(ServiceSettings(device="cpu", insecure=True)).openapi()["paths"]
+    assert {probe["path"] for probe in paths.values()} <= set(routes)
+    service = manifests(overlay)["Service"]["spec"]
+    assert [entry["targetPort"] for entry in service["ports"]] == [port["name"]]
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_service_and_budget_select_the_pods(overlay):
+    found = manifests(overlay)
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert found["Service"]["spec"]["selector"] == labels
+    for kind in ("Deployment", "PodDisruptionBudget"):
+        assert found[kind]["spec"]["selector"]["matchLabels"] == labels
+    assert found["PodDisruptionBudget"]["spec"]["maxUnavailable"] < found["Deployment"]["spec"]["replicas"]
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_volumes_of_a_pod_stand_where_the_service_reads_and_writes(overlay):
+    given, mounts = environment(overlay), {one["mountPath"]: one["name"] for one in container(overlay)["volumeMounts"]}
+    assert mounts[given["WARP_CACHE_PATH"]] == "kernels"
+    assert mounts[str(Path(given["IK_SERVICE_API_KEYS_FILE"]).parent)] == "api-keys"
+    assert mounts[variables()["HOME"]] == "tmp"
+    volumes = {one["name"]: one for one in pod(overlay)["volumes"]}
+    assert set(mounts.values()) == set(volumes)
+    secret = yaml.safe_load((KUBERNETES / "api_keys.example.yaml").read_text())
+    assert volumes["api-keys"]["secret"]["secretName"] == secret["metadata"]["name"]
+    assert set(secret["stringData"]) == {Path(given["IK_SERVICE_API_KEYS_FILE"]).name}
+
+
+def test_only_the_overlay_for_gpus_asks_for_one():
+    assert container("gpu")["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert "nvidia.com/gpu" not in container("cpu")["resources"]["limits"]
+    assert environment("gpu")["IK_SERVICE_DEVICE"] == "cuda"
+    assert environment("cpu")["IK_SERVICE_DEVICE"] == "cpu"
