@@ -11,6 +11,7 @@ a controller's frame (`kept_frame`) is kept by the caller from tick to tick, arg
 """
 
 from ik_service.export.export import Export, export_controller, export_solver
-from ik_service.export.gpu_export import ARCHITECTURES, export_for_gpus
+from ik_service.export.gpu_export import export_for_gpus
+from ik_service.solver.gpu_kernels import ARCHITECTURES
 
 __all__ = ["ARCHITECTURES", "Export", "export_controller", "export_for_gpus", "export_solver"]

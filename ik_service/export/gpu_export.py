@@ -16,6 +16,7 @@ from ik_service.export.objects import compile_cubins
 from ik_service.export.solve_entry import CHECKS, GIVEN, SOLVE_TYPES, array_words, solve_words
 from ik_service.export.texts import HEADER
 from ik_service.solver import IKSolver
+from ik_service.solver.gpu_kernels import ARCHITECTURES
 from ik_service.solver.intake import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedStep
 from ik_service.solver.waves import (
@@ -30,7 +31,6 @@ from ik_service.solver.waves import (
 )
 from objectives import InputError
 
-ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 MEMORY = """Only ${prefix}_load allocates memory; nothing throws. Each thread that solves loads for itself."""
 PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of
 
