@@ -137,7 +137,7 @@ def main() -> None:
         require("buildah", "unshare", "setpriv")
         if os.geteuid() != 0:
             sys.exit("Without docker the build needs root.")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # files of the container's user
         folder = pathlib.Path(name)
         if sys.argv[1:] != ["try"]:
             build(engine, image, folder)

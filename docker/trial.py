@@ -24,7 +24,8 @@ IMPORTS = "import warp, ik_service.cli.serve, ik_service.solver; warp.config.log
 IMPORTS += "import time; print('AT', time.monotonic())"  # of one clock with ours
 WRITES = "id -u; for place in / /opt/ik-service /var/lib/ik-service; do touch $place/x && echo WROTE; done"
 TOOLS = """
-for tool in gcc cc clang make pip pip3 curl; do command -v $tool; done
+for tool in gcc cc clang make; do command -v $tool; done
+ls -d /opt/ik-service/bin/pip* /opt/ik-service/lib/python3*/site-packages/setuptools 2>/dev/null
 find / -xdev -path '*/.cache/*' -o -xdev -path '/var/lib/apt/lists/*_Packages*' -o -xdev -path '/source/*'
 """
 FILES = "cd /opt/ik-service/kernels; find . -type f | sed 's/.*[.]//' | grep -v / | sort | uniq -c; du -sm ."
