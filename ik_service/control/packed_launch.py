@@ -21,7 +21,7 @@ def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp
     """
     recorded = wp.launch(kernel, dim, inputs, device=device, record_cmd=True)
     if device.is_cuda:
-        return recorded.launch  # type: ignore[no-any-return]
+        return recorded.launch  # type: ignore[no-any-return]  # Warp has no types
     # What Warp does in every launch on a CPU, but for packing the arguments anew.
     bounds, *values = recorded.params
     names = [argument.label for argument in kernel.adj.args]
