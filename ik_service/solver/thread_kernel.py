@@ -38,8 +38,8 @@ WARPS_PER_SM_OF_LARGE = 8  # what 255 do
 #if defined(__CUDA_ARCH__)
 __syncwarp();
 #endif
-""")  # type: ignore[untyped-decorator]
-def meet() -> None: ...  # noqa: D103
+""")  # type: ignore[untyped-decorator]  # of Warp
+def meet() -> None: ...  # noqa: D103  # the body is C++
 
 
 @wp.func

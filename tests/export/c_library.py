@@ -81,11 +81,11 @@ class CLibrary:
     """
 
     def __init__(self, prefix, folder):
-        self.library = loaded(prefix, folder)
-        self.solve_function = getattr(self.library, f"{prefix}_solve")
+        self.linked = loaded(prefix, folder)
+        self.solve_function = getattr(self.linked, f"{prefix}_solve")
         self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
         self.solve_function.restype = ctypes.c_int32
-        self.workspace_size = getattr(self.library, f"{prefix}_workspace_size")
+        self.workspace_size = getattr(self.linked, f"{prefix}_workspace_size")
         self.workspace_size.argtypes, self.workspace_size.restype = [ctypes.c_int32], ctypes.c_size_t
         header = (folder / f"{prefix}_ik.h").read_text()
         self.abi = int(re.search(r"_ABI (0x[0-9a-f]+)u", header)[1], 16)

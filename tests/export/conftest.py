@@ -26,11 +26,11 @@ class Exported:
     controller: IKController
     export: Export
     folder: Path
-    library: CLibrary
+    linked: CLibrary
 
     def controller_in_c(self):
         """A new controller in C."""
-        return controller_in_c(self.library.library, self.folder, self.export.prefix, self.controller)
+        return controller_in_c(self.linked.linked, self.folder, self.export.prefix, self.controller)
 
     def targets(self, count, random_seed=1):
         """Random reachable targets: positions and orientations_xyzw, [count, targets, 3 and 4]."""

@@ -163,7 +163,7 @@ def test_two_robots_go_into_one_program(exported, tmp_path):
 
 def test_objects_of_another_export_do_not_link(panda, folder):
     source = (folder / "panda_ik.c").read_text()
-    (folder / "panda_ik.c").write_text(source.replace(f"panda_{panda.library.abi:08x}_", "panda_00000000_"))
+    (folder / "panda_ik.c").write_text(source.replace(f"panda_{panda.linked.abi:08x}_", "panda_00000000_"))
     with pytest.raises(AssertionError, match="undefined reference"):
         run(["gcc", "example.c", "panda_ik.c", *objects(folder), "-lm", "-o", "example"], folder)
 

@@ -108,15 +108,15 @@ class GpuLibrary(CLibrary):
     """The functions of an export for GPUs, with the Panda's in `CLibrary` in place of those for CPUs."""
 
     def __init__(self, folder):
-        self.library = ctypes.CDLL(str(folder / "library.so"))
+        self.linked = ctypes.CDLL(str(folder / "library.so"))
         self.abi = int((folder / "two_arms_gpu_ik.h").read_text().partition("_ABI ")[2].partition("u")[0], 16)
         self.gpu = ctypes.create_string_buffer(4096)
         self.widths = {"COORDINATES": 8, "DOFS": 8, "TARGETS": 2}
-        size = self.library.two_arms_gpu_workspace_size
+        size = self.linked.two_arms_gpu_workspace_size
         size.argtypes, size.restype = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32], ctypes.c_size_t
-        self.function = self.library.two_arms_gpu_solve
+        self.function = self.linked.two_arms_gpu_solve
         self.function.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_size_t, ctypes.c_void_p]
-        self.code = self.library.two_arms_gpu_load(self.gpu, str(folder).encode())
+        self.code = self.linked.two_arms_gpu_load(self.gpu, str(folder).encode())
 
     def solve(self, positions, orientations_xyzw, start=None, options=None, missing=0):
         """What a call returns and the columns of its results."""
@@ -126,7 +126,7 @@ class GpuLibrary(CLibrary):
         if start is not None:
             given.append(np.array(start, np.float64))
             problems.initial_joint_q, problems.initial_joint_q_count = given[2].ctypes.data, len(given[2])
-        size = self.library.two_arms_gpu_workspace_size(self.gpu, count, seeds)
+        size = self.linked.two_arms_gpu_workspace_size(self.gpu, count, seeds)
         memory = np.zeros(size + 256, np.uint8)
         first = (-memory.ctypes.data) % 256
         columns = {name: self._room(name, count) for name in COLUMNS}
@@ -158,7 +158,7 @@ def test_all_launches_together_give_what_the_solver_gives_by_threads(solver, exp
         code, columns = library.solve(positions, orientations, start, library.options(**options))
         assert code == OK
         assert columns == columns_of(expected)
-    launches = ctypes.c_int.in_dll(library.library, "fake_launches").value
+    launches = ctypes.c_int.in_dll(library.linked, "fake_launches").value
     assert launches > 2 * (5 + 2 * 3 * 2)  # several waves for each island
 
 
@@ -171,14 +171,14 @@ def test_bad_input_and_errors_of_the_driver_are_codes(solver, exported, tmp_path
     bad = positions.copy()
     bad[1, 0, 2] = np.nan
     assert library.solve(bad, orientations)[0] == BAD_NUMBER
-    fails = ctypes.c_int.in_dll(library.library, "fake_fails_at")
-    fails.value = ctypes.c_int.in_dll(library.library, "fake_launches").value + 4
+    fails = ctypes.c_int.in_dll(library.linked, "fake_fails_at")
+    fails.value = ctypes.c_int.in_dll(library.linked, "fake_launches").value + 4
     assert library.solve(positions, orientations)[0] == DRIVER_ERROR
     fails.value = -1
     assert library.solve(positions, orientations)[0] == OK
-    library.library.two_arms_gpu_unload(library.gpu)
+    library.linked.two_arms_gpu_unload(library.gpu)
     assert library.solve(positions, orientations)[0] == BAD_ARGUMENT
-    assert library.library.two_arms_gpu_load(library.gpu, str(tmp_path).encode()) == DRIVER_ERROR  # there are no cubins
+    assert library.linked.two_arms_gpu_load(library.gpu, str(tmp_path).encode()) == DRIVER_ERROR  # there are no cubins
 
 
 @pytest.mark.parametrize(("compiler", "language"), [("gcc", C99), ("g++", CXX17)])

@@ -31,7 +31,7 @@ def test_all_columns_have_the_bytes_of_the_solver_in_python(exported, name):
     positions[::50] += 3.0  # out of reach, but for a free base
     expected = robot.solver.solve(positions, orientations)
     assert 0.9 < expected.success.mean() <= 1.0
-    code, columns = robot.library.solve(positions, orientations)
+    code, columns = robot.linked.solve(positions, orientations)
     assert code == OK
     assert columns == columns_of(expected)
 
@@ -46,10 +46,10 @@ def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines)
     options = {"seeds": 3, "max_iterations": 15, "random_seed": 2**32 - 1}
     options |= {"position_tolerance": 1e-5, "orientation_tolerance": 2e-5}
     expected = robot.solver.solve(positions, orientations, initial_joint_q=start, options=options)
-    code, columns = robot.library.solve(positions, orientations, start, robot.library.options(**options))
+    code, columns = robot.linked.solve(positions, orientations, start, robot.linked.options(**options))
     assert code == OK
     assert columns == columns_of(expected)
-    assert columns != robot.library.solve(positions, orientations)[1]
+    assert columns != robot.linked.solve(positions, orientations)[1]
 
 
 def test_targets_may_be_positions_alone(panda, tmp_path):
@@ -79,17 +79,17 @@ def test_a_tool_and_weights_that_all_problems_have_go_with_it(panda, tmp_path):
 
 def test_threads_do_not_disturb_each_other(panda):
     positions, orientations = panda.targets(2000)
-    expected = panda.library.solve(positions, orientations)
+    expected = panda.linked.solve(positions, orientations)
     with ThreadPoolExecutor(4) as executor:
-        found = list(executor.map(lambda _: panda.library.solve(positions, orientations), range(8)))
+        found = list(executor.map(lambda _: panda.linked.solve(positions, orientations), range(8)))
     assert all(one == expected for one in found)
 
 
 def test_a_problem_alone_gives_what_it_gives_in_a_batch(panda):
     positions, orientations = panda.targets(50)
-    together = np.frombuffer(panda.library.solve(positions, orientations)[1]["joint_q"], np.float32).reshape(50, -1)
+    together = np.frombuffer(panda.linked.solve(positions, orientations)[1]["joint_q"], np.float32).reshape(50, -1)
     for k in range(50):
-        alone = panda.library.solve(positions[k : k + 1], orientations[k : k + 1], shift=k % 64)
+        alone = panda.linked.solve(positions[k : k + 1], orientations[k : k + 1], shift=k % 64)
         assert alone[0] == OK
         assert alone[1]["joint_q"] == together[k].tobytes()
 
@@ -100,19 +100,19 @@ def test_a_number_that_is_not_allowed_is_a_code(panda, value, which):
     positions, orientations = panda.targets(3)
     start = panda.solver.robot.mid_joint_q.copy()
     {"positions": positions[2, 0], "orientations": orientations[2, 0], "start": start}[which][1] = value
-    assert panda.library.solve(positions, orientations, start)[0] == BAD_NUMBER
-    assert panda.library.solve(*panda.targets(3))[0] == OK
+    assert panda.linked.solve(positions, orientations, start)[0] == BAD_NUMBER
+    assert panda.linked.solve(*panda.targets(3))[0] == OK
 
 
 def test_a_quaternion_that_is_not_of_unit_length_is_a_code(exported):
     robot = exported("floating")
     positions, orientations = robot.targets(3)
     for scale in (0.0, 1.01):
-        assert robot.library.solve(positions, scale * orientations)[0] == BAD_NUMBER
+        assert robot.linked.solve(positions, scale * orientations)[0] == BAD_NUMBER
     start = robot.solver.robot.mid_joint_q.copy()
-    assert robot.library.solve(positions, orientations, start)[0] == OK
+    assert robot.linked.solve(positions, orientations, start)[0] == OK
     start[3:7] = 0.0
-    assert robot.library.solve(positions, orientations, start)[0] == BAD_NUMBER
+    assert robot.linked.solve(positions, orientations, start)[0] == BAD_NUMBER
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_a_quaternion_that_is_not_of_unit_length_is_a_code(exported):
     ],
 )
 def test_an_option_that_is_not_allowed_is_a_code(panda, changes, code):
-    options = panda.library.options(**changes)
-    assert panda.library.solve(*panda.targets(1), options=options)[0] == code
+    options = panda.linked.options(**changes)
+    assert panda.linked.solve(*panda.targets(1), options=options)[0] == code
 
 
 def test_arguments_that_are_not_allowed_are_codes(panda):
-    solve, size = panda.library.solve_function, panda.library.workspace_size(1)
+    solve, size = panda.linked.solve_function, panda.linked.workspace_size(1)
     positions, orientations = panda.targets(1)
     joint_q, workspace = np.zeros(7, np.float32), np.zeros(size, np.uint8)
     given = {"count": 1, "positions": positions.ctypes.data, "orientations_xyzw": orientations.ctypes.data}
@@ -161,7 +161,7 @@ def test_arguments_that_are_not_allowed_are_codes(panda):
 
 def test_the_names_of_the_coordinates_are_those_of_the_robot(exported):
     robot = exported("floating")
-    names = (ctypes.c_char_p * robot.library.widths["COORDINATES"]).in_dll(
-        robot.library.library, "floating_coordinate_names"
+    names = (ctypes.c_char_p * robot.linked.widths["COORDINATES"]).in_dll(
+        robot.linked.linked, "floating_coordinate_names"
     )
     assert [name.decode() for name in names] == list(robot.solver.robot.coordinate_names)
