@@ -14,7 +14,11 @@ import tomllib
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXTRAS = {"requirements.lock": [], "requirements-dev.lock": ["mujoco", "test", "dev"]}
+EXTRAS = {
+    "requirements.lock": [],
+    "requirements-ray.lock": ["ray"],
+    "requirements-dev.lock": ["mujoco", "test", "dev"],
+}
 COMPILER = "uv==0.13.8"
 COMPILE_OPTIONS = [
     *("--universal", "--python-version", "3.11", "--fork-strategy", "fewest"),  # one set for all Pythons
@@ -23,18 +27,20 @@ COMPILE_OPTIONS = [
 
 
 def write(upgrade: bool) -> None:
-    """Resolve pyproject.toml and write each lock, the small one first: the large one holds all of its pins."""
+    """Resolve pyproject.toml and write each lock, small ones first: each holds the pins of those before it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         subprocess.run([f"{folder}/bin/python", "-m", "pip", "install", "-qq", COMPILER], check=True)
+        written: list[str] = []
         for lock, extras in EXTRAS.items():
             command = [f"{folder}/bin/uv", "pip", "compile", *COMPILE_OPTIONS, "pyproject.toml", "-", "-o", lock]
             command += [word for extra in extras for word in ("--extra", extra)]
-            command += ["--constraint", "requirements.lock"] if extras else []
+            command += [word for smaller in written for word in ("--constraint", smaller)]
             command += ["--upgrade"] if upgrade else []
             build_backend = "\n".join(project["build-system"]["requires"])
             subprocess.run(command, cwd=ROOT, input=build_backend, text=True, check=True, stdout=subprocess.DEVNULL)
+            written.append(lock)
             print(f"Wrote {lock}.")
 
 
