@@ -28,9 +28,7 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     Returns:
         The answer for the first of them, once all have been solved; the first error where there is one.
     """
-    if not names:
-        names = ["panda" if "panda" in state.robots else next(iter(state.robots))]
-    robots = [state.robots[name] for name in names]
+    robots = warmed_robots(state, names)
     futures = [
         state.pool.submit(robot, first_request(robot), timeout_s=PATIENCE_S, compile_here=True) for robot in robots
     ]
@@ -38,6 +36,18 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     joined.add_done_callback(_report)
     Thread(target=_join, args=(futures, joined), name="ik-warm-up", daemon=True).start()
     return joined
+
+
+def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[RobotModel]:
+    """Return the robots that are solved for at the start.
+
+    Args:
+        state: The robots that are served.
+        names: Those of the settings; None takes panda, or else the first.
+    """
+    if not names:
+        names = ["panda" if "panda" in state.robots else next(iter(state.robots))]
+    return [state.robots[name] for name in names]
 
 
 def first_request(robot: RobotModel) -> SolveRequest:

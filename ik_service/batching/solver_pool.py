@@ -109,7 +109,8 @@ class SolverPool:
         )
         self._changed = threading.Condition()
         self._closed, self._swept_at = False, 0.0
-        self._is_solving, self._shared_at = False, 0.0  # when a request last found others there
+        self._is_solving, self._took_at = False, 0.0
+        self._shared_at = 0.0  # when a request last found others there
         self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
         self._thread.start()
 
@@ -122,6 +123,14 @@ class SolverPool:
     def waiting_problems(self) -> int:
         """Problems that wait."""
         return self._queue.problems
+
+    @property
+    def solving_s(self) -> float:
+        """How long the thread has been at the same batch [s]: 0 while it waits for one, infinite once it has ended."""
+        if not self._thread.is_alive():
+            return math.inf
+        with self._changed:
+            return time.monotonic() - self._took_at if self._is_solving else 0.0
 
     def submit(
         self, robot: RobotModel, request: SolveRequest, *, timeout_s: float | None = None, compile_here: bool = False
@@ -284,7 +293,7 @@ class SolverPool:
             with self._changed:
                 stale = self._drop_stale()
                 shares = () if stale else self._queue.take(self._budget)
-                self._is_solving = bool(shares)
+                self._is_solving, self._took_at = bool(shares), time.monotonic()
                 if not shares and not stale:
                     if self._closed:
                         self._changed.notify_all()  # to `close`, which waits for an empty queue
