@@ -39,7 +39,8 @@ class Damping:
         boost_max: A lane this much damped that makes no progress will make none.
         bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
             singularities with residuals that stay do not swing to and fro.
-        settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`.
+        settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or
+            when the next would: by the model, whose rows are straight, a step s lowers |r|^2 by no more than 2 s'J'r.
     """
 
     share: float
@@ -349,10 +350,17 @@ class IterationSource:
         """Store what has changed, and tell whether any lane has finished."""
         state, number = self.state, self._number
         lines = [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
-        lines.append(f"s[{state.boost}] = boost;")
+        boost = "boost"
+        if self.damping.settles:
+            gain = " + ".join(f"step{a} * gradient{a}" for a in self.program.dofs)
+            lines.append(f"const F gain = {number(2.0)} * ({gain});")
+            rests = self.lanes.both("better", f"gain < norm2 * {number(self.damping.progress)}")
+            boost = self.lanes.choose(rests, self.lanes.everywhere(number(2.0 * self.damping.boost_max)), "boost")
+        lines.append(f"const F last_boost = {boost};")
+        lines.append(f"s[{state.boost}] = last_boost;")
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
         over = "(best_norm2 <= floor2)"
-        for other in (f"boost > {number(self.damping.boost_max)}", "tried >= iterations"):
+        for other in (f"last_boost > {number(self.damping.boost_max)}", "tried >= iterations"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.any(over)};"]
