@@ -73,6 +73,10 @@ class Lanes:
         """Nearest whole number."""
         return f"__builtin_elementwise_roundeven({text})" if self.width > 1 else self._scalar_function("rint", text)
 
+    def floor(self, text: str) -> str:
+        """Largest whole number that is not larger."""
+        return f"__builtin_elementwise_floor({text})" if self.width > 1 else self._scalar_function("floor", text)
+
     def any(self, text: str) -> str:
         """Whether a condition holds in any lane."""
         return f"(__builtin_reduce_or({text}) != 0)" if self.width > 1 else f"({text})"

@@ -11,12 +11,7 @@ Braking is counted in ticks of the same length, not continuously: a joint that k
 stop in front of the limit without ever braking harder than its acceleration limit allows.
 """
 
-import typing
 from enum import IntEnum
-
-import warp as wp
-
-Real = wp.float64
 
 
 class LimitKind(IntEnum):
@@ -30,79 +25,53 @@ class LimitKind(IntEnum):
     ACCELERATION = 5
 
 
-POSITION = wp.constant(int(LimitKind.POSITION))
-BRAKING = wp.constant(int(LimitKind.BRAKING))
-VELOCITY = wp.constant(int(LimitKind.VELOCITY))
-JOINT_STEP = wp.constant(int(LimitKind.JOINT_STEP))
-ACCELERATION = wp.constant(int(LimitKind.ACCELERATION))
+KINDS = {kind.name: kind.value for kind in LimitKind}
 
+BRAKING_MOVE = """
+/* How far a joint may move in this tick if it is to stop within `room` [m or rad], which is not negative and includes
+   this tick; infinite acceleration stops at once. With u and d the move and the room in units of acceleration dt^2, the
+   joint goes on by u, u - 1, ... until it stands: (n + 1) u - n (n + 1) / 2 <= d, where n is the whole part of u. */
+const auto braking_move = [&](F room, Real acceleration, Real dt) -> F {
+    if (!(acceleration < INFINITY)) return room;
+    const Real unit = acceleration * dt * dt;
+    const F d = room / unit;
+    const F n = round_down(0.5 * (square_root(1.0 + 8.0 * d) - 1.0));
+    const F move = unit * (d + 0.5 * n * (n + 1.0)) / (n + 1.0);
+    return room < infinite ? move : room;
+};
+"""
 
-@wp.func
-@typing.no_type_check
-def braking_move(room: Real, acceleration: Real, dt: Real):
-    """Return how far a joint may move in this tick if it is to stop within `room`.
-
-    With u and d the move and the room in units of acceleration dt^2, the joint goes on by u, u - 1, ... until it
-    stands: (n + 1) u - n (n + 1) / 2 <= d, where n is the whole part of u.
-
-    Args:
-        room: Distance that is left, this tick's included [m or rad]; not negative.
-        acceleration: How hard the joint may brake [m/s^2 or rad/s^2]; infinite for at once.
-        dt: Length of a tick [s].
-    """
-    if not (acceleration < Real(wp.inf) and room < Real(wp.inf)):
-        return room
-    unit = acceleration * dt * dt
-    d = room / unit
-    n = wp.floor(Real(0.5) * (wp.sqrt(Real(1.0) + Real(8.0) * d) - Real(1.0)))
-    return unit * (d + Real(0.5) * n * (n + Real(1.0))) / (n + Real(1.0))
-
-
-@wp.func
-@typing.no_type_check
-def joint_box(
-    q: Real, qd: Real, dt: Real, lower: Real, upper: Real, velocity: Real, acceleration: Real, joint_step: Real
-):
-    """Return the interval for a joint at the end of a tick, and what bounds it below and above (`LimitKind`).
-
-    Args:
-        q: Where it is [m or rad].
-        qd: Its speed in the tick before.
-        dt: Length of the tick [s].
-        lower: Lower position limit.
-        upper: Upper position limit.
-        velocity: Largest speed.
-        acceleration: Largest change of speed per second.
-        joint_step: Largest change of position in a tick.
-    """
-    down = -braking_move(wp.max(q - lower, Real(0.0)), acceleration, dt)
-    up = braking_move(wp.max(upper - q, Real(0.0)), acceleration, dt)
-    kind_below = POSITION
-    if acceleration < Real(wp.inf):
-        kind_below = BRAKING
-    kind_above = kind_below
-    fast = velocity * dt
-    if -fast > down:
-        down = -fast
-        kind_below = VELOCITY
-    if fast < up:
-        up = fast
-        kind_above = VELOCITY
-    if -joint_step > down:
-        down = -joint_step
-        kind_below = JOINT_STEP
-    if joint_step < up:
-        up = joint_step
-        kind_above = JOINT_STEP
-    if acceleration < Real(wp.inf):
-        least = wp.clamp((qd - acceleration * dt) * dt, down, up)
-        most = wp.clamp((qd + acceleration * dt) * dt, down, up)
-        if least > down:
-            kind_below = ACCELERATION
-        if most < up:
-            kind_above = ACCELERATION
-        down = least
-        up = most
-    below = wp.max(q + down, wp.min(lower, q))
-    above = wp.min(q + up, wp.max(upper, q))
-    return below, above, kind_below, kind_above
+JOINT_BOX = """
+/* The interval for a joint at the end of a tick, and what bounds it below and above (`LimitKind`), from where it is [m
+   or rad], its speed in the tick before, the length of the tick [s] and its limits. */
+struct Box { F below, above, kind_below, kind_above; };
+const auto joint_box = [&](F q, F qd, Real dt, Real lower, Real upper, Real velocity, Real acceleration,
+                           Real joint_step) -> Box {
+    const bool brakes = acceleration < INFINITY;
+    F down = -braking_move(larger(q - lower, zero), acceleration, dt);
+    F up = braking_move(larger(upper - q, zero), acceleration, dt);
+    F kind_below = zero + Real(brakes ? BRAKING : POSITION);
+    F kind_above = kind_below;
+    const F fast = zero + velocity * dt;
+    kind_below = -fast > down ? zero + Real(VELOCITY) : kind_below;
+    kind_above = fast < up ? zero + Real(VELOCITY) : kind_above;
+    down = larger(-fast, down);
+    up = smaller(fast, up);
+    const F step = zero + joint_step;
+    kind_below = -step > down ? zero + Real(JOINT_STEP) : kind_below;
+    kind_above = step < up ? zero + Real(JOINT_STEP) : kind_above;
+    down = larger(-step, down);
+    up = smaller(step, up);
+    if (brakes) {
+        const F least = smaller(larger((qd - acceleration * dt) * dt, down), up);
+        const F most = smaller(larger((qd + acceleration * dt) * dt, down), up);
+        kind_below = least > down ? zero + Real(ACCELERATION) : kind_below;
+        kind_above = most < up ? zero + Real(ACCELERATION) : kind_above;
+        down = least;
+        up = most;
+    }
+    const F below = larger(q + down, smaller(zero + lower, q));
+    const F above = smaller(q + up, larger(zero + upper, q));
+    return Box{below, above, kind_below, kind_above};
+};
+"""

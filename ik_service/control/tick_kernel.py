@@ -30,7 +30,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
     """
     of = TickAnswer(source, measure)
     State: Any = of.State
-    Sigma: Any = of.Sigma
+    Share: Any = of.Share
     begin, iterate_all, W = of.begin, of.iterate_all, source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
     settle, read_measure, answer = of.settle, of.measure, of.answer
@@ -43,7 +43,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
         packet = wp.tid()
         robots = task.settings[ROBOTS]
         first = packet * W
-        lanes = wp.min(W, robots - first)  # the others go along for nothing, and quietly
+        lanes = wp.min(W, robots - first)  # the others go along for nothing: they repeat the last
         state = State()
         stage = int(COMMAND)
         if task.settings[BEGIN] == 1 and task.settings[BRAKES] == 1:
@@ -55,25 +55,21 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
             else:
                 state = states[packet]
             count = wp.where(stage == COMMAND, task.settings[ITERATIONS], REFERENCE_ITERATIONS)
-            running = iterate_all(state, lanes, count)
+            running = iterate_all(state, lanes, task, first, count)
             if stage == BEFORE:
-                for lane in range(lanes):
-                    keep_reference(state, lane, task, first + lane)
+                keep_reference(state, lanes, task, first)
             if stage == AFTER:
-                for lane in range(lanes):
-                    approach(state, lane, task, first + lane)
+                approach(state, lanes, task, first)
                 set_goals(state)
             stage += 1
         if task.settings[FINISH] == 0:
             states[packet] = state
             task.running[packet, task.island] = running
             return
-        scaling = Sigma()
-        for lane in range(lanes):
-            scaling[lane] = settle(state, lane, task, first + lane)
-        sigma = Sigma()
+        scaling = Share()
+        settle(state, lanes, task, first, scaling)
+        sigma = Share()
         read_measure(state, sigma)
-        for lane in range(lanes):
-            answer(state, lane, task, first + lane, scaling[lane], sigma[lane])
+        answer(state, lanes, task, first, scaling, sigma)
 
     return tick, State

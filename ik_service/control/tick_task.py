@@ -1,13 +1,10 @@
 """What the kernel of an island works on in a tick: one struct of device arrays."""
 
-import typing
 from typing import Any
 
 import numpy as np
 import warp as wp
 
-from ik_service.solver.island_task import load_number
-from ik_service.solver.targets import UNIT_QUATERNION_SLACK
 
 # Places in `settings`
 ROBOTS = wp.constant(0)
@@ -25,8 +22,8 @@ ORIENTATION_TOLERANCE = wp.constant(2)
 NUMBERS_COUNT = 3
 # Stages of a tick: where the tasks of the tick before and of this one lead, then the command.
 BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
-
-SLACK = wp.constant(wp.float64(UNIT_QUATERNION_SLACK))
+PLACES = ("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "BEFORE", "COMMAND")
+"""Names of those of the above that packets read."""
 
 
 @wp.struct
@@ -82,14 +79,6 @@ class TickTask:
 
 
 TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # generic at run time only
-
-
-@wp.func
-@typing.no_type_check
-def read_input(task: TickRef, r: int, k: int):
-    """Return an input of the program, of robot r or of all."""
-    line = wp.min(r, task.source_lines[k] - 1)
-    return load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
 
 
 def device_array(values: Any, dtype: Any, device: Any) -> "wp.array[Any]":

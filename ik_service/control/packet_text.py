@@ -1,0 +1,82 @@
+"""C++ of a tick over packets: what every function has at hand, in front of its own statements.
+
+A packet `F` holds a number of several robots side by side (`ik_service.compiler.lanes`); `s` is the state of the
+packet. `gather` reads a column of an array for the robots of the packet, `scatter` writes one. Lanes for which there is
+no robot repeat the last one, and write what it writes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from ik_service.compiler import IterationSource
+
+
+class PacketText:
+    """Writes functions of (state, lanes, task, first) and further arguments; `first` is the packet's first robot.
+
+    Args:
+        source: The iteration whose state a packet has.
+        numbers: Numbers by the names that they have in the functions, besides the places of the state.
+        tables: Lists of whole numbers, alike; each ends with a 0 more.
+    """
+
+    def __init__(
+        self, source: IterationSource, numbers: Mapping[str, float], tables: Mapping[str, Sequence[int]]
+    ) -> None:
+        self._lanes = source.lanes
+        places = {name.upper(): place for name, place in asdict(source.state).items()}
+        named = {**places, **numbers}
+        whole = ", ".join(f"{name} = {value}" for name, value in named.items() if isinstance(value, int))
+        self._constants = [f"enum {{ {whole} }};"]
+        self._constants += [f"const Real {name} = {value!r};" for name, value in named.items() if isinstance(value, float)]
+        for name, values in tables.items():
+            self._constants.append(f"static const int {name}[] = {{{', '.join(map(str, [*values, 0]))}}};")
+
+    def function(self, *bodies: str) -> str:
+        """Return a function's body for Warp: these statements after what they have at hand."""
+        return "\n".join(["", "{", *self.arithmetic(), *self._robots(), *bodies, "}", ""])
+
+    def arithmetic(self) -> list[str]:
+        """Types, constants and functions of packets that need no robots."""
+        lanes = self._lanes
+        return [
+            *lanes.prologue(),
+            "typedef double Real;",
+            *self._constants,
+            "const F zero = F{};",
+            f"const F infinite = {lanes.everywhere('INFINITY')};",
+            "const auto larger = [](F a, F b) { return a > b ? a : b; };",
+            "const auto smaller = [](F a, F b) { return a < b ? a : b; };",
+            "const auto absolute = [](F a) { return a > -a ? a : -a; };",
+            f"const auto square_root = [](F a) {{ return {lanes.sqrt('a')}; }};",
+            f"const auto round_down = [](F a) {{ return {lanes.floor('a')}; }};",
+            f"const auto any = [](auto condition) {{ return {lanes.any('condition')}; }};",
+        ]
+
+    def _robots(self) -> list[str]:
+        """The packet's state, its robots, and how arrays are read and written for them."""
+        width = range(self._lanes.width)
+        rows = [f"const int row{k} = first + ({k} < lanes ? {k} : lanes - 1);" for k in width]
+        read = ", ".join(f"(Real)*wp::address(array, row{k}, column)" for k in width)
+        numbers = ", ".join(f"number(row{k})" for k in width)
+        sines = ", ".join(f"::asin({self._lane('a', k)})" for k in width)
+        write = " ".join(
+            f"if ({self._lane('where', k)}) {{ auto& there = *wp::address(array, row{k}, column); "
+            f"assign(there, {self._lane('values', k)}); }}"
+            for k in width
+        )
+        return [
+            "U* const s = (U*)&state;",
+            *rows,
+            f"const auto gather = [&](const auto& array, int column) {{ return F{{{read}}}; }};",
+            f"const auto each = [&](const auto& number) {{ return F{{{numbers}}}; }};",
+            f"const auto arc_sine = [](F a) {{ return F{{{sines}}}; }};",
+            "const auto assign = [](auto& there, Real value) { there = value; };",
+            "const auto scatter_where = [&](auto where, auto& array, int column, F values) { " + write + " };",
+            "const auto everywhere = zero == zero;",
+            "const auto scatter = [&](auto& array, int column, F values)"
+            " { scatter_where(everywhere, array, column, values); };",
+        ]
+
+    def _lane(self, name: str, lane: int) -> str:
+        return f"{name}[{lane}]" if self._lanes.width > 1 else name
