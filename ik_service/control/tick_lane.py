@@ -60,22 +60,26 @@ for (int n = 0; n < task.quaternion.shape[0]; ++n) {
 }
 """
 
-# Where tasks may lead a joint: as far as it takes to brake from its speed. The start itself is no step.
+# Where tasks may lead a joint: as far as it takes to brake from its speed. The command is sought from where the robot may
+# come, if that is known, else from where it is; the start itself is no step.
 BEGIN_JOINTS = """
 const Real dt = task.numbers.data[DT];
 const bool with_speed = task.settings.data[SCALES] == 0;
+const bool has_approached = stage == COMMAND && task.settings.data[BRAKES] == 1;
 auto sound = zero == zero;
+F starts[COORDINATES];
 for (int c = 0; c < COORDINATES; ++c) {
-    const F q = gather(task.joint_q, task.coordinate.data[c]);
-    sound = sound & (absolute(q) <= LARGEST);
-    s[TRIAL + c] = s[Q + c] = q;
+    starts[c] = gather(task.joint_q, task.coordinate.data[c]);
+    sound = sound & (absolute(starts[c]) <= LARGEST);
+    s[TRIAL + c] = has_approached && !IS_TURN[c] ? s[Q + c] : starts[c];
+    s[Q + c] = s[TRIAL + c];
 }
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k], a = task.dof.data[k];
     s[LOWER + k] = -infinite;
     s[UPPER + k] = infinite;
     if (c < 0) continue;
-    const F q = s[Q + c], qd = gather(task.joint_qd, task.robot_dof.data[k]);
+    const F q = starts[c], qd = gather(task.joint_qd, task.robot_dof.data[k]);
     const Real lower = task.limit_lower.data[a], upper = task.limit_upper.data[a];
     const Real velocity = task.velocity.data[a], acceleration = task.acceleration.data[a];
     sound = sound & (absolute(qd) <= LARGEST);
@@ -89,7 +93,7 @@ for (int k = 0; k < DOFS; ++k) {
         s[LOWER + k] = larger(smaller(zero + lower, q), q - room);
         s[UPPER + k] = smaller(larger(zero + upper, q), q + room);
     }
-    s[TRIAL + c] = s[Q + c] = smaller(larger(q, s[LOWER + k]), s[UPPER + k]);
+    s[Q + c] = s[TRIAL + c] = smaller(larger(s[TRIAL + c], s[LOWER + k]), s[UPPER + k]);
 }
 scatter(task.faulty, task.island, sound ? zero : zero + 1.0);
 s[FLOOR2] = zero + FLOAT64_FLOOR2;
@@ -188,6 +192,7 @@ class TickLane(LaneIteration):
         }
         tables = {
             "PLACE": [-1 if rotations >> k & 1 else places[k] for k in range(len(program.dofs))],
+            "IS_TURN": [int(component != "") for _, component in coordinate_names(program)],
             "IS_CHORD": [int(kind == "chord") for kind in kinds],
         }
         self.text = PacketText(source, numbers, tables)
