@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from report import Report
 
 from ik_service.bench.tick_paths import ACCELERATION, LINK, TickPath
-from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController
 from ik_service.control.packed_launch import packed_launch
+from ik_service.control.tick_islands import lanes_on
 from ik_service.robots import RobotModel
 
 MEDIAN_BOUND = 25.0  # [µs] one Panda
@@ -91,8 +91,9 @@ def show_robots(report: Report, robot: RobotModel, path: TickPath, ticks: int, r
     report.section(
         "Several robots in one tick",
         f"Pandas on circles of their own, {ticks} ticks each in {rounds} rounds, wall time, µs: median of the rounds' "
-        f"medians. Robots share vector registers, {Lanes.on_cpu('float64').width} of them here, so a few cost little "
-        "more than one. One robot pays mostly for the call, which makes it a hard measure for many.",
+        f"medians. Robots share vector registers, {lanes_on(wp.get_device('cpu'), 1).width} of them here and "
+        f"{lanes_on(wp.get_device('cpu'), ROBOTS[-1]).width} where there are more, so a few cost little more than one. "
+        "One robot pays mostly for the call, which makes it a hard measure for many.",
     )
     report.table("limits", "robots", "tick", "over one robot", "per robot", "p99")
     share = -(-ticks // rounds)

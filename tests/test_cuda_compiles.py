@@ -71,7 +71,7 @@ def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision
 
 @pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("humanoid", "left_grasp")])
 def test_the_kernels_of_ticks_compile_for_cuda(name, link, tmp_path, monkeypatch):
-    monkeypatch.setattr(tick_islands, "lanes_on", lambda device: Lanes(1, "float64"))
+    monkeypatch.setattr(tick_islands, "lanes_on", lambda device, robots: Lanes(1, "float64"))
     monkeypatch.setattr(tick_islands, "load_kernels", lambda modules, device: None)
     monkeypatch.setattr(tick_islands, "packed_launch", lambda kernel, dim, inputs, device: None)
     controller = IKController(ik_service.load_robot(name), [link], limits=ControlLimits(acceleration=1.0))

