@@ -112,7 +112,7 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, 
         assert ours.set(acceleration=limits) == OK
     theirs.reset(start)
     assert ours.reset(start) == OK
-    ticks = TICKS if name != "floating" else TICKS // 20
+    ticks = TICKS if name != "floating" else TICKS // 10
     path = circle(theirs.robot, start, [target.link for target in theirs.targets], ticks)
     last = compare(ours, theirs, ({"targets": poses} for poses in path))
     assert (last["status"] == IKStatus.CONVERGED).all()
