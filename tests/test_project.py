@@ -45,7 +45,13 @@ FURTHER_IMPORTS = {
     },
     "ik_service.bench": {"httptools", "orjson", "prometheus_client"},  # it puts a service under load
     "ik_service.client": {"httpx2", "msgpack", "websockets"},
-    "ik_service.deploy": {"ray", "pyarrow", "fastapi", "starlette"},  # it runs the service and its solver on Ray
+    "ik_service.deploy": {
+        "ray",
+        "pyarrow",
+        "fastapi",
+        "starlette",
+        "orjson",
+    },  # it runs the service and its solver on Ray
     "ik_service.cli": {"typer", "rich", "orjson", "fastapi", "uvicorn"},  # it starts the service
 }
 

@@ -5,22 +5,36 @@ all. Ray finds this layer through the variable `RAY_SERVE_HTTP_PROXY_CALLBACK_IM
 cluster sets to `ik_service.deploy.proxy_layer.layers`. HAProxy in the place of Ray's proxy asks nobody.
 """
 
+import re
+import secrets
+from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 
+import orjson
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.problems import MEDIA_TYPE, PROBLEMS, Kind, framework_kind, problem_response
-from ik_service.api.request_id import HEADER, current_request_id, request_id
-from ik_service.batching.errors import ExpiredError
+# Nothing of the service is imported: a proxy has 5 s to start, and Warp would take one of them, and its memory.
+MEDIA_TYPE = b"application/problem+json"
+REQUEST_ID = b"x-request-id"
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
-REPLICA_LOST = Kind(503, "replica_lost", "The process that was answering has ended", retry_after_s=1)
+Problem = tuple[int, str, str]
+"""Status, code and title, as in `ik_service.api.problems`."""
+REPLICA_LOST: Problem = (503, "replica_lost", "The process that was answering has ended")
 """How a request is answered whose replica died."""
 LOST_DETAIL = "The process that was answering this request has ended, and another one takes its place. Ask again."
-_TIME_OVER = 408
-"""What Ray says where the time of a request is over."""
+PROBLEMS: dict[int, Problem] = {
+    404: (404, "not_found", "Not found"),
+    408: (504, "deadline_passed", "The deadline passed"),
+    500: (500, "internal_error", "Internal error"),
+    503: (503, "unavailable", "The service cannot answer now"),
+}
+"""By the status that Ray gives an error of its own."""
 _FOR_RAY_ALONE = frozenset((b"x-request-timeout-seconds", b"x-request-disconnect-disabled"))
 """Headers that would switch off Ray's bounds; they are for proxies before it, not for callers."""
+_RETRY_AFTER_S = b"1"
 
 
 def layers() -> list[Middleware]:
@@ -42,11 +56,11 @@ class ProxyLayer:
         """Pass a request on and see that its answer is one of the service."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        own_id = request_id(_header(scope["headers"], HEADER))
-        current_request_id.set(own_id)
-        kept = [field for field in scope["headers"] if field[0] != HEADER and field[0] not in _FOR_RAY_ALONE]
+        given = _header(scope["headers"], REQUEST_ID)
+        own_id = given if given is not None and _SANE_ID.fullmatch(given) else secrets.token_hex(8).encode()
+        kept = [field for field in scope["headers"] if field[0] not in (REQUEST_ID, *_FOR_RAY_ALONE)]
         answer = _Answer(send, own_id)
-        await self._app({**scope, "headers": [*kept, (HEADER, own_id.encode())]}, receive, answer.send)
+        await self._app({**scope, "headers": [*kept, (REQUEST_ID, own_id)]}, receive, answer.send)
         if scope["type"] == "http" and not answer.is_started:
             await answer.send_problem(REPLICA_LOST, LOST_DETAIL)
         return None
@@ -59,34 +73,45 @@ class _Answer:
         is_started: Whether anything has been sent.
     """
 
-    def __init__(self, send: Send, own_id: str) -> None:
-        self._send, self._id = send, own_id.encode()
+    def __init__(self, send: Send, own_id: bytes) -> None:
+        self._send, self._id = send, own_id
         self.is_started, self._is_replaced = False, False
 
     async def send(self, message: Message) -> None:
         """Send a message, or a problem document in its place."""
         if message["type"] == "http.response.start":
-            headers = [field for field in message.get("headers", ()) if field[0].lower() != HEADER]
-            if message["status"] >= 400 and _header(headers, b"content-type") != MEDIA_TYPE.encode():
+            headers = [field for field in message.get("headers", ()) if field[0].lower() != REQUEST_ID]
+            status = message["status"]
+            if status >= 400 and _header(headers, b"content-type") != MEDIA_TYPE:
                 self._is_replaced = True
-                kind = PROBLEMS[ExpiredError] if message["status"] == _TIME_OVER else framework_kind(message["status"])
-                return await self.send_problem(kind, f"{kind.title}.", _header(headers, b"retry-after"))
-            message = {**message, "headers": [*headers, (HEADER, self._id)]}
+                problem = PROBLEMS.get(status, (status, f"http_{status}", _phrase(status)))
+                return await self.send_problem(problem, f"{problem[2]}.", _header(headers, b"retry-after"))
+            message = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
         elif self._is_replaced:
             return None
         self.is_started = True
         return await self._send(message)
 
-    async def send_problem(self, kind: Kind, detail: str, retry_after: bytes | None = None) -> None:
+    async def send_problem(self, problem: Problem, detail: str, retry_after: bytes | None = None) -> None:
         """Send a problem document."""
-        own = {HEADER.decode(): self._id.decode()}
-        response = problem_response(kind, detail, headers=own)
-        if retry_after is not None:
-            response.headers["Retry-After"] = retry_after.decode("latin-1")
         self.is_started = True
-        await self._send({"type": "http.response.start", "status": kind.status, "headers": response.raw_headers})
-        await self._send({"type": "http.response.body", "body": response.body})
+        body = orjson.dumps(_document(problem, detail, self._id.decode("ascii")))
+        headers = [(b"content-type", MEDIA_TYPE), (b"content-length", b"%d" % len(body)), (REQUEST_ID, self._id)]
+        if problem[0] == 503:
+            headers.append((b"retry-after", retry_after or _RETRY_AFTER_S))
+        await self._send({"type": "http.response.start", "status": problem[0], "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
 
 
-def _header(headers: Any, name: bytes) -> bytes | None:
+def _document(problem: Problem, detail: str, own_id: str) -> dict[str, Any]:
+    status, code, title = problem
+    kind = f"urn:ik-service:problem:{code}"
+    return {"type": kind, "title": title, "status": status, "code": code, "detail": detail, "request_id": own_id}
+
+
+def _phrase(status: int) -> str:
+    return next((known.phrase for known in HTTPStatus if known.value == status), "Error")
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
     return next((value for key, value in headers if key.lower() == name), None)
