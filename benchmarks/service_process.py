@@ -63,11 +63,11 @@ class ServiceProcess:
 
 
 @contextmanager
-def service(core: int, settings: Mapping[str, object] | None = None) -> Iterator[ServiceProcess]:
+def service(core: int | None, settings: Mapping[str, object] | None = None) -> Iterator[ServiceProcess]:
     """Run the service on one core, ready, and end it afterwards.
 
     Args:
-        core: Its core.
+        core: Its core; None leaves it all of them.
         settings: Settings that differ from the defaults, without their prefix.
     """
     with socket.socket() as probe:
@@ -81,7 +81,8 @@ def service(core: int, settings: Mapping[str, object] | None = None) -> Iterator
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    os.sched_setaffinity(process.pid, {core})  # before it has threads
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})  # before it has threads
     try:
         running = ServiceProcess(process, port)
         running.wait_until_ready()
