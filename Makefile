@@ -41,7 +41,7 @@ check-lock: environment-test
 check-containers: environment-test
 	@$(VENV)/bin/hadolint --no-color docker/Dockerfile
 	@$(VENV)/bin/yamllint --strict docker
-	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml
+	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml docker/compose.ray.yaml
 	@$(VENV)/bin/kubernetes-validate --strict --quiet docker/kubernetes/base/[!k]*.yaml docker/kubernetes/api_keys.example.yaml
 
 evidence: environment-test ## the slow checks and the benchmarks, each printing its figure

@@ -72,14 +72,15 @@ def test_the_labels_are_those_of_the_project():
 def test_packages_are_pinned_by_their_hashes_and_secrets_stay_outside():
     installs = [rest for word, rest in stage("build") if word == "RUN" and "pip install" in rest]
     assert len(installs) == 2
-    assert "--require-hashes -r requirements.lock" in installs[0]
+    assert '--require-hashes -r "${REQUIREMENTS}"' in installs[0]
+    assert [rest for word, rest in stage("build") if word == "ARG"] == ["REQUIREMENTS=requirements.lock"]  # no Ray
     assert installs[0].count("--mount=type=secret") == 2
     assert "--no-index" in installs[1]
 
 
 def test_what_is_copied_is_there_and_reaches_the_builder():
     sources = [name for word, rest in stage("build") if word == "COPY" for name in rest.split()[:-1]]
-    assert {"requirements.lock", "pyproject.toml", "ik_service", "objectives"} <= set(sources)
+    assert {"requirements.lock", "requirements-ray.lock", "pyproject.toml", "ik_service", "objectives"} <= set(sources)
     assert all((ROOT / name).exists() for name in sources)
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert sorted(allowed) == sorted(sources)
