@@ -163,7 +163,7 @@ class IKController:
         settings[BRAKES] = self._arrays.has_accelerations
         numbers[POSITION_TOLERANCE], numbers[ORIENTATION_TOLERANCE] = position_tolerance, orientation_tolerance
         self._settings, self._numbers = settings, numbers
-        self._answers_ns = (0, 0)  # what the last two answers before a deadline took
+        self._iterations_ns = self._answers_ns = (0, 0)  # what the last two took before a deadline
         self._result = self._make_result()
         self.reset(robot.mid_joint_q[self._order.coordinates])
 
@@ -335,10 +335,10 @@ class IKController:
     def _run_until(self, deadline_ns: int) -> None:
         """Iterate until a time, or until nothing more can be gained; one step is always tried.
 
-        It stops while there is time for the answer, as long as that took before: the shorter of the last two, for now
-        and then the machine does something else.
+        It stops while there is time for another iteration and the answer, as long as those took before: the shorter of
+        the last two, for now and then the machine does something else.
         """
-        settings, running, iteration_ns = self._settings, self._arrays.running, 0
+        settings, running = self._settings, self._arrays.running
         self._launch(1, 0, 2)
         now = time.monotonic_ns()
         for _ in range(ITERATIONS_MAX):
@@ -347,12 +347,12 @@ class IKController:
                 wait(self._device)
             if not running.host.any():
                 break
-            if now + iteration_ns + min(self._answers_ns) >= deadline_ns:
+            if now + min(self._iterations_ns) + min(self._answers_ns) >= deadline_ns:
                 settings[CUT] = 1
                 break
             self._launch(0, 0, 1)
             before, now = now, time.monotonic_ns()
-            iteration_ns = now - before
+            self._iterations_ns = self._iterations_ns[1], now - before
         self._launch(0, 1, 0)
         settings[CUT] = 0
         self._answers_ns = self._answers_ns[1], time.monotonic_ns() - now
