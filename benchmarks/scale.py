@@ -190,8 +190,9 @@ def show_bottleneck(report: Report, lines: dict[str, Line], single: float, json_
         "replicas."
     )
     report.line(
-        "3. **What stands in front of replicas.** Ray Serve's proxy costs more than the service "
-        "([replicas.md](../benchmarks/replicas.md)); a plain load balancer in front of containers does not."
+        "3. **What stands in front of replicas.** Ray's own proxy passes fewer requests than one service answers; HAProxy "
+        "in its place, or a load balancer in front of containers, does not hold them back "
+        "([measured](../benchmarks/replicas.md))."
     )
     report.line(
         f"4. **The network.** A target takes {json_bytes[0]:.0f} bytes in and {json_bytes[1]:.0f} out in JSON: "
