@@ -4,6 +4,7 @@ import pytest
 
 import ik_service
 import ik_service.client
+import ik_service.deploy.bulk
 import objectives
 
 IK_SERVICE = [
@@ -59,7 +60,13 @@ CLIENT = [
     "StreamTarget",
     "UnreachableError",
 ]
-PACKAGES = [(ik_service, IK_SERVICE), (objectives, OBJECTIVES), (ik_service.client, CLIENT)]
+BULK = ["BulkJob", "BulkReport", "FailedPartsError", "LocalWorker", "RayWorkers", "read_results", "solve_job"]
+PACKAGES = [
+    (ik_service, IK_SERVICE),
+    (objectives, OBJECTIVES),
+    (ik_service.client, CLIENT),
+    (ik_service.deploy.bulk, BULK),
+]
 
 
 @pytest.mark.parametrize(("package", "names"), PACKAGES)

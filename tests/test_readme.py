@@ -161,6 +161,7 @@ def test_the_readme_names_every_objective_and_robot():
         "docs/operations.md",
         "docs/kernel_cache.md",
         "docs/embedding.md",
+        "docs/bulk.md",
     ],
 )
 def test_links_between_documents_lead_somewhere(path):

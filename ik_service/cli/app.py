@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ik_service.cli import solve_options
 from ik_service.cli.console import reported_errors
 
 
@@ -77,39 +78,28 @@ def config(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON."
 @app.command()
 def solve(
     robot: RobotArgument,
-    targets: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Targets: .csv (x,y,z,qx,qy,qz,qw), .npz (positions, orientations_xyzw) or .json (HTTP body)."
-        ),
-    ] = None,
+    targets: solve_options.Targets = None,
     *,
-    link: Annotated[
-        list[str] | None,
-        typer.Option("--link", "-l", help="Link that is to reach the targets. Default: the only leaf link."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Results: .csv, .npz or .json. Default: CSV on standard output."),
-    ] = None,
-    random: Annotated[
-        int | None,
-        typer.Option("--random", min=1, help="Solve N random reachable targets and report, instead of a file."),
-    ] = None,
+    link: solve_options.Link = None,
+    output: solve_options.Output = None,
+    random: solve_options.Random = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
-    seeds: Annotated[
-        int | None, typer.Option(help="Start configurations per problem. Default: the engine's own.")
-    ] = None,
+    seeds: solve_options.Seeds = None,
     max_iterations: Annotated[int | None, typer.Option(help="Iterations from one start.")] = None,
-    position_tolerance: Annotated[float | None, typer.Option(help="Largest position error of a success \\[m].")] = None,
-    orientation_tolerance: Annotated[
-        float | None, typer.Option(help="Largest orientation error of a success \\[rad].")
-    ] = None,
+    position_tolerance: solve_options.PositionTolerance = None,
+    orientation_tolerance: solve_options.OrientationTolerance = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
+    ray: solve_options.Ray = None,
+    workers: solve_options.Workers = None,
+    result_format: solve_options.Format = None,
+    column: solve_options.Column = None,
+    part_rows: solve_options.PartRows = 262_144,
+    mark_faulty: solve_options.MarkFaulty = False,
 ) -> None:
-    """Solve a file of targets, or random reachable ones."""
+    """Solve a file of targets, files of millions of them into a folder, or random reachable ones."""
     with reported_errors():
+        from ik_service.cli import bulk_command
         from ik_service.cli.solve_command import Job, solve_file, solve_random
 
         given = {
@@ -120,17 +110,21 @@ def solve(
         }
         options = {name: value for name, value in given.items() if value is not None}
         job = Job(robot, tuple(link or ()), device, {**options, "random_seed": seed})
-        if (targets is None) == (random is None):
-            raise typer.BadParameter("Give either a file of targets or --random N.")
+        bulk = bulk_command.BulkWishes(ray, workers, result_format, tuple(column or ()), part_rows, mark_faulty)
+        files = targets or []
+        if (not files) == (random is None):
+            raise typer.BadParameter("Give either files of targets or --random N.")
+        is_bulk = bulk_command.is_bulk(files, output, bulk)
+        if random is not None and (output is not None or is_bulk):
+            raise typer.BadParameter("--output goes with a file of targets; with --random use --json.")
+        if random is None and as_json:
+            raise typer.BadParameter("--json goes with --random; with a file of targets use --output OUT.json.")
         if random is not None:
-            if output is not None:
-                raise typer.BadParameter("--output goes with a file of targets; with --random use --json.")
             solved = solve_random(job, random, seed, as_json=as_json)
+        elif is_bulk:
+            solved = bulk_command.solve_bulk(job, files, output, bulk)
         else:
-            assert targets is not None
-            if as_json:
-                raise typer.BadParameter("--json goes with --random; with a file of targets use --output OUT.json.")
-            solved = solve_file(job, targets, output)
+            solved = solve_file(job, files[0], output)
     raise typer.Exit(0 if solved else 1)
 
 

@@ -1,0 +1,124 @@
+"""`ik-service solve` into a folder: bulk jobs, in this process or on a Ray cluster."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ik_service.cli.answer_files import SUFFIXES
+from ik_service.cli.console import message_console, problem_progress
+from ik_service.cli.solve_command import Job, default_links
+from ik_service.deploy.bulk import BulkJob, BulkReport, LocalWorker, solve_job
+from ik_service.deploy.bulk.job import FORMATS, PART_ROWS
+from ik_service.deploy.bulk.run import Progress, Workers
+from ik_service.robots import load_robot
+from ik_service.solver import SolverOptions
+from objectives.errors import InputError
+
+LINE_EVERY_S = 10.0
+"""Time between two lines about progress where there is no terminal for a bar."""
+
+
+@dataclass(frozen=True)
+class BulkWishes:
+    """What only bulk jobs can be asked for.
+
+    Attributes:
+        ray: Address of a Ray cluster, "auto", "local", or None for this process.
+        workers: Most workers on Ray, or threads of this process.
+        result_format: "parquet", "npz", or None for the first.
+        columns: Columns to read; empty for those that are there.
+        part_rows: Most problems of a part.
+        mark_faulty: Whether faulty problems are marked.
+    """
+
+    ray: str | None = None
+    workers: int | None = None
+    result_format: str | None = None
+    columns: tuple[str, ...] = ()
+    part_rows: int = PART_ROWS
+    mark_faulty: bool = False
+
+
+def is_bulk(targets: Sequence[Path], output: Path | None, wishes: BulkWishes) -> bool:
+    """Return whether this is a bulk job: by its files, its folder, or what only bulk jobs can be asked for."""
+    large = len(targets) > 1 or any(path.suffix == ".parquet" for path in targets)
+    return large or (output is not None and not output.suffix) or wishes != BulkWishes()
+
+
+def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, wishes: BulkWishes) -> bool:
+    """Solve files of targets into a folder; returns whether any problem was solved.
+
+    Raises:
+        InputError: Something in the input is not allowed.
+        FailedPartsError: Parts have no results.
+    """
+    if output is None or output.suffix in (*SUFFIXES, ".parquet"):
+        found = "none" if output is None else repr(str(output))
+        raise InputError(f"The output is {found}. A bulk job writes into a folder: give --output FOLDER.")
+    if wishes.result_format not in (None, *FORMATS):
+        raise InputError(f"--format is {wishes.result_format!r}. Allowed: {', '.join(FORMATS)}.")
+    robot = load_robot(job.robot)
+    links = default_links(robot, job.links)
+    bulk = BulkJob(
+        robot=robot,
+        targets=links,
+        inputs=targets,
+        output=output,
+        options=SolverOptions().merged(dict(job.options)),
+        device=job.device,
+        format="npz" if wishes.result_format == "npz" else "parquet",
+        columns=wishes.columns or None,
+        part_rows=wishes.part_rows,
+    )
+    started = time.perf_counter()
+    with told_progress() as progress:
+        report = solve_job(bulk, workers_of(wishes), mark_faulty=wishes.mark_faulty, progress=progress)
+    console = message_console()
+    for line in lines_of(report, links, output, time.perf_counter() - started):
+        console.print(line, markup=False)
+    return report.solved > 0
+
+
+def workers_of(wishes: BulkWishes) -> Workers:
+    """Return who solves.
+
+    Raises:
+        InputError: Ray is asked for and not installed.
+    """
+    if wishes.ray is None:
+        return LocalWorker(threads=wishes.workers)
+    try:
+        from ik_service.deploy.bulk.ray_workers import RayWorkers
+    except ModuleNotFoundError as error:
+        raise InputError("--ray needs Ray: pip install 'ik-service[ray]'.") from error
+    return RayWorkers(wishes.ray, count=wishes.workers)
+
+
+@contextmanager
+def told_progress() -> Iterator[Progress]:
+    """Give what tells of progress: a bar on a terminal, else a line from time to time."""
+    console, told = message_console(), time.perf_counter()
+
+    def tell_line(done: int, total: int) -> None:
+        nonlocal told
+        if time.perf_counter() - told > LINE_EVERY_S and done < total:
+            told = time.perf_counter()
+            console.print(f"{done} of {total} problems ({100 * done / total:.1f} %)", markup=False)
+
+    with problem_progress("Solving", 1) as progress:
+        task = progress.task_ids[0]
+        if console.is_terminal:
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+        else:
+            yield tell_line
+
+
+def lines_of(report: BulkReport, links: Sequence[str], output: Path, seconds: float) -> list[str]:
+    """Return what is told at the end of a job."""
+    reached, parts = ", ".join(links), f"{report.part_count} part{'s' * (report.part_count != 1)}"
+    before = f", {report.resumed_parts} of them from before" if report.resumed_parts else ""
+    lines = [f"{report.solved} of {report.done} solved for {reached} in {seconds:.3g} s, {parts} in {output}{before}."]
+    others = [f"{word} {count}" for word, count in report.status_counts.items() if count and word != "converged"]
+    return [*lines, f"Without success: {', '.join(others)}."] if others else lines

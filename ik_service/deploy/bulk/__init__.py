@@ -1,0 +1,28 @@
+"""Bulk jobs: files of millions of targets to files of results, in this process or on a Ray cluster, resumable.
+
+    job (what, from where, to where) -> plan (parts: rows of a file) -> workers (one solver each): part -> file
+
+The results of a part have their name only once they are whole, so a job that was ended goes on where it was. Nothing
+here imports Ray but `ray_workers`, which is asked for by name; pyarrow is needed for Parquet alone.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ik_service.deploy.bulk.job import BulkJob
+from ik_service.deploy.bulk.report import BulkReport, FailedPartsError
+from ik_service.deploy.bulk.results import read_results
+from ik_service.deploy.bulk.run import LocalWorker, solve_job
+
+if TYPE_CHECKING:
+    from ik_service.deploy.bulk.ray_workers import RayWorkers
+
+__all__ = ["BulkJob", "BulkReport", "FailedPartsError", "LocalWorker", "RayWorkers", "read_results", "solve_job"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs Ray on first use."""
+    if name != "RayWorkers":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ik_service.deploy.bulk.ray_workers import RayWorkers
+
+    return RayWorkers

@@ -1,0 +1,140 @@
+"""What a file of targets holds: names and widths of its columns, and which of their rows no solver would take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
+from ik_service.robots.joint_type import JointType
+from ik_service.solver.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from objectives.errors import InputError
+
+Columns = Mapping[str, NDArray[Any]]
+"""Arrays by name of column, each with a line per problem."""
+
+COLUMN_NAMES = ("positions", "orientations_xyzw", "initial_joint_q")
+"""Columns that are known, as the HTTP interface names them."""
+
+
+@dataclass(frozen=True)
+class ColumnShapes:
+    """Shapes of the columns that are read from every file.
+
+    Attributes:
+        shapes: Shape of a line, by name of column: `positions` [3] or [targets, 3], `orientations_xyzw` [4] or
+            [targets, 4], `initial_joint_q` [joint_coord_count].
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def known(cls, robot: RobotModel, target_count: int) -> "ColumnShapes":
+        """Return the shapes of all columns that are known.
+
+        Args:
+            robot: The robot.
+            target_count: Number of targets of a problem.
+        """
+        several = (target_count,) if target_count > 1 else ()
+        shapes = ((*several, 3), (*several, 4), (robot.joint_coord_count,))
+        return cls(dict(zip(COLUMN_NAMES, shapes, strict=True)))
+
+    def chosen(self, path: str, present: Sequence[str], asked: Sequence[str] | None) -> "ColumnShapes":
+        """Return those of the columns that are to be read.
+
+        Args:
+            path: A file, for messages.
+            present: Names of the columns in it.
+            asked: Names that the caller gives; None takes all that are known, and refuses others.
+
+        Raises:
+            InputError: A column is missing or not known, or none of them holds targets.
+        """
+        known = ", ".join(self.shapes)
+        for name in present if asked is None else asked:
+            if name not in self.shapes:
+                advice = " To pass over others, name the columns to read." if asked is None else ""
+                raise InputError(f"'{path}': column '{name}' is not known. Columns: {known}.{advice}")
+        names = [name for name in self.shapes if name in (present if asked is None else asked)]
+        if not {"positions", "orientations_xyzw"} & set(names):
+            raise InputError(f"'{path}' has neither a column 'positions' nor 'orientations_xyzw'.")
+        self.check_present(path, present, names)
+        return ColumnShapes({name: self.shapes[name] for name in names})
+
+    def check_present(self, path: str, present: Sequence[str], names: Sequence[str] | None = None) -> None:
+        """Refuse a file that lacks a column.
+
+        Raises:
+            InputError: It does; the message names both.
+        """
+        for name in self.shapes if names is None else names:
+            if name not in present:
+                raise InputError(f"'{path}' has no column '{name}'. Columns in it: {', '.join(present) or 'none'}.")
+
+    def check_shape(self, path: str, name: str, shape: Sequence[int]) -> None:
+        """Refuse a column whose lines have another shape.
+
+        Args:
+            path: The file, for messages.
+            name: The column.
+            shape: Shape of its lines.
+
+        Raises:
+            InputError: It is not the one wanted.
+        """
+        if tuple(shape) != self.shapes[name]:
+            wanted = ", ".join(map(str, ("n", *self.shapes[name])))
+            found = ", ".join(map(str, ("n", *shape)))
+            raise InputError(f"'{path}': column '{name}' has shape [{found}]. Give [{wanted}].")
+
+
+def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
+    """Return which problems a solver would refuse for a number of theirs, shape [n].
+
+    Args:
+        robot: The robot.
+        columns: What stands in the file.
+    """
+    count = len(next(iter(columns.values())))
+    faulty = np.zeros(count, dtype=bool)
+    for array in columns.values():
+        faulty |= ~(np.abs(array.reshape(count, -1)) <= NUMBER_MAX).all(axis=1)
+    if "orientations_xyzw" in columns:
+        length = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1).reshape(count, -1)
+        faulty |= ~(np.abs(length - 1.0) <= UNIT_QUATERNION_SLACK).all(axis=1)
+    if "initial_joint_q" in columns:
+        for first in quaternion_starts(robot):
+            quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
+            faulty |= ~(np.linalg.norm(quaternions_xyzw, axis=1) >= MIN_QUATERNION_LENGTH)
+    return faulty
+
+
+def quaternion_starts(robot: RobotModel) -> list[int]:
+    """Return the first coordinate of every quaternion in a configuration."""
+    offsets = [JointType(number).quaternion_offset for number in robot.joint_type]
+    starts = zip(robot.joint_q_start, offsets, strict=False)  # the last start is the number of coordinates
+    return [int(start) + offset for start, offset in starts if offset is not None]
+
+
+def harmless(robot: RobotModel, columns: Columns, faulty: NDArray[np.bool_]) -> Columns:
+    """Return the columns with zeros and turns by nothing in place of faulty problems.
+
+    Args:
+        robot: The robot.
+        columns: What stands in the file.
+        faulty: Which problems to replace, shape [n].
+    """
+    replaced = {}
+    for name, array in columns.items():
+        replaced[name] = array.copy()
+        replaced[name][faulty] = 0.0
+        if name == "orientations_xyzw":
+            replaced[name][faulty, ..., 3] = 1.0
+        if name == "initial_joint_q":
+            for first in quaternion_starts(robot):
+                replaced[name][faulty, first + 3] = 1.0
+    return replaced

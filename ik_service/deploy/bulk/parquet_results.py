@@ -1,0 +1,69 @@
+"""Results of a part as Parquet: lists of fixed size, statuses as words, units beside the columns."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ik_service.deploy.bulk.parquet_targets import numbers_of
+from ik_service.deploy.bulk.results import STATUS_WORDS, UNITS
+
+_NOTES = b"ik_service"
+
+
+def write_parquet(file: Any, arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> None:
+    """Write columns to a file.
+
+    Nothing is compressed: the digits of configurations and errors look random.
+
+    Args:
+        file: Open for bytes.
+        arrays: Columns by name.
+        notes: What is told beside them.
+    """
+    columns, fields = [], []
+    for name, array in arrays.items():
+        values = pa.array(array.reshape(-1))
+        if name == "status":
+            values = pa.DictionaryArray.from_arrays(values, pa.array(STATUS_WORDS))
+        if array.ndim == 2:
+            values = pa.FixedSizeListArray.from_arrays(values, array.shape[1])
+        columns.append(values)
+        unit = {"unit": UNITS[name]} if name in UNITS else None
+        fields.append(pa.field(name, values.type, nullable=False, metadata=unit))
+    table = pa.table(columns, schema=pa.schema(fields, {_NOTES: json.dumps(notes).encode()}))
+    encoding = {"problem": "DELTA_BINARY_PACKED"}
+    pq.write_table(table, file, compression="none", use_dictionary=["status"], column_encoding=encoding)
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Return what is told beside the columns of a file.
+
+    Raises:
+        OSError: Not a Parquet file.
+        KeyError: Nothing is told.
+    """
+    try:
+        notes: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_NOTES])
+    except (pa.ArrowException, TypeError) as error:
+        raise OSError(f"'{path}' is not a Parquet file of results: {error}") from error
+    return notes
+
+
+def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the columns of a file as arrays; statuses are words."""
+    table = pq.read_table(path, use_threads=False)
+    columns = {}
+    for name in table.column_names:
+        values = table.column(name).combine_chunks()
+        if name == "status":
+            columns[name] = np.array(STATUS_WORDS)[values.indices.to_numpy()]
+        elif pa.types.is_fixed_size_list(values.type):
+            columns[name] = numbers_of(values, (values.type.list_size,))
+        else:
+            columns[name] = values.to_numpy(zero_copy_only=False)
+    return columns

@@ -1,0 +1,248 @@
+"""What the workers of a bulk job do: the parts of which its results are made.
+
+A part is a stretch of rows of one file and becomes one file of results. Where parts begin follows from the job alone,
+and the answer to a problem from the problem alone: so the bytes of a part do not depend on who makes it, or when.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ik_service.compiler import cpu_target
+from ik_service.deploy.bulk.columns import ColumnShapes
+from ik_service.deploy.bulk.job import BulkJob
+from ik_service.deploy.bulk.target_files import open_targets
+from ik_service.robots import RobotModel
+from ik_service.solver import SolverOptions, Target
+from objectives.errors import InputError
+
+SOFTWARE = ("ik-service", "warp-lang", "numpy", "pyarrow")
+"""Packages that the bytes of a result depend on."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file of targets as it was when the job was made.
+
+    Attributes:
+        path: Where it is.
+        row_groups: Rows of each stretch that is best read whole.
+        bytes: Its size.
+        modified_ns: When it was last written, by the clock of its file system [ns].
+    """
+
+    path: str
+    row_groups: tuple[int, ...]
+    bytes: int
+    modified_ns: int
+
+    @property
+    def row_count(self) -> int:
+        """Number of problems in it."""
+        return sum(self.row_groups)
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that is no longer what it was.
+
+        Raises:
+            InputError: It is gone, or was written since.
+        """
+        try:
+            state = os.stat(self.path)
+        except OSError as error:
+            raise InputError(f"Cannot read '{self.path}': {error.strerror}.") from error
+        if (state.st_size, state.st_mtime_ns) != (self.bytes, self.modified_ns):
+            raise InputError(f"'{self.path}' has changed while the job was running. Begin a new one.")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one file that become one file of results.
+
+    Attributes:
+        number: From 0, in order.
+        file: Number of the file.
+        first_row: First row in that file.
+        row_count: Number of rows.
+        first_problem: Number of its first problem in the job.
+    """
+
+    number: int
+    file: int
+    first_row: int
+    row_count: int
+    first_problem: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkPlan:
+    """A job with all that its workers need, whatever machine they are on; it can be pickled.
+
+    Attributes:
+        robot_arrays: What the robot is made from, so that no worker reads its file.
+        targets: The targets.
+        options: Budgets and tolerances.
+        device: What workers solve on, as a solver takes it.
+        code: What their kernels are compiled for, as `code_of` tells it.
+        inputs: The files.
+        shapes: The columns that are read.
+        output: Folder for the results.
+        format: "parquet" or "npz".
+        part_rows: Most rows of a part.
+        software: Versions of what the results depend on.
+    """
+
+    robot_arrays: dict[str, Any]
+    targets: tuple[Target, ...]
+    options: SolverOptions
+    device: str
+    code: str
+    inputs: tuple[InputFile, ...]
+    shapes: ColumnShapes
+    output: str
+    format: str
+    part_rows: int
+    software: dict[str, str]
+
+    @classmethod
+    def of(cls, job: BulkJob, device: str) -> Self:
+        """Look at the files of a job.
+
+        Args:
+            job: The job.
+            device: What its workers solve on.
+
+        Raises:
+            InputError: A file cannot be read, lacks a column, or none holds targets.
+        """
+        shapes = ColumnShapes.known(job.robot, len(job.checked_targets))
+        inputs: list[InputFile] = []
+        for number, path in enumerate(map(os.path.abspath, job.inputs)):
+            found = open_targets(path)
+            if number == 0:
+                shapes = shapes.chosen(path, found.column_names, job.columns)
+            elif job.columns is None:
+                extra = [name for name in found.column_names if name not in shapes.shapes]
+                if extra:
+                    raise InputError(f"'{path}' has a column '{extra[0]}', which '{inputs[0].path}' has not.")
+            found.check(shapes)
+            state = os.stat(path)
+            inputs.append(InputFile(path, found.row_groups, state.st_size, state.st_mtime_ns))
+        if not any(file.row_count for file in inputs):
+            raise InputError(f"No targets in {', '.join(repr(file.path) for file in inputs)}.")
+        fields = {item.name: getattr(job.robot, item.name) for item in dataclasses.fields(RobotModel)}
+        return cls(
+            robot_arrays=fields | {"locked": dict(job.robot.locked)},
+            targets=job.checked_targets,
+            options=job.options,
+            device=device,
+            code=code_of(device),
+            inputs=tuple(inputs),
+            shapes=shapes,
+            output=os.path.abspath(job.output),
+            format=job.format,
+            part_rows=job.part_rows,
+            software=software(),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone, without what has been worked out from them."""
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+
+    @cached_property
+    def robot(self) -> RobotModel:
+        """The robot."""
+        return RobotModel(**self.robot_arrays)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts in order."""
+        found: list[Part] = []
+        before = 0
+        for number, file in enumerate(self.inputs):
+            first = 0
+            for rows in part_rows(file.row_groups, self.part_rows):
+                found.append(Part(len(found), number, first, rows, before + first))
+                first += rows
+            before += first
+        return tuple(found)
+
+    @property
+    def problem_count(self) -> int:
+        """Number of problems."""
+        return sum(file.row_count for file in self.inputs)
+
+    def part_path(self, part: Part) -> Path:
+        """Return where the results of a part go; in order of these names the results are in order."""
+        return Path(self.output) / f"part-{part.number:06d}.{self.format}"
+
+    def description(self) -> dict[str, Any]:
+        """Return all that the bytes of the results depend on, as plain values."""
+        options = dataclasses.asdict(self.options) | {"jacobian_mode": self.options.jacobian_type().name.lower()}
+        inputs = [
+            {"name": Path(file.path).name, "rows": file.row_count, "bytes": file.bytes, "modified_ns": file.modified_ns}
+            for file in self.inputs
+        ]
+        return {
+            "robot": {"name": self.robot.name, "content": self.robot.content_hash},
+            "targets": [_plain(dataclasses.asdict(target)) for target in self.targets],
+            "options": options,
+            "code": self.code,
+            "inputs": inputs,
+            "columns": list(self.shapes.shapes),
+            "format": self.format,
+            "part_rows": self.part_rows,
+            "software": self.software,
+        }
+
+
+def part_rows(row_groups: Iterable[int], most: int) -> Iterator[int]:
+    """Give the rows of each part of a file: whole row groups while they fit, large ones cut into equal pieces.
+
+    Args:
+        row_groups: Rows of each group.
+        most: Most rows of a part.
+    """
+    waiting = 0
+    for rows in row_groups:
+        if waiting and waiting + rows > most:
+            yield waiting
+            waiting = 0
+        if rows <= most:
+            waiting += rows
+            continue
+        pieces = -(-rows // most)
+        yield from np.diff(np.linspace(0, rows, pieces + 1).astype(int)).tolist()
+    if waiting:
+        yield waiting
+
+
+def code_of(device: str) -> str:
+    """Return what kernels for a device are compiled for: answers of one kind of code are equal to the byte.
+
+    Args:
+        device: As a solver takes it.
+    """
+    return "cuda" if device.startswith("cuda") else f"cpu {cpu_target().name}"
+
+
+def software() -> dict[str, str]:
+    """Return the versions of what the bytes of results depend on."""
+    found = {}
+    for name in SOFTWARE:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # pyarrow, where all is npz
+            found[name] = "none"
+    return found
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}

@@ -1,0 +1,117 @@
+"""What became of a bulk job and of its parts.
+
+IKError
+└── FailedPartsError   some parts of a bulk job have no results; carries the report on all
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ik_service.deploy.bulk.results import STATUS_WORDS
+from objectives.errors import IKError
+
+NAMED_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """What became of a part; plain values, so that it travels as a row.
+
+    Attributes:
+        number: Number of the part.
+        status_counts: Problems of each status, by code; empty where the part failed.
+        failure: Why there are no results; empty where there are.
+        worker: Which worker made it: machine and process.
+        start_s: Time that the worker took to be ready, the same for all of its parts [s].
+        read_s: Time to read the targets [s].
+        solve_s: Time to solve [s].
+        write_s: Time to write the results [s].
+    """
+
+    number: int
+    status_counts: list[int] = field(default_factory=list)
+    failure: str = ""
+    worker: str = ""
+    start_s: float = 0.0
+    read_s: float = 0.0
+    solve_s: float = 0.0
+    write_s: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a row of plain values."""
+        return asdict(self)
+
+
+@dataclass
+class BulkReport:
+    """What became of a job.
+
+    Attributes:
+        problem_count: Problems of the job.
+        part_count: Parts of the job.
+        resumed_parts: Parts that an earlier run had finished.
+        status_counts: Problems of each status, by its word.
+        failures: Why parts have no results, by number.
+        workers: Time until it was ready, by worker that made a part in this run [s].
+        read_s: Time to read targets in this run, summed over workers [s].
+        solve_s: Time to solve, alike [s].
+        write_s: Time to write results, alike [s].
+        wall_s: Time of this run from the first part given out to the last one made [s].
+    """
+
+    problem_count: int
+    part_count: int
+    resumed_parts: int = 0
+    status_counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATUS_WORDS, 0))
+    failures: dict[int, str] = field(default_factory=dict)
+    workers: dict[str, float] = field(default_factory=dict)
+    read_s: float = 0.0
+    solve_s: float = 0.0
+    write_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def solved(self) -> int:
+        """Problems with success."""
+        return self.status_counts["converged"]
+
+    @property
+    def done(self) -> int:
+        """Problems that have a result."""
+        return sum(self.status_counts.values())
+
+    def count(self, status_counts: Sequence[int]) -> None:
+        """Add the problems of a part."""
+        for word, number in zip(STATUS_WORDS, status_counts, strict=True):
+            self.status_counts[word] += number
+
+    def add(self, part: PartReport) -> None:
+        """Add what became of a part in this run."""
+        if part.failure:
+            self.failures[part.number] = part.failure
+            return
+        self.count(part.status_counts)
+        self.workers[part.worker] = part.start_s
+        self.read_s += part.read_s
+        self.solve_s += part.solve_s
+        self.write_s += part.write_s
+
+
+class FailedPartsError(IKError):
+    """Some parts of a bulk job have no results.
+
+    Attributes:
+        report: What became of the job.
+    """
+
+    def __init__(self, report: BulkReport) -> None:
+        self.report = report
+        reasons = [report.failures[number] for number in sorted(report.failures)]
+        distinct = list(dict.fromkeys(reasons))
+        more = f" (and {len(distinct) - NAMED_FAILURES} more reasons)" if len(distinct) > NAMED_FAILURES else ""
+        super().__init__(
+            f"{len(reasons)} of {report.part_count} parts failed; the others have their results. "
+            + " ".join(distinct[:NAMED_FAILURES])
+            + more
+        )

@@ -1,0 +1,170 @@
+"""Files of millions of targets, read a stretch of rows at a time: Parquet by row groups, npz archives by memory map."""
+
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from ik_service.deploy.bulk.columns import Columns, ColumnShapes
+from objectives.errors import InputError
+
+_LOCAL_HEADER_BYTES = 30  # of a member of an archive, before its name
+
+
+class TargetFile(ABC):
+    """A file with a line per problem in every column.
+
+    Attributes:
+        path: Where it is.
+        column_names: Names of its columns.
+        row_groups: Rows of each stretch that is best read whole.
+    """
+
+    path: str
+    column_names: tuple[str, ...]
+    row_groups: tuple[int, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Number of problems in it."""
+        return sum(self.row_groups)
+
+    @abstractmethod
+    def check(self, shapes: ColumnShapes) -> None:
+        """Refuse columns of another shape or of no numbers.
+
+        Raises:
+            InputError: Names the file and the column.
+        """
+
+    @abstractmethod
+    def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
+        """Return the columns of some rows, floats of the host, [count, ...].
+
+        Args:
+            shapes: What to read.
+            first: First row.
+            count: Number of rows.
+
+        Raises:
+            InputError: The file cannot be read, or holds something else; names it, and column and row where known.
+        """
+
+
+def open_targets(path: str) -> TargetFile:
+    """Open a file of targets.
+
+    Args:
+        path: A .parquet or .npz file.
+
+    Raises:
+        InputError: It cannot be read, or is of another kind.
+    """
+    kinds: dict[str, type[TargetFile]] = {".npz": NpzTargets}
+    suffix = Path(path).suffix.lower()
+    if suffix == ".parquet":
+        require_pyarrow()
+        from ik_service.deploy.bulk.parquet_targets import ParquetTargets  # pyarrow is optional
+
+        kinds[".parquet"] = ParquetTargets
+    if suffix not in kinds:
+        raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
+    return kinds[suffix](path)  # type: ignore[call-arg]  # each takes a path
+
+
+def require_pyarrow() -> None:
+    """Refuse Parquet where there is no pyarrow.
+
+    Raises:
+        InputError: There is none.
+    """
+    try:
+        import pyarrow  # noqa: F401  # only whether it is there
+    except ModuleNotFoundError as error:
+        raise InputError("Parquet needs pyarrow: pip install 'ik-service[ray]'. Without it there is npz.") from error
+
+
+class NpzTargets(TargetFile):
+    """An archive as `numpy.savez` writes it, its arrays mapped into memory.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: Not such an archive, or its arrays cannot be mapped.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+                self._arrays = {
+                    member.filename.removesuffix(".npy"): _mapped(path, file, member) for member in archive.infolist()
+                }
+        except InputError:
+            raise
+        except OSError as error:
+            raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
+        except (zipfile.BadZipFile, ValueError, TypeError) as error:
+            raise InputError(f"'{path}' is not an archive of plain arrays: {error}.") from error
+        counts = {name: len(array) for name, array in self._arrays.items()}
+        if len(set(counts.values())) > 1:
+            raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
+        self.column_names = tuple(self._arrays)
+        self.row_groups = tuple(set(counts.values()))
+
+    def check(self, shapes: ColumnShapes) -> None:
+        """Refuse arrays of another shape or of no numbers."""
+        shapes.check_present(self.path, self.column_names)
+        for name in shapes.shapes:
+            array = self._arrays[name]
+            if array.dtype.kind not in "fiu":
+                raise InputError(f"'{self.path}': column '{name}' is of type {array.dtype}. Give numbers.")
+            shapes.check_shape(self.path, name, array.shape[1:])
+
+    def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
+        """Return copies of some rows."""
+        return {name: as_floats(self._arrays[name][first : first + count]) for name in shapes.shapes}
+
+
+def as_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy as float32 where it is that, else as float64."""
+    return np.array(array, np.float32 if array.dtype.itemsize <= 4 and array.dtype.kind == "f" else np.float64)
+
+
+def _mapped(path: str, file: Any, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """The array of a member of an archive, in the file."""
+    name = member.filename.removesuffix(".npy")
+    if member.compress_type != zipfile.ZIP_STORED:
+        raise InputError(f"'{path}': column '{name}' is compressed, so no part of it can be read. Use numpy.savez.")
+    file.seek(member.header_offset)
+    local_header = file.read(_LOCAL_HEADER_BYTES)
+    lengths = (local_header[26:28], local_header[28:30])  # of the name and of what else is told
+    file.seek(sum(int.from_bytes(length, "little") for length in lengths), 1)
+    version = npy_format.read_magic(file)
+    reader = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, fortran_order, dtype = reader(file)
+    if fortran_order or dtype.hasobject or not shape:
+        raise InputError(f"'{path}': column '{name}' is no plain array in C order. Save numpy.ascontiguousarray.")
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype, "r", file.tell(), shape)
+
+
+def groups_of(row_groups: Sequence[int], first: int, count: int) -> tuple[int, int, int]:
+    """Return the first and the past-the-last of the row groups that hold some rows, and where the first one begins.
+
+    Args:
+        row_groups: Rows of each group.
+        first: First row.
+        count: Number of rows.
+    """
+    ends = np.cumsum(row_groups)
+    begin = int(np.searchsorted(ends, first, side="right"))
+    end = int(np.searchsorted(ends, first + count, side="left")) + 1
+    return begin, end, int(ends[begin] - row_groups[begin])

@@ -1,0 +1,45 @@
+"""Where the parts of a bulk job begin, and how row groups become rows."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ik_service.deploy.bulk.parquet_targets import numbers_of
+from ik_service.deploy.bulk.plan import part_rows
+from ik_service.deploy.bulk.target_files import groups_of
+from tests.deploy.bulk_files import lists
+
+GROUPS = st.lists(st.integers(0, 40), max_size=12)
+
+
+@given(GROUPS, st.integers(1, 30))
+def test_parts_hold_all_rows_and_no_more_than_they_may(groups, most):
+    parts = list(part_rows(groups, most))
+    assert sum(parts) == sum(groups)
+    assert all(0 < rows <= most for rows in parts)
+    if max(groups, default=0) <= most:  # whole groups only
+        assert set(np.cumsum(parts)) <= set(np.cumsum(groups))
+
+
+@given(GROUPS.filter(lambda groups: sum(groups) > 0), st.data())
+def test_rows_are_found_in_their_row_groups(groups, data):
+    first = data.draw(st.integers(0, sum(groups) - 1))
+    count = data.draw(st.integers(1, sum(groups) - first))
+    begin, end, start = groups_of(groups, first, count)
+    assert start == sum(groups[:begin]) <= first
+    assert sum(groups[:end]) >= first + count
+    assert start + groups[begin] > first  # none too many
+    assert sum(groups[: end - 1]) < first + count
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_lists_become_arrays_whether_their_size_is_fixed_or_not(shape, dtype):
+    array = np.arange(5 * np.prod(shape), dtype=dtype).reshape(5, *shape)
+    wanted = np.float32 if dtype == np.float32 else np.float64
+    for values in (lists(array), pa.array(array.tolist()), lists(array.reshape(5, -1))):
+        found = numbers_of(values.slice(1, 3), shape)
+        np.testing.assert_array_equal(found, array[1:4])
+    assert numbers_of(lists(array), shape).dtype == wanted
