@@ -190,8 +190,8 @@ def show_bottleneck(report: Report, lines: dict[str, Line], single: float, json_
         "replicas."
     )
     report.line(
-        "3. **What stands in front of replicas.** Ray's own proxy passes fewer requests than one service answers; HAProxy "
-        "in its place, or a load balancer in front of containers, does not hold them back "
+        "3. **What stands in front of replicas.** Ray's own proxy passes fewer requests than one service answers; "
+        "HAProxy in its place, or a load balancer in front of containers, does not hold them back "
         "([measured](../benchmarks/replicas.md))."
     )
     report.line(

@@ -58,8 +58,7 @@ class PacketText:
         numbers = ", ".join(f"number(row{k})" for k in width)
         sines = ", ".join(f"::asin({self._lane('a', k)})" for k in width)
         write = " ".join(
-            f"if ({self._lane('where', k)}) {{ auto& there = *wp::address(array, row{k}, column); "
-            f"assign(there, {self._lane('values', k)}); }}"
+            f"if ({self._lane('where', k)}) *wp::address(array, row{k}, column) = {self._lane('values', k)};"
             for k in width
         )
         return [
@@ -68,7 +67,6 @@ class PacketText:
             f"const auto gather = [&](const auto& array, int column) {{ return F{{{read}}}; }};",
             f"const auto each = [&](const auto& number) {{ return F{{{numbers}}}; }};",
             f"const auto arc_sine = [](F a) {{ return F{{{sines}}}; }};",
-            "const auto assign = [](auto& there, Real value) { there = value; };",
             "const auto scatter_where = [&](auto where, auto& array, int column, F values) { " + write + " };",
             "const auto everywhere = zero == zero;",
             "const auto scatter = [&](auto& array, int column, F values)"
