@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ik_service.api.access import refuse
-from ik_service.api.problems import INTERNAL_DETAIL, MEDIA_TYPE, framework_kind, problem_response
+from ik_service.api.problems import MEDIA_TYPE, framework_kind, problem_response
 from ik_service.api.request_id import HEADER, current_request_id, request_id
 from ik_service.batching.errors import ClosedError
 
@@ -123,7 +123,7 @@ class _Answer:
         """Send a problem document in the place of an error of the framework in a form of its own."""
         self._replaced = True
         problem = framework_kind(self.status)
-        detail = INTERNAL_DETAIL if self.status == 500 else f"{problem.title}."
+        detail = problem.detail or f"{problem.title}."
         response = problem_response(problem, detail, headers=_kept(headers))
         await self._send({"type": kind, "status": self.status, "headers": response.raw_headers})
         await self._send({"type": kind.replace("start", "body"), "body": response.body})

@@ -42,9 +42,6 @@ MEDIA_TYPE = "application/problem+json"
 FAULTS_MAX = 16
 """Faults listed in one answer; the others are left out."""
 
-INTERNAL_DETAIL = "The service failed to answer. The fault is logged on its side."
-"""All that is told of a fault that is ours."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -115,17 +112,37 @@ class NotReadyError(IKError):
 
 @dataclass(frozen=True)
 class Kind:
-    """How a class of errors is answered."""
+    """How a class of errors is answered.
+
+    Attributes:
+        status: HTTP status; at 500 the error is ours, and logged.
+        code: Stable name.
+        title: For people, the same for all of the class.
+        retry_after_s: When to come back [s].
+        headers: Further headers.
+        detail: What is told instead of the error's own text; None for that text.
+    """
 
     status: int
     code: str
     title: str
     retry_after_s: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    detail: str | None = None
 
 
 _ASK_FOR_KEY = {"WWW-Authenticate": 'Bearer realm="ik-service"'}
 _CLOSE = {"Connection": "close"}
+_INTERNAL = Kind(
+    500, "internal_error", "Internal error", detail="The service failed to answer. The fault is logged on its side."
+)
+_NO_KERNELS = Kind(
+    500,
+    "kernels_unavailable",
+    "No compiled code for this request",
+    detail="The service has no compiled code for requests of this kind, and cannot keep what it would compile. Its log "
+    "names the folder.",
+)
 
 PROBLEMS: Mapping[type[Exception], Kind] = {
     FaultyFieldsError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
@@ -161,10 +178,10 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
-    KernelCacheError: Kind(500, "internal_error", "Internal error"),
-    ObjectiveError: Kind(500, "internal_error", "Internal error"),
-    IKError: Kind(500, "internal_error", "Internal error"),
-    Exception: Kind(500, "internal_error", "Internal error"),
+    KernelCacheError: _NO_KERNELS,
+    ObjectiveError: _INTERNAL,
+    IKError: _INTERNAL,
+    Exception: _INTERNAL,
 }
 """How each class of errors is answered; an error takes the row of its nearest class."""
 
@@ -178,7 +195,7 @@ FRAMEWORK_PROBLEMS: Mapping[int, Kind] = {
     413: Kind(413, "body_too_large", "Body too large"),
     422: Kind(422, "invalid_value", "The request has a value that is not allowed"),
     431: Kind(431, "headers_too_large", "Headers too large", headers=_CLOSE),
-    500: Kind(500, "internal_error", "Internal error"),
+    500: _INTERNAL,
     503: Kind(503, "unavailable", "The service cannot answer now", retry_after_s=1),
 }
 """How errors that the framework raises by status alone are answered."""
@@ -241,19 +258,19 @@ def install_problem_handlers(app: FastAPI) -> None:
 def error_document(error: Exception) -> dict[str, Any]:
     """Return the problem document of an error; the text of one that is our fault stays inside."""
     kind = kind_of(error)
-    if kind.status == 500:
-        return problem_document(kind, INTERNAL_DETAIL)
-    return problem_document(kind, str(error), error.faults if isinstance(error, FaultyFieldsError) else ())
+    return problem_document(
+        kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()
+    )
 
 
 def error_response(error: Exception) -> Response:
     """Return the answer to an error; the text of one that is our fault stays inside."""
     kind = kind_of(error)
-    if kind.status == 500:
-        return problem_response(kind, INTERNAL_DETAIL)
     if isinstance(error, QueueFullError):
         kind = replace(kind, retry_after_s=error.retry_after_s)
-    return problem_response(kind, str(error), error.faults if isinstance(error, FaultyFieldsError) else ())
+    return problem_response(
+        kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()
+    )
 
 
 def framework_kind(status: int) -> Kind:

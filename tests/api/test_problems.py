@@ -5,7 +5,7 @@ from fastapi.testclient import TestClient
 
 from ik_service.api import create_app
 from ik_service.api.problems import PROBLEMS, kind_of
-from ik_service.errors import EngineError
+from ik_service.errors import EngineError, KernelCacheError
 from ik_service.settings import ServiceSettings
 from objectives.errors import IKError, InputError, UnknownNameError
 
@@ -55,6 +55,7 @@ def post_with_error(client, monkeypatch):
         (IKError("/srv/secret/file.py"), 500, "internal_error"),
         (RuntimeError("/srv/secret/file.py"), 500, "internal_error"),
         (MemoryError(), 500, "internal_error"),
+        (KernelCacheError("'/srv/secret' cannot be written"), 500, "kernels_unavailable"),
     ],
 )
 def test_errors_of_the_solver_thread_become_problem_documents(post_with_error, error, status, code):
