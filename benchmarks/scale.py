@@ -117,7 +117,7 @@ def show_million(report: Report, lines: dict[str, Line], sizes: dict[str, list[f
     report.row("JSON, one at a time, 100 clients", f"{1e6 * single:.0f}", f"{RATE * single / BUSY:.0f}", "")
     report.line(
         "\nThreads of one solver share batches: two of them solve nearly twice as much ([RESULTS.md]"
-        "(../benchmarks/RESULTS.md)). Files of targets need no requests: [bulk jobs](operations.md#bulk-jobs) read, "
+        "(../benchmarks/RESULTS.md)). Files of targets need no requests: [bulk jobs](bulk.md) read, "
         "solve and write them on as many machines as Ray has ([measured](../benchmarks/bulk.md))."
     )
 
