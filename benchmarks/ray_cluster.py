@@ -25,7 +25,11 @@ KEY = "0123456789abcdef"
 START_S = 300.0  # the first solve on a machine compiles kernels
 END_S = 60.0  # Ray gives its controller 30 s
 CORES = 4  # as far as Ray knows: two replicas, and what a test runs beside them
-HAPROXY = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response"}
+HAPROXY = {
+    "RAY_SERVE_ENABLE_HA_PROXY": "1",
+    "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
+    "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "75",
+}
 
 
 class RayCluster:

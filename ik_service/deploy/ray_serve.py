@@ -34,7 +34,7 @@ QUEUED_MOST = 1024
 """Requests that wait at a proxy at most; more are refused."""
 SHUTDOWN_S = 15.0
 """Time that a replica has to end, beyond the longest that anybody waits for an answer."""
-HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 5.0, 20.0
+HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 5.0, 12.0
 """How often a replica is asked whether it can solve, and how long it has to say so; the third failure ends it."""
 PROBE_S = 10.0
 """Time for the solve of such a question."""

@@ -73,6 +73,13 @@ def test_its_environment_is_made_of_settings_and_of_what_ray_reads(service):
     assert given["RAY_AUTH_MODE"] == "token"
 
 
+def test_no_request_waits_for_a_replica_for_ever(service, profile):
+    configuration = yaml.safe_load((DOCKER / "ray" / f"{profile}.yaml").read_text())
+    bound_s = configuration["http_options"]["request_timeout_s"]
+    assert bound_s > ServiceSettings.model_fields["request_timeout_s"].default
+    assert float(service["environment"]["RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S"]) == bound_s
+
+
 def test_the_layer_of_the_proxies_is_where_it_says(service):
     module, _, name = service["environment"]["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"].rpartition(".")
     (layer,) = getattr(importlib.import_module(module), name)()
