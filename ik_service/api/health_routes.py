@@ -1,4 +1,4 @@
-"""Health routes for supervisors: alive as long as the process answers, ready once the first solve has run."""
+"""Health routes for supervisors: alive as long as the process answers and its solver works, ready once it has solved."""
 
 from typing import Literal
 
@@ -6,11 +6,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ik_service.api.problem_schema import problem_answers
-from ik_service.api.problems import NotReadyError
-from ik_service.api.state import State
+from ik_service.api.problems import NotReadyError, SolverLostError
+from ik_service.api.state import ServiceState, State
 from ik_service.batching.errors import ClosedError
 
 router = APIRouter(prefix="/health", tags=["health"])
+
+STUCK_S = 300.0
+"""No batch takes as long, nor does compiling for one: a solver that has been at it for longer does not come back."""
 
 
 class Health(BaseModel):
@@ -19,9 +22,10 @@ class Health(BaseModel):
     status: Literal["live", "ready"]
 
 
-@router.get("/live", summary="Is the process up?")
-async def live() -> Health:
-    """Answer as long as the process does; restart it when this fails."""
+@router.get("/live", summary="Is the process up?", responses=problem_answers(503))
+async def live(state: State) -> Health:
+    """Answer 200 as long as the process does and its solver has not been lost; restart it when this fails."""
+    require_solver(state)
     return Health(status="live")
 
 
@@ -34,4 +38,15 @@ async def ready(state: State) -> Health:
         raise NotReadyError("The service is starting: kernels are being loaded.")
     if state.warm_up.cancelled() or state.warm_up.exception() is not None:
         raise NotReadyError("The first solve failed; the log of the service says why.")
+    require_solver(state)
     return Health(status="ready")
+
+
+def require_solver(state: ServiceState) -> None:
+    """See that there is a solver, or that the service ends anyway.
+
+    Raises:
+        SolverLostError: Its thread has ended, or does not come back from a batch.
+    """
+    if not state.draining and state.pool.solving_s > STUCK_S:
+        raise SolverLostError("The solver has ended, or does not come back from a batch. Restart the service.")

@@ -110,6 +110,10 @@ class NotReadyError(IKError):
     """The service is still starting, or has failed to."""
 
 
+class SolverLostError(IKError):
+    """The thread that solves has ended, or does not come back."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """How a class of errors is answered.
@@ -178,6 +182,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
+    SolverLostError: Kind(503, "solver_lost", "The service can solve no more"),
     KernelCacheError: _NO_KERNELS,
     ObjectiveError: _INTERNAL,
     IKError: _INTERNAL,

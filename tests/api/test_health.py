@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from starlette.testclient import TestClient
 
-from ik_service.api import create_app
+from ik_service.api import create_app, health_routes
 from ik_service.settings import ServiceSettings
 
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
@@ -59,3 +59,17 @@ def test_the_first_solve_may_take_longer_than_requests_may():
     with TestClient(create_app(settings, compile_apart=False)) as client:
         assert client.app.state.service.warm_up.result(300).success.all()
         assert client.get("/health/ready").status_code == 200
+
+
+def test_a_service_whose_solver_is_lost_says_so(monkeypatch):
+    with TestClient(create_app(ServiceSettings(device="cpu", insecure=True, robots=("panda",)))) as other:
+        service = other.app.state.service
+        service.warm_up.result(300)
+        assert other.get("/health/live").status_code == 200
+        monkeypatch.setattr(health_routes, "STUCK_S", -1.0)  # as if the batch took longer
+        assert other.get("/health/live").json()["code"] == "solver_lost"
+        monkeypatch.undo()
+        service.pool.close()
+        for path in ("/health/live", "/health/ready"):
+            reply = other.get(path)
+            assert (reply.status_code, reply.json()["code"]) == (503, "solver_lost")
