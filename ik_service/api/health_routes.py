@@ -1,4 +1,4 @@
-"""Health routes for supervisors: alive as long as the process answers and its solver works, ready once it has solved."""
+"""Health routes for supervisors: alive as long as the process answers and its solver works, ready once it solved."""
 
 from typing import Literal
 
