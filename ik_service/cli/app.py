@@ -94,7 +94,7 @@ def solve(
     workers: solve_options.Workers = None,
     result_format: solve_options.Format = None,
     column: solve_options.Column = None,
-    part_rows: solve_options.PartRows = 262_144,
+    part_rows: solve_options.PartRows = 1_048_576,
     mark_faulty: solve_options.MarkFaulty = False,
 ) -> None:
     """Solve a file of targets, files of millions of them into a folder, or random reachable ones."""

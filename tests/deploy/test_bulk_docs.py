@@ -1,5 +1,6 @@
 """`docs/bulk.md` shows what happens, and `ik-service solve` says what it does with a bulk job."""
 
+import json
 import re
 import shlex
 import sys
@@ -60,6 +61,7 @@ def test_the_columns_of_the_document_are_those_of_the_results(tmp_path, links):
     several = [name for name in told if name.startswith("target_")]
     assert len(several) == 2
     assert set(read_results(tmp_path / "results")) == set(told) - (set(several) if len(links) == 1 else set())
+    assert json.loads((tmp_path / "results" / "_job.json").read_text())["part_rows"] == PART_ROWS
     assert f"`--part-rows` problems ({PART_ROWS})" in TEXT
 
 
@@ -104,3 +106,9 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys, monkeypatc
         for done in (0, 50, 100):
             progress(done, 100)
     assert capsys.readouterr().err.splitlines() == ["0 of 100 problems (0.0 %)", "50 of 100 problems (50.0 %)"]
+
+
+def test_the_figures_of_the_document_are_those_of_the_benchmark():
+    measured = (Path(__file__).parents[2] / "benchmarks" / "bulk.md").read_text()
+    figures = re.search(r"solve (\S+) times as many problems as one, (\d+) a second", TEXT).groups()
+    assert [figure for figure in figures if not re.search(rf"\b{figure}\b", measured)] == []

@@ -14,7 +14,7 @@ from ik_service.solver.targets import as_target
 from objectives.errors import InputError
 
 FORMATS = ("parquet", "npz")
-PART_ROWS = 1 << 18
+PART_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)

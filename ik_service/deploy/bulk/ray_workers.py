@@ -88,7 +88,8 @@ class RayWorkers:
                 **(local if self._address == "local" else {}),
             )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise EngineError(f"No Ray cluster at '{self._address}': {error}. 'local' starts one.") from error
+            reason = str(error).rstrip(".")
+            raise EngineError(f"No Ray cluster at '{self._address}': {reason}. 'local' starts one.") from error
         try:
             yield
         finally:

@@ -84,7 +84,7 @@ def solve_job(
 
 
 def _run(plan: BulkPlan, workers: Workers, mark_faulty: bool, progress: Progress | None) -> BulkReport:
-    report, waiting, over = BulkReport(plan.problem_count, len(plan.parts)), [], 0
+    report, waiting = BulkReport(plan.problem_count, len(plan.parts)), []
     for part in plan.parts:
         counts = finished_counts(plan, part)
         if counts is None:
