@@ -182,10 +182,10 @@ def show_bottleneck(report: Report, lines: dict[str, Line], single: float, json_
     )
     report.line(
         f"2. **The format.** A target costs {1e6 * (json.per_thing - solver):.2f} µs beyond the solver in JSON, "
-        f"{1e6 * (msgpack.per_thing - solver):.2f} in MessagePack. One process reads and writes on one core, so it takes "
-        f"{1e-3 * BUSY / (json.per_thing - solver):.0f} thousand targets a second in JSON and "
-        f"{1e-6 * BUSY / (msgpack.per_thing - solver):.1f} million in MessagePack, however many threads solve; more need "
-        "more replicas."
+        f"{1e6 * (msgpack.per_thing - solver):.2f} in MessagePack. One process reads and writes on one core, so it "
+        f"takes {1e-3 * BUSY / (json.per_thing - solver):.0f} thousand targets a second in JSON and "
+        f"{1e-6 * BUSY / (msgpack.per_thing - solver):.1f} million in MessagePack, however many threads solve; "
+        "more need more replicas."
     )
     report.line(
         "3. **What stands in front of replicas.** Ray's own proxy passes fewer requests than one service answers; "
