@@ -9,7 +9,7 @@ import pytest
 import ray
 
 from ik_service import load_robot
-from ik_service.deploy.bulk import RayWorkers, solve_job
+from ik_service.deploy.bulk import FailedPartsError, RayWorkers, solve_job
 from ik_service.deploy.bulk import ray_workers as ray_workers_module
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.ray_workers import RayPartWorker
@@ -84,6 +84,21 @@ def test_the_command_line_goes_on_with_a_job_on_a_cluster(ray_cluster, targets, 
     assert "6 parts" in done.stderr
     assert "2 of them from before" in done.stderr
     assert part_bytes(folder) == whole
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
+def test_a_part_that_kills_its_workers_fails_alone(ray_cluster, no_token, targets, whole, tmp_path, monkeypatch):
+    class Deadly(RayPartWorker):  # travels by value, being local
+        def made(self, part):
+            if part.number == 3:
+                os._exit(7)
+            return super().made(part)
+
+    monkeypatch.setattr(ray_workers_module, "RayPartWorker", Deadly)
+    with pytest.raises(FailedPartsError, match=r"^1 of 6 parts failed.* rows 300 to 399: the worker died each time"):
+        solve_job(panda_job([targets], tmp_path / "results"), RayWorkers(ray_cluster.address, count=2))
+    made = part_bytes(tmp_path / "results")
+    assert made == {name: content for name, content in whole.items() if name != "part-000003.parquet"}
 
 
 def test_parts_whose_workers_die_each_time_are_told_as_failed(targets, tmp_path, monkeypatch):
