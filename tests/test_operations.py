@@ -49,3 +49,15 @@ def test_limits_of_robot_files_are_those_of_the_reader():
     from ik_service.robots.xml_reader import MAX_BYTES
 
     assert f"at most {MAX_BYTES // 1_000_000} MB, {MAX_COUNT} links" in TEXT
+
+
+def test_the_figures_of_sizing_are_those_of_the_benchmarks():
+    rows = re.findall(r"^\| .* \| (.*) \| \[\w+\.md\]\(\.\./(benchmarks/\w+\.md)\) \|$", TEXT, re.MULTILINE)
+    assert len(rows) >= 9
+    for measured, file in rows:
+        figures = re.findall(r"\d+(?:\.\d+)?", measured)
+        text = (Path(__file__).parents[1] / file).read_text()
+        assert figures
+        assert [
+            figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", text)
+        ] == []
