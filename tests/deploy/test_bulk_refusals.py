@@ -293,6 +293,7 @@ def test_a_folder_with_other_files_or_another_process_is_refused(columns, tmp_pa
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="Another process is at work"):
             solve_job(panda_job([targets], folder))
+    (folder / "._job.json").write_text('{"inp')  # of one that was killed while it wrote this
     assert solve_job(panda_job([targets], folder)).done == SHORT
     assert json.loads((folder / "_job.json").read_text())["inputs"][0]["rows"] == SHORT
 

@@ -15,6 +15,7 @@ from objectives.errors import InputError
 
 DESCRIPTION = "_job.json"
 """Readers of Parquet pass over names with a line below in front."""
+_UNFINISHED = f".{DESCRIPTION}"
 _LOCK = "_lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -32,7 +33,7 @@ def job_folder(plan: BulkPlan) -> Iterator[Path]:
     folder = Path(plan.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strangers = [path.name for path in folder.iterdir() if path.name != _LOCK]
+        strangers = [path.name for path in folder.iterdir() if path.name not in (_LOCK, _UNFINISHED)]
         if strangers and DESCRIPTION not in strangers:
             raise InputError(f"'{folder}' holds {strangers[0]!r} and no bulk job. Give an empty or a new folder.")
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o666)
@@ -76,7 +77,7 @@ def _describe(plan: BulkPlan, folder: Path) -> None:
                 "same job to go on with it."
             )
         return
-    unfinished = folder / f".{DESCRIPTION}"
+    unfinished = folder / _UNFINISHED
     with unfinished.open("w") as file:
         json.dump(wanted, file, indent=1)
         file.flush()
