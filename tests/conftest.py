@@ -17,6 +17,13 @@ SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
 SERVICE_END_S = 60.0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file, and all that need a Ray cluster, in one process where several share the tests."""
+    for item in items:
+        group = "ray" if "ray_cluster" in getattr(item, "fixturenames", ()) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @contextmanager
 def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
     """A service with its own server on a free port of this machine: its address and the server."""
