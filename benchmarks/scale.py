@@ -63,8 +63,8 @@ def main() -> None:
     report = Report("Scale")
     report.line(
         f"\nMade by `python benchmarks/scale.py --full --write` on one core of {machine()}; the client on another. "
-        "Pandas throughout. All costs are CPU time. The machine is shared: two runs differ by up to a quarter. No GPU was at "
-        "hand; `benchmarks/gpu.py` measures one."
+        "Pandas throughout. All costs are CPU time. The machine is shared: two runs differ by up to a quarter. "
+        "No GPU was at hand; `benchmarks/gpu.py` measures one."
     )
     alone = embedded(COUNTS, sizes.budget_s)
     with service(SERVER_CORE) as running:
