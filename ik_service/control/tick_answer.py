@@ -13,14 +13,8 @@ from ik_service.compiler import IterationSource, MeasureSource
 from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX
 from ik_service.control.tick_lane import MAY_GAIN, NUMBERS, TickLane
 from ik_service.control.tick_task import DT, TickRef
-from ik_service.solver.assessment import COSINE_MAX
 from ik_service.solver.lane import coordinate_places, rotation_bits
 
-NUMBERS |= {
-    "ROUNDING2": 1.0e-18,  # |r|^2 that is met whatever the slope
-    "COSINE2_MAX": float(COSINE_MAX) ** 2,
-    "TINY": 1.0e-60,  # keeps quotients of zeros finite
-}
 TINY = wp.constant(wp.float64(NUMBERS["TINY"]))
 
 # Afterwards the intervals of the joints are those of the command, with speed.

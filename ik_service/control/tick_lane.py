@@ -18,6 +18,7 @@ from ik_service.control import tick_task
 from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
 from ik_service.control.packet_text import PacketText
 from ik_service.control.tick_task import DT, TickRef
+from ik_service.solver.assessment import COSINE_MAX
 from ik_service.solver.lane import FLOAT64_FLOOR2, NOT_EVALUATED, LaneIteration, coordinate_places, rotation_bits
 from ik_service.solver.status import IKStatus
 from ik_service.solver.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
@@ -34,6 +35,9 @@ NUMBERS = {
     "ALMOST": 1.0 - 1.0e-9,  # a share that rounding has not made smaller than 1
     "FLOAT64_FLOOR2": FLOAT64_FLOOR2,
     "NOT_EVALUATED": float(NOT_EVALUATED),
+    "ROUNDING2": 1.0e-18,  # |r|^2 that is met whatever the slope
+    "COSINE2_MAX": float(COSINE_MAX) ** 2,
+    "TINY": 1.0e-60,  # keeps quotients of zeros finite
 }
 
 # Goals and turns are set when they are known. A quaternion that is far from unit length becomes NaN.
