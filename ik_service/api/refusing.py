@@ -96,7 +96,7 @@ class RefusingConnection(HttpToolsProtocol):
         """Take bytes; after an answer to a request whose body has not come whole yet, wait for the rest."""
         super().data_received(data)
         if self.cycle is _BEGUN:
-            self.cycle = _Answered(more_body=True)  # type: ignore[assignment]  # once for each request
+            self.cycle = _Answered(more_body=True)  # type: ignore[assignment]  # stands in for the cycle of uvicorn
             self.on_response_complete()
 
     def on_message_complete(self) -> None:

@@ -82,7 +82,7 @@ class ControlTasks:
         self.objectives: list[ExpressionObjective] = []
         for target in targets:
             self._add_target(target, arrays)
-        self.objectives += further  # type: ignore[arg-type]  # looked at when they are bound
+        self.objectives += further  # type: ignore[arg-type]  # `_bind` refuses other kinds
         self.task_count = len(self.objectives)
         for k, objective in enumerate(self.objectives):
             self._bind(objective, owner)

@@ -60,7 +60,7 @@ TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # generic at run time o
 
 
 # Addresses of data and not arrays: how many inputs there are depends on the program.
-@wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")  # type: ignore[untyped-decorator]  # of Warp
+@wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")  # type: ignore[untyped-decorator]  # Warp has no types
 def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  # type: ignore[empty-body]  # noqa: D103  # the body is C++
 
 

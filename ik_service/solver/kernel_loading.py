@@ -97,8 +97,8 @@ class CachedModule:
                 return
             except OSError:
                 raise
-            except Exception:  # noqa: BLE001  # what Warp raises for an object that it cannot load; then there is no
-                pass  # checksum, because others have compiled it
+            except Exception:  # noqa: BLE001  # Warp raises many kinds for an object that it cannot load
+                pass  # there is no checksum, because others have compiled it
         if self._object.exists():  # damaged
             for path in (self._object, self._meta, self._checksum):
                 path.unlink(missing_ok=True)

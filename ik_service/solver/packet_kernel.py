@@ -26,7 +26,7 @@ LONG_AGO = wp.constant(1.0e9)  # steps before the first of an idle lane
 
 
 @typing.no_type_check
-def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # of its functions together
+def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it counts the branches of the functions inside as its own
     """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts.
 
     Args:

@@ -38,7 +38,7 @@ WARPS_PER_SM_OF_LARGE = 8  # what 255 do
 #if defined(__CUDA_ARCH__)
 __syncwarp();
 #endif
-""")  # type: ignore[untyped-decorator]  # of Warp
+""")  # type: ignore[untyped-decorator]  # Warp has no types
 def meet() -> None: ...  # noqa: D103  # the body is C++
 
 

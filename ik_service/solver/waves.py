@@ -56,11 +56,11 @@ class Wave:
 
 
 StorageRef: Any = wp.ref[AttemptStorage]  # type: ignore[misc]  # generic at run time only
-WaveRef: Any = wp.ref[Wave]  # type: ignore[misc]  # the same
+WaveRef: Any = wp.ref[Wave]  # type: ignore[misc]  # generic at run time only
 
 
 # Volatile: other threads write the rank while the one that looks is in its loop.
-@wp.func_native("return *(volatile const wp::int64*)wp::address(ranks, line, island);")  # type: ignore[untyped-decorator]  # of Warp
+@wp.func_native("return *(volatile const wp::int64*)wp::address(ranks, line, island);")  # type: ignore[untyped-decorator]  # Warp has no types
 def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int64: ...  # type: ignore[empty-body]  # noqa: D103  # the body is C++
 
 

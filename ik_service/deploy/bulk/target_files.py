@@ -2,7 +2,7 @@
 
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def open_targets(path: str) -> TargetFile:
     Raises:
         InputError: It cannot be read, or is of another kind.
     """
-    kinds: dict[str, type[TargetFile]] = {".npz": NpzTargets}
+    kinds: dict[str, Callable[[str], TargetFile]] = {".npz": NpzTargets}
     suffix = Path(path).suffix.lower()
     if suffix == ".parquet":
         require_pyarrow()
@@ -74,7 +74,7 @@ def open_targets(path: str) -> TargetFile:
         kinds[".parquet"] = ParquetTargets
     if suffix not in kinds:
         raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
-    return kinds[suffix](path)  # type: ignore[call-arg]  # each takes a path
+    return kinds[suffix](path)
 
 
 def require_pyarrow() -> None:
