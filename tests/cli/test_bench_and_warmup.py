@@ -1,8 +1,11 @@
 """`ik-service bench` and `ik-service warmup`: what they print. What warmup leaves behind: tests/solver."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+import warp as wp
 
 from ik_service import builtin_robot_names, load_robot
 from ik_service.bench import robot_bench
@@ -47,6 +50,23 @@ def test_warmup_names_what_was_there_already(run):
     text = run("warmup", "panda", "--device", "cpu").stdout
     assert text.startswith("panda panda_hand: nothing to compile, ")
     assert text.endswith("s (compiled engine, cpu)\n")
+
+
+def test_warmup_leaves_out_what_other_processes_compile_meanwhile(run, monkeypatch):
+    others = Path(str(wp.config.kernel_cache_dir), "wp_of_another_process_0123456", "wp_of_another_process.o")
+
+    def compile_elsewhere(*_):
+        others.parent.mkdir()
+        others.touch()
+
+    run("warmup", "panda", "--device", "cpu")
+    monkeypatch.setattr(warmup_command, "mark_compiled", compile_elsewhere)
+    try:
+        report = json.loads(run("warmup", "panda", "--device", "cpu", "--json").stdout)
+        assert others in warmup_command.compiled_objects()
+    finally:
+        shutil.rmtree(others.parent)
+    assert report["robots"][0]["compiled"] == 0
 
 
 def test_warmup_refuses_an_unknown_link_and_robot(run):
