@@ -46,16 +46,17 @@ class LoopBridge:
 
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
         collected, self._collected = self._collected, []
-        for answer, robot, request, timeout_s in collected:
-            if answer.cancelled():
-                continue
-            try:
-                submitted = self._pool.submit(robot, request, timeout_s=timeout_s)
-            except Exception as error:  # noqa: BLE001  # it belongs to the caller, whatever it is
-                answer.set_exception(error)
-                continue
-            answer.add_done_callback(partial(_pass_on_cancellation, submitted))
-            submitted.add_done_callback(partial(self._note, loop, answer))
+        with self._pool.together():
+            for answer, robot, request, timeout_s in collected:
+                if answer.cancelled():
+                    continue
+                try:
+                    submitted = self._pool.submit(robot, request, timeout_s=timeout_s)
+                except Exception as error:  # noqa: BLE001  # it belongs to the caller, whatever it is
+                    answer.set_exception(error)
+                    continue
+                answer.add_done_callback(partial(_pass_on_cancellation, submitted))
+                submitted.add_done_callback(partial(self._note, loop, answer))
 
     def _note(
         self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[SolveAnswer]", ended: Future[SolveAnswer]

@@ -107,7 +107,7 @@ class SolverPool:
         self._queue = FairQueue(
             request_limit=self.limits.requests, problem_limit=self.limits.problems, lane_limit=self.limits.keys
         )
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # of a lock that one thread may take several times
         self._closed, self._swept_at = False, 0.0
         self._is_solving, self._took_at = False, 0.0
         self._shared_at = 0.0  # when a request last found others there
@@ -166,6 +166,12 @@ class SolverPool:
         if must_compile:
             self._compile(work, now)
         return work.future
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let the solver's thread begin none of what is submitted within, by this thread, before all of it is there."""
+        with self._changed:
+            yield
 
     def require_room(
         self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0

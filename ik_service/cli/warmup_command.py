@@ -133,7 +133,7 @@ def compiled_objects() -> set[Path]:
     return {path for path in folder.glob("*/*") if path.suffix in OBJECT_SUFFIXES}
 
 
-def _folders_of_this_process() -> set[str]:
+def folders_of_this_process() -> set[str]:
     """Return the cache folders of modules that are loaded here; other processes may fill the cache meanwhile."""
     modules = list(wp._src.context.user_modules.values())
     return {module.get_module_identifier(block_dim=block) for module in modules for _, block in list(module.execs)}
@@ -148,7 +148,7 @@ def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tupl
     options = None if solver.engine == "staged" else request.options
     solver.solve(*given, options=options)
     _mark(robot, links, job)
-    new = {path for path in compiled_objects() - before if path.parent.name in _folders_of_this_process()}
+    new = {path for path in compiled_objects() - before if path.parent.name in folders_of_this_process()}
     return solver.engine, str(solver.device), len(new)
 
 

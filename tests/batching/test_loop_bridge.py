@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -27,8 +28,16 @@ def make_bridge(template):
         pool.close()
 
 
-def test_requests_of_one_turn_are_one_batch(make_bridge, panda):
+def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
     bridge, shelf = make_bridge()
+    submit = bridge._pool.submit
+
+    def submit_and_rest(*arguments, **options):
+        submitted = submit(*arguments, **options)
+        time.sleep(0.001)  # in which the solver's thread would begin
+        return submitted
+
+    monkeypatch.setattr(bridge._pool, "submit", submit_and_rest)
 
     async def ask():
         answers = await asyncio.gather(*(bridge.solve(panda, numbered(k, 1)) for k in range(20)))

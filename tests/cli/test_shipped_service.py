@@ -1,6 +1,7 @@
 """A service with kernels that came with its installation: it compiles none of them, and needs no process for them."""
 
 import json
+import shutil
 import urllib.request
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import warp as wp
 
 from ik_service.api.examples import SOLVE_REQUESTS
 from ik_service.batching.kernel_builder import MARKS
-from ik_service.cli.warmup_command import OBJECT_SUFFIXES
+from ik_service.cli.warmup_command import OBJECT_SUFFIXES, folders_of_this_process
 
 
 def objects(folder):
@@ -17,17 +18,20 @@ def objects(folder):
 
 def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, run, tmp_path):
     run("warmup", "panda", "--device", "cpu")
-    shipped = Path(str(wp.config.kernel_cache_dir))
-    server = serve(WARP_CACHE_PATH=str(tmp_path), IK_SERVICE_SHIPPED_KERNELS=str(shipped.parent))
+    filled, cache = Path(str(wp.config.kernel_cache_dir)), tmp_path / "cache"
+    shipped = tmp_path / "shipped" / filled.name
+    for name in (MARKS, *folders_of_this_process()):
+        shutil.copytree(filled / name, shipped / name)
+    server = serve(WARP_CACHE_PATH=str(cache), IK_SERVICE_SHIPPED_KERNELS=str(shipped.parent))
     body = json.dumps(SOLVE_REQUESTS["one_pose"]).encode()
     request = urllib.request.Request(
         f"{server.url}/v1/robots/panda/solve", body, headers={"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=60) as reply:
         assert json.load(reply)["success"] == [True]
-    assert len(objects(tmp_path)) == len(objects(shipped)) > 1
-    assert [path for path in objects(tmp_path) if not path.is_symlink()] == []
-    assert any((tmp_path / shipped.name / MARKS).iterdir())
+    assert len(objects(cache)) == len(objects(shipped)) > 1
+    assert [path for path in objects(cache) if not path.is_symlink()] == []
+    assert any((cache / shipped.name / MARKS).iterdir())
     assert "no setting" not in "\n".join(server.log)
 
 
