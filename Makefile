@@ -19,7 +19,7 @@ run: ## start the service with the built-in robots; ARGS="--port 9000"
 	@exec $(VENV)/bin/ik-service serve --log-format console $(ARGS)
 
 test: environment-test ## run the tests; ARGS="tests/api -k health"
-	@$(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup $(ARGS)
+	@$(python) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: check-format check-lint check-types check-floors check-lock check-containers ## format, lint, types, import floors, locks, docker/
 

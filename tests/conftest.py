@@ -15,13 +15,15 @@ wp.config.log_level = wp.LOG_WARNING
 
 SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
 SERVICE_END_S = 60.0
+SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file, and all that need a Ray cluster, in one process where several share the tests."""
+    """Keep tests that share what is dear to make in one process: those of a file, of exports, or of a Ray cluster."""
     for item in items:
-        group = "ray" if "ray_cluster" in getattr(item, "fixturenames", ()) else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
+        shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+        item.add_marker(pytest.mark.xdist_group(*shared or [item.path.name]))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in SHARED)  # the longest first
 
 
 @contextmanager
