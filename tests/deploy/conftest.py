@@ -12,9 +12,9 @@ with warnings.catch_warnings():
     import ray.serve  # noqa: F401
 
 
-@pytest.fixture(name="ray_cluster", scope="session")
+@pytest.fixture(name="ray_cluster", scope="package")
 def ray_cluster_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
-    """The service with two replicas, and two cores to spare."""
+    """The service with two replicas, and two cores to spare; it ends before other tests, for it is never idle."""
     variables = {
         "IK_SERVICE_CATALOG_DIR": str(tmp_path_factory.mktemp("robots")),
         "IK_SERVICE_UPLOADS_ENABLED": "true",

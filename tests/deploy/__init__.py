@@ -1,0 +1,1 @@
+"""Of this package, so that the cluster its tests share ends with them."""
