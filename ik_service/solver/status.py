@@ -26,9 +26,9 @@ class IKStatus(IntEnum):
 
 _ADVICE = {
     IKStatus.CONVERGED: "Every target is met within its tolerance.",
-    IKStatus.STALLED: "No seed found a way to reduce the error further: the target is probably out of reach; "
-    "check its frame and units, or give more seeds.",
-    IKStatus.MAX_ITERATIONS: "The iterations ran out before the error settled: raise max_iterations or seeds, "
+    IKStatus.STALLED: "No way was found to reduce the error further: the target is probably out of reach; "
+    "check its frame and units, or start from elsewhere, as more seeds do.",
+    IKStatus.MAX_ITERATIONS: "The iterations ran out before the error settled: allow more of them or more seeds, "
     "or bring the target within reach.",
     IKStatus.DEADLINE: "The deadline passed first: the configuration is the best one found by then.",
     IKStatus.BLOCKED_BY_LIMITS: "The nearest configuration sits at joint limits that push against the target: "

@@ -26,7 +26,6 @@ from ik_service.solver.slots import ITERATIONS, KEEP_ALL
 from ik_service.solver.waves import BLOCK, AttemptStorage, StorageRef, Wave, WaveRef, attempt_of, may_win, rows_of
 
 ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration
-POLISH_BLOCK = 128  # threads of a block
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
 SMALL_ISLAND = 7  # DOFs; a larger island wants all registers that a thread can have
 WARPS_PER_SM = 12  # what 168 registers leave room for
@@ -152,7 +151,7 @@ def polish_kernel(source: IterationSource) -> wp.Kernel:
     State, Real, iterate = lane.State, lane.Real, lane.iterate
     read_data, start_attempt, keep_answer = lane.read_data, lane.start_attempt, lane.keep_answer
 
-    @wp.kernel(module="unique", enable_backward=False, grid_stride=False, module_options={"block_dim": POLISH_BLOCK})
+    @wp.kernel(module="unique", enable_backward=False, grid_stride=False)
     def make_one_attempt(task: IslandTask):
         place = wp.tid()
         if place >= task.count[0] or task.fault[0] != 0:
