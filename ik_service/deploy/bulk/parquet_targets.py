@@ -1,6 +1,7 @@
 """Parquet files of targets: lists in columns, read by row groups."""
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ik_service.deploy.bulk.columns import Columns, ColumnShapes
-from ik_service.deploy.bulk.target_files import TargetFile, as_floats, groups_of
+from ik_service.deploy.bulk.target_files import TargetFile, as_floats, fingerprint_of, groups_of
 from objectives.errors import InputError
+
+_SAMPLE_BYTES = 1 << 16
+_SAMPLES = 16  # in all as much as takes a millisecond to hash; files of up to so much are hashed whole
+_TAIL_BYTES = 8  # length of the footer and the mark of the format
 
 
 class ParquetTargets(TargetFile):
@@ -30,6 +35,7 @@ class ParquetTargets(TargetFile):
         self.path = path
         try:
             self._file = pq.ParquetFile(path)
+            self.fingerprint = _fingerprint(path)
         except OSError as error:
             raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
         except pa.ArrowException as error:
@@ -77,6 +83,20 @@ class ParquetTargets(TargetFile):
         except (OSError, pa.ArrowException) as error:
             groups = f"row groups {begin} to {end - 1}"
             raise InputError(f"'{self.path}' cannot be read in {groups}: {str(error)[:200]}.") from error
+
+
+def _fingerprint(path: str) -> str:
+    """Hash of the footer, which holds bounds of all columns, and of samples from the first byte to the last."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _TAIL_BYTES, 0))
+        footer_bytes = int.from_bytes(file.read(4), "little")
+        file.seek(max(size - _TAIL_BYTES - footer_bytes, 0))
+        contents = [file.read()]
+        for first in np.linspace(0, max(size - _SAMPLE_BYTES, 0), _SAMPLES).astype(int).tolist():
+            file.seek(first)
+            contents.append(file.read(_SAMPLE_BYTES))
+    return fingerprint_of(*contents)
 
 
 def numbers_of(values: Any, shape: tuple[int, ...]) -> NDArray[Any]:

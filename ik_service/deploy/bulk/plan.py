@@ -36,12 +36,14 @@ class InputFile:
         row_groups: Rows of each stretch that is best read whole.
         bytes: Its size.
         modified_ns: When it was last written, by the clock of its file system [ns].
+        fingerprint: A hash that tells it from others of equal size and time of writing.
     """
 
     path: str
     row_groups: tuple[int, ...]
     bytes: int
     modified_ns: int
+    fingerprint: str
 
     @property
     def row_count(self) -> int:
@@ -134,7 +136,7 @@ class BulkPlan:
                     raise InputError(f"'{path}' has a column '{extra[0]}', which '{inputs[0].path}' has not.")
             found.check(shapes)
             state = os.stat(path)
-            inputs.append(InputFile(path, found.row_groups, state.st_size, state.st_mtime_ns))
+            inputs.append(InputFile(path, found.row_groups, state.st_size, state.st_mtime_ns, found.fingerprint))
         if not any(file.row_count for file in inputs):
             raise InputError(f"No targets in {', '.join(repr(file.path) for file in inputs)}.")
         fields = {item.name: getattr(job.robot, item.name) for item in dataclasses.fields(RobotModel)}
@@ -187,7 +189,13 @@ class BulkPlan:
         """Return all that the bytes of the results depend on, as plain values."""
         options = dataclasses.asdict(self.options) | {"jacobian_mode": self.options.jacobian_type().name.lower()}
         inputs = [
-            {"name": Path(file.path).name, "rows": file.row_count, "bytes": file.bytes, "modified_ns": file.modified_ns}
+            {
+                "name": Path(file.path).name,
+                "rows": file.row_count,
+                "bytes": file.bytes,
+                "modified_ns": file.modified_ns,
+                "fingerprint": file.fingerprint,
+            }
             for file in self.inputs
         ]
         return {

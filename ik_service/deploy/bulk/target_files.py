@@ -1,5 +1,6 @@
 """Files of millions of targets, read a stretch of rows at a time: Parquet by row groups, npz archives by memory map."""
 
+import hashlib
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from ik_service.deploy.bulk.columns import Columns, ColumnShapes
 from objectives.errors import InputError
 
 _LOCAL_HEADER_BYTES = 30  # of a member of an archive, before its name
+_FINGERPRINT_DIGITS = 32
 
 
 class TargetFile(ABC):
@@ -23,11 +25,13 @@ class TargetFile(ABC):
         path: Where it is.
         column_names: Names of its columns.
         row_groups: Rows of each stretch that is best read whole.
+        fingerprint: A hash that tells it from others of equal size and time of writing.
     """
 
     path: str
     column_names: tuple[str, ...]
     row_groups: tuple[int, ...]
+    fingerprint: str
 
     @property
     def row_count(self) -> int:
@@ -103,6 +107,7 @@ class NpzTargets(TargetFile):
         self.path = path
         try:
             with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+                checksums = [(member.filename, member.file_size, member.CRC) for member in archive.infolist()]
                 self._arrays = {
                     member.filename.removesuffix(".npy"): _mapped(path, file, member) for member in archive.infolist()
                 }
@@ -116,6 +121,7 @@ class NpzTargets(TargetFile):
         if len(set(counts.values())) > 1:
             raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
         self.column_names = tuple(self._arrays)
+        self.fingerprint = fingerprint_of(repr(checksums).encode())
         self.row_groups = tuple(set(counts.values()))
 
     def check(self, shapes: ColumnShapes) -> None:
@@ -130,6 +136,11 @@ class NpzTargets(TargetFile):
     def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
         """Return copies of some rows."""
         return {name: as_floats(self._arrays[name][first : first + count]) for name in shapes.shapes}
+
+
+def fingerprint_of(*contents: bytes) -> str:
+    """Return a hash of some contents, as it stands in the description of a job."""
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[Any]:
