@@ -3,10 +3,13 @@
 import os
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ik_service import load_robot
-from ik_service.deploy.bulk import solve_job
+from ik_service.deploy.bulk import FailedPartsError, read_results, solve_job
+from ik_service.deploy.bulk.parquet_targets import rows_that_fit
 from ik_service.deploy.bulk.target_files import open_targets
 from objectives import InputError
 from tests.deploy.bulk_files import LINK, panda_job, part_bytes, random_columns, write_targets
@@ -55,3 +58,61 @@ def test_the_fingerprint_of_a_large_file_of_parquet_knows_its_bounds_and_its_sam
         fingerprints.append(open_targets(str(path)).fingerprint)
         assert open_targets(str(path)).fingerprint == fingerprints[-1]
     assert len(set(fingerprints)) == 4
+
+
+@pytest.mark.parametrize("kind", [".parquet", ".npz"])
+def test_a_part_of_faulty_rows_alone_can_be_marked(columns, tmp_path, kind):
+    positions = columns["positions"][:6].copy()
+    positions[2:4] = np.nan
+    targets = write_targets(tmp_path / f"targets{kind}", {"positions": positions})
+    job = panda_job([targets], tmp_path / "results", part_rows=2)
+    with pytest.raises(FailedPartsError, match=r"^1 of 3 parts failed.* row 2: positions"):
+        solve_job(job)
+    assert solve_job(job, mark_faulty=True).status_counts["invalid"] == 2
+    assert (read_results(tmp_path / "results")["status"] == "invalid").tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_first_row_groups_without_a_list_that_fits_are_faulty_rows_where_later_ones_fit(columns, tmp_path):
+    positions = columns["positions"][:4].tolist()
+    positions[0], positions[1] = None, [0.1, 0.2]
+    pq.write_table(pa.table({"positions": positions}), tmp_path / "targets.parquet", row_group_size=1)
+    job = panda_job([tmp_path / "targets.parquet"], tmp_path / "results", part_rows=1)
+    assert solve_job(job, mark_faulty=True).status_counts["invalid"] == 2
+    assert read_results(tmp_path / "results")["success"].tolist()[2:] == [True, True]
+    pq.write_table(pa.table({"positions": pa.array([None] * 2, pa.list_(pa.float64()))}), tmp_path / "none.parquet")
+    job = panda_job([tmp_path / "none.parquet"], tmp_path / "none")
+    assert solve_job(job, mark_faulty=True).status_counts["invalid"] == 2
+
+
+WIDE = {
+    "wide": [[0.1, 0.2, 0.3, 0.4]] * 4,
+    "wide and flat, of fixed size": pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(28)), 7),
+    "three targets": [[[0.1, 0.2, 0.3]] * 3] * 4,
+    "wide in one of two": [[[0.1, 0.2, 0.3], [0.1, 0.2]]] * 4,
+}
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_lists_that_have_another_length_in_all_rows_are_refused_before_anything_is_solved(tmp_path, case):
+    links = ["left_panda_hand", "right_panda_hand"]
+    pq.write_table(pa.table({"positions": WIDE[case]}), tmp_path / "wide.parquet")
+    job = panda_job([tmp_path / "wide.parquet"], tmp_path / "results", robot=load_robot("dual_panda"), targets=links)
+    with pytest.raises(InputError, match=r"wide.parquet' rows 0 to 3: column 'positions' nowhere holds 2 x 3 numbers"):
+        solve_job(job, mark_faulty=True)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+def test_rows_fit_by_their_lengths_and_not_by_their_numbers(shape):
+    rows = np.full((4, *shape), np.nan).tolist()
+    rows[1], rows[3] = None, rows[3] + rows[3]
+    values = pa.array(rows, pa.list_(pa.float64()) if len(shape) == 1 else pa.list_(pa.list_(pa.float64())))
+    assert rows_that_fit(values, shape).tolist() == [True, False, True, False]
+    assert rows_that_fit(values.slice(1, 2), shape).tolist() == [False, True]

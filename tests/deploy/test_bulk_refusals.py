@@ -202,8 +202,9 @@ def test_a_list_that_is_missing_or_too_short_is_a_faulty_row(columns, tmp_path):
     results = read_results(tmp_path / "results")
     assert (results["status"] == "invalid").tolist() == [False, True, False, True, True]
     pq.write_table(pa.table({"positions": [[0.1, 0.2]] * 5}), targets)
-    with pytest.raises(FailedPartsError, match="rows 0 to 4: column 'positions' nowhere holds 3 numbers"):
+    with pytest.raises(InputError, match="rows 0 to 4: column 'positions' nowhere holds 3 numbers"):
         solve_job(panda_job([targets], tmp_path / "others"))
+    assert not (tmp_path / "others").exists()
 
 
 def test_unreadable_rows_fail_their_part_alone(columns, tmp_path):

@@ -14,6 +14,8 @@ from ik_service.deploy.bulk.columns import Columns, ColumnShapes
 from ik_service.deploy.bulk.target_files import TargetFile, as_floats, fingerprint_of, groups_of
 from objectives.errors import InputError
 
+_BATCH_ROWS = 1 << 14
+_ROWS_LOOKED_AT = 1 << 20  # before a column whose lists all have another length is given up
 _SAMPLE_BYTES = 1 << 16
 _SAMPLES = 16  # in all as much as takes a millisecond to hash; files of up to so much are hashed whole
 _TAIL_BYTES = 8  # length of the footer and the mark of the format
@@ -46,7 +48,7 @@ class ParquetTargets(TargetFile):
         self._decoded: tuple[tuple[int, int, ColumnShapes], Any] | None = None
 
     def check(self, shapes: ColumnShapes) -> None:
-        """Refuse columns that are no lists of numbers, or of another fixed size."""
+        """Refuse columns of no lists of numbers, of another fixed size, or of another length in all first rows."""
         shapes.check_present(self.path, self.column_names)
         for name, shape in shapes.shapes.items():
             kind, sizes = self._file.schema_arrow.field(name).type, []
@@ -58,6 +60,26 @@ class ParquetTargets(TargetFile):
                 raise InputError(f"'{self.path}': column '{name}' is of type {found}. Give lists of {shape} numbers.")
             if len(sizes) == len(shape) and None not in sizes:
                 shapes.check_shape(self.path, name, [int(size) for size in sizes if size is not None])
+            else:
+                self._check_lengths(name, shape)
+
+    def _check_lengths(self, name: str, shape: tuple[int, ...]) -> None:
+        """Refuse a column whose first rows hold lists, none of which fits."""
+        seen = rows = 0
+        try:
+            for batch in self._file.iter_batches(_BATCH_ROWS, columns=[name], use_threads=False):
+                values = batch.column(0)
+                if rows_that_fit(values, shape).any():
+                    return
+                rows += len(values)
+                seen += len(values) - values.null_count
+                if seen >= _ROWS_LOOKED_AT:
+                    break
+        except (OSError, pa.ArrowException):  # the part with these rows will tell it; others can be solved
+            return
+        if seen:
+            wanted = " x ".join(map(str, shape))
+            raise InputError(f"'{self.path}' rows 0 to {rows - 1}: column '{name}' nowhere holds {wanted} numbers.")
 
     def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
         """Return some rows."""
@@ -67,14 +89,7 @@ class ParquetTargets(TargetFile):
             self._decoded = None  # before the next: only one is to be held at a time
             self._decoded = key, self._decode(begin, end, list(shapes.shapes))
         table = self._decoded[1].slice(first - start, count)
-        columns = {}
-        for name, shape in shapes.shapes.items():
-            columns[name] = numbers_of(table.column(name).combine_chunks(), shape)
-            if np.isnan(columns[name]).all():
-                wanted = " x ".join(map(str, shape))
-                rows = f"rows {first} to {first + count - 1}"
-                raise InputError(f"'{self.path}' {rows}: column '{name}' nowhere holds {wanted} numbers.")
-        return columns
+        return {name: numbers_of(table.column(name).combine_chunks(), shape) for name, shape in shapes.shapes.items()}
 
     def _decode(self, begin: int, end: int, names: list[str]) -> Any:
         """Row groups as a table."""
@@ -108,16 +123,40 @@ def numbers_of(values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """
     if not _is_list(values.type):
         return as_floats(values.to_numpy(zero_copy_only=False)).reshape(-1, *shape)
-    nested = _is_list(values.type.value_type)
-    inner = shape[1:] if nested else ()
-    length = shape[0] if nested else math.prod(shape)
-    fits = np.asarray(pc.list_value_length(values).fill_null(-1)) == length
+    length, inner = _inner(values.type, shape)
+    fits = _have_length(values, length)
     if fits.all():
         return numbers_of(values.flatten(), inner).reshape(-1, *shape)
     found = numbers_of(values.filter(pa.array(fits)).flatten(), inner).reshape(-1, *shape)
     numbers = np.full((len(values), *shape), np.nan, found.dtype)
     numbers[fits] = found
     return numbers
+
+
+def rows_that_fit(values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which lists are there and have the lengths wanted, whatever numbers they hold, shape [count].
+
+    Args:
+        values: Numbers, lists of numbers, or lists of lists.
+        shape: Shape of a line.
+    """
+    if not _is_list(values.type):
+        return np.ones(len(values), dtype=bool)
+    length, inner = _inner(values.type, shape)
+    fits = _have_length(values, length)
+    found = rows_that_fit(values.filter(pa.array(fits)).flatten(), inner)
+    fits[fits] = found.reshape(-1, length).all(axis=1)
+    return fits
+
+
+def _inner(kind: Any, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """Length that a list is to have for a line of some shape, and the shape of what is in it."""
+    return (shape[0], shape[1:]) if _is_list(kind.value_type) else (math.prod(shape), ())
+
+
+def _have_length(values: Any, length: int) -> NDArray[np.bool_]:
+    fits: NDArray[np.bool_] = np.array(pc.list_value_length(values).fill_null(-1)) == length
+    return fits
 
 
 def _is_list(kind: Any) -> bool:
