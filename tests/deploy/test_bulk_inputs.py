@@ -1,6 +1,12 @@
 """Bulk jobs whose inputs change, hold too little, or hold more than is read."""
 
+import io
 import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +21,7 @@ from objectives import InputError
 from tests.deploy.bulk_files import LINK, panda_job, part_bytes, random_columns, write_targets
 
 SHORT = 30
+ROOT = Path(__file__).parents[2]
 LONG = 200_000  # rows of a file that is too large to be hashed whole
 
 
@@ -116,3 +123,61 @@ def test_rows_fit_by_their_lengths_and_not_by_their_numbers(shape):
     values = pa.array(rows, pa.list_(pa.float64()) if len(shape) == 1 else pa.list_(pa.list_(pa.float64())))
     assert rows_that_fit(values, shape).tolist() == [True, False, True, False]
     assert rows_that_fit(values.slice(1, 2), shape).tolist() == [False, True]
+
+
+def overwrite(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:300] + bytes(len(content) - 600) + content[-300:])
+
+
+@pytest.mark.parametrize("kind", [".parquet", ".npz"])
+def test_a_file_that_is_written_while_it_is_read_fails_the_part(columns, tmp_path, monkeypatch, kind):
+    targets = at_one_time(tmp_path / f"targets{kind}", columns)
+    reader = type(open_targets(str(targets)))
+    read = reader.read
+
+    def read_and_write(self, *arguments):
+        found = read(self, *arguments)
+        overwrite(targets)
+        return found
+
+    monkeypatch.setattr(reader, "read", read_and_write)
+    with pytest.raises(FailedPartsError, match=rf"^1 of 1 parts failed.*targets{kind}' has changed while the job"):
+        solve_job(panda_job([targets], tmp_path / "results"))
+    assert part_bytes(tmp_path / "results") == {}
+
+
+CUT_OFF = """
+import os, sys
+from pathlib import Path
+from ik_service.deploy.bulk import FailedPartsError, solve_job
+from ik_service.deploy.bulk.target_files import NpzTargets
+from tests.deploy.bulk_files import panda_job
+targets, read = sys.argv[1], NpzTargets.read
+
+def cut_off_and_read(self, *arguments):
+    os.truncate(targets, 4096)
+    return read(self, *arguments)
+
+NpzTargets.read = cut_off_and_read
+try:
+    solve_job(panda_job([targets], Path(sys.argv[2]), part_rows=20_000))
+except FailedPartsError as error:
+    print(error)
+"""
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_does_not_end_the_process(tmp_path):
+    targets = write_targets(tmp_path / "targets.npz", {"positions": np.full((20_000, 3), 0.3)})
+    command = [sys.executable, "-c", CUT_OFF, str(targets), str(tmp_path / "results")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.search(r"1 of 1 parts failed.*targets.npz' ends in row 1\d\d of column 'positions'", ended.stdout)
+
+
+def test_an_array_that_is_shorter_than_its_head_says_is_refused(columns, tmp_path):
+    given = io.BytesIO()
+    np.save(given, columns["positions"])
+    with zipfile.ZipFile(tmp_path / "targets.npz", "w") as archive:
+        archive.writestr("positions.npy", given.getvalue()[:-8])
+    with pytest.raises(InputError, match="column 'positions' is shorter than its head says"):
+        solve_job(panda_job([tmp_path / "targets.npz"], tmp_path / "results"))

@@ -1,9 +1,11 @@
-"""Files of millions of targets, read a stretch of rows at a time: Parquet by row groups, npz archives by memory map."""
+"""Files of millions of targets, read a stretch of rows at a time: Parquet by row groups, npz archives in place."""
 
 import hashlib
+import math
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +96,15 @@ def require_pyarrow() -> None:
 
 
 class NpzTargets(TargetFile):
-    """An archive as `numpy.savez` writes it, its arrays mapped into memory.
+    """An archive as `numpy.savez` writes it, read where its arrays stand.
+
+    Nothing is mapped into memory: a file that is cut off under way would end the process.
 
     Args:
         path: The file.
 
     Raises:
-        InputError: Not such an archive, or its arrays cannot be mapped.
+        InputError: Not such an archive, or its arrays cannot be read in part.
     """
 
     def __init__(self, path: str) -> None:
@@ -109,7 +113,7 @@ class NpzTargets(TargetFile):
             with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
                 checksums = [(member.filename, member.file_size, member.CRC) for member in archive.infolist()]
                 self._arrays = {
-                    member.filename.removesuffix(".npy"): _mapped(path, file, member) for member in archive.infolist()
+                    member.filename.removesuffix(".npy"): _stored(path, file, member) for member in archive.infolist()
                 }
         except InputError:
             raise
@@ -117,7 +121,7 @@ class NpzTargets(TargetFile):
             raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
         except (zipfile.BadZipFile, ValueError, TypeError) as error:
             raise InputError(f"'{path}' is not an archive of plain arrays: {error}.") from error
-        counts = {name: len(array) for name, array in self._arrays.items()}
+        counts = {name: array.shape[0] for name, array in self._arrays.items()}
         if len(set(counts.values())) > 1:
             raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
         self.column_names = tuple(self._arrays)
@@ -134,8 +138,17 @@ class NpzTargets(TargetFile):
             shapes.check_shape(self.path, name, array.shape[1:])
 
     def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
-        """Return copies of some rows."""
-        return {name: as_floats(self._arrays[name][first : first + count]) for name in shapes.shapes}
+        """Return some rows."""
+        columns = {}
+        for name in shapes.shapes:
+            try:
+                found = self._arrays[name].rows(self.path, first, count)
+            except OSError as error:
+                raise InputError(f"Cannot read '{self.path}': {error.strerror or error}.") from error
+            if len(found) < count:
+                raise InputError(f"'{self.path}' ends in row {first + len(found)} of column '{name}'.")
+            columns[name] = as_floats(found)
+        return columns
 
 
 def fingerprint_of(*contents: bytes) -> str:
@@ -148,23 +161,46 @@ def as_floats(array: NDArray[Any]) -> NDArray[Any]:
     return np.array(array, np.float32 if array.dtype.itemsize <= 4 and array.dtype.kind == "f" else np.float64)
 
 
-def _mapped(path: str, file: Any, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """The array of a member of an archive, in the file."""
+@dataclass(frozen=True)
+class _Stored:
+    """An array that stands uncompressed in an archive.
+
+    Attributes:
+        dtype: Type of its numbers.
+        shape: Its shape.
+        offset: Where its first number stands in the archive [bytes].
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+
+    def rows(self, path: str, first: int, count: int) -> NDArray[Any]:
+        """Read some lines; fewer where the archive ends before."""
+        width = math.prod(self.shape[1:])
+        offset = self.offset + first * width * self.dtype.itemsize
+        numbers: NDArray[Any] = np.fromfile(path, self.dtype, count * width, offset=offset)
+        return numbers[: len(numbers) // width * width].reshape(-1, *self.shape[1:])
+
+
+def _stored(path: str, file: Any, member: zipfile.ZipInfo) -> _Stored:
+    """Where the array of a member of an archive stands."""
     name = member.filename.removesuffix(".npy")
     if member.compress_type != zipfile.ZIP_STORED:
         raise InputError(f"'{path}': column '{name}' is compressed, so no part of it can be read. Use numpy.savez.")
     file.seek(member.header_offset)
     local_header = file.read(_LOCAL_HEADER_BYTES)
     lengths = (local_header[26:28], local_header[28:30])  # of the name and of what else is told
-    file.seek(sum(int.from_bytes(length, "little") for length in lengths), 1)
+    begin = file.seek(sum(int.from_bytes(length, "little") for length in lengths), 1)
     version = npy_format.read_magic(file)
     reader = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     shape, fortran_order, dtype = reader(file)
     if fortran_order or dtype.hasobject or not shape:
         raise InputError(f"'{path}': column '{name}' is no plain array in C order. Save numpy.ascontiguousarray.")
-    if 0 in shape:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype, "r", file.tell(), shape)
+    offset = file.tell()
+    if math.prod(shape) * dtype.itemsize > member.file_size - (offset - begin):
+        raise InputError(f"'{path}': column '{name}' is shorter than its head says.")
+    return _Stored(dtype, shape, offset)
 
 
 def groups_of(row_groups: Sequence[int], first: int, count: int) -> tuple[int, int, int]:

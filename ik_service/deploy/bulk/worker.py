@@ -82,7 +82,9 @@ class PartWorker:
         if self._file is None or self._file[0] != part.file:
             self._file = part.file, open_targets(file.path)
             self._file[1].check(self._plan.shapes)
-        return self._file[1].read(self._plan.shapes, part.first_row, part.row_count)
+        columns = self._file[1].read(self._plan.shapes, part.first_row, part.row_count)
+        file.check_unchanged()  # what was written while it was read may be in the columns
+        return columns
 
     def _solve(self, part: Part, columns: Columns) -> PartColumns:
         results = PartColumns(self._plan, part)
