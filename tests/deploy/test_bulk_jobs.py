@@ -17,6 +17,7 @@ import pytest
 from ik_service import SolverOptions, Target, load_robot
 from ik_service.deploy.bulk import LocalWorker, read_results, solve_job
 from ik_service.deploy.bulk.plan import BulkPlan
+from ik_service.deploy.bulk.results import read_part
 from ik_service.deploy.bulk.worker import PartWorker
 from tests.deploy.bulk_files import (
     COUNT,
@@ -216,7 +217,13 @@ def test_a_part_that_is_gone_or_damaged_is_made_anew(targets, tmp_path, result_f
     paths[2].write_bytes(paths[2].read_bytes()[:-7])
     paths[3].write_bytes(b"")
     paths[4].write_bytes(b"\0" * 9 + paths[4].read_bytes()[:-50])
-    assert solve_job(job).resumed_parts == PARTS - 4
+    middle = bytearray(paths[5].read_bytes())
+    middle[3000] ^= 1  # a digit of a configuration
+    paths[5].write_bytes(middle)
+    if result_format == "parquet":
+        with pytest.raises(OSError, match="CRC"):
+            read_part(paths[5])
+    assert solve_job(job).resumed_parts == PARTS - 5
     assert part_bytes(tmp_path / "results") == once
 
 

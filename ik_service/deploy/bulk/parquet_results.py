@@ -37,26 +37,39 @@ def write_parquet(file: Any, arrays: dict[str, NDArray[Any]], notes: dict[str, A
         fields.append(pa.field(name, values.type, nullable=False, metadata=unit))
     table = pa.table(columns, schema=pa.schema(fields, {_NOTES: json.dumps(notes).encode()}))
     encoding = {"problem": "DELTA_BINARY_PACKED"}
-    pq.write_table(table, file, compression="none", use_dictionary=["status"], column_encoding=encoding)
+    pq.write_table(
+        table,
+        file,
+        compression="none",
+        use_dictionary=["status"],
+        column_encoding=encoding,
+        write_page_checksum=True,
+    )
 
 
-def read_notes(path: Path) -> dict[str, Any]:
-    """Return what is told beside the columns of a file.
+def check_parquet(path: Path) -> dict[str, Any]:
+    """Return what is told beside the columns of a file all of whose pages are sound.
 
     Raises:
-        OSError: Not a Parquet file.
+        OSError: Not a Parquet file, or a damaged one.
         KeyError: Nothing is told.
     """
     try:
-        notes: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_NOTES])
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            file.read(use_threads=False)  # compares each page with its checksum
+            notes: dict[str, Any] = json.loads(file.schema_arrow.metadata[_NOTES])
     except (pa.ArrowException, TypeError) as error:
         raise OSError(f"'{path}' is not a Parquet file of results: {error}") from error
     return notes
 
 
 def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the columns of a file as arrays; statuses are words."""
-    table = pq.read_table(path, use_threads=False)
+    """Return the columns of a file as arrays; statuses are words.
+
+    Raises:
+        OSError: It is damaged.
+    """
+    table = pq.read_table(path, use_threads=False, page_checksum_verification=True)
     columns = {}
     for name in table.column_names:
         values = table.column(name).combine_chunks()

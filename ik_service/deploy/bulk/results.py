@@ -29,6 +29,8 @@ UNITS = {
     "target_orientation_error_rad": "rad",
 }
 _UNFINISHED = ".unfinished"
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile)
+"""What files that are no longer whole are met with; a RuntimeError where the directory tells of other compression."""
 
 
 class PartColumns:
@@ -138,7 +140,9 @@ def notes(plan: BulkPlan, columns: PartColumns) -> dict[str, Any]:
 
 
 def finished_counts(plan: BulkPlan, part: Part) -> list[int] | None:
-    """Return the number of problems of each status of a part that is finished; None where it is not.
+    """Return the number of problems of each status of a part that is finished and sound; None where it is not.
+
+    The whole file is read, and compared with the checksums in it.
 
     Args:
         plan: The plan.
@@ -149,15 +153,25 @@ def finished_counts(plan: BulkPlan, part: Part) -> list[int] | None:
         return None
     try:
         if plan.format == "npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                counts: list[int] = archive["status_counts"].tolist()
+            counts = _read_counts(path)
         else:
-            from ik_service.deploy.bulk.parquet_results import read_notes  # pyarrow is optional
+            from ik_service.deploy.bulk.parquet_results import check_parquet  # pyarrow is optional
 
-            counts = read_notes(path)["status_counts"]
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):  # damaged since: it is made anew
+            counts = check_parquet(path)["status_counts"]
+    except _DAMAGED:  # since: it is made anew
         return None
     return counts if sum(counts) == part.row_count else None
+
+
+def _read_counts(path: Path) -> list[int]:
+    """Counts in an archive all of whose arrays are sound."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"'{path}': '{damaged}' is damaged.")
+    with np.load(path, allow_pickle=False) as arrays:
+        counts: list[int] = arrays["status_counts"].tolist()
+    return counts
 
 
 def read_results(folder: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
