@@ -1,15 +1,18 @@
 """Where the parts of a bulk job begin, and how row groups become rows."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ik_service import SolverOptions
 from ik_service.deploy.bulk.parquet_targets import numbers_of
-from ik_service.deploy.bulk.plan import part_rows
+from ik_service.deploy.bulk.plan import BulkPlan, part_rows
 from ik_service.deploy.bulk.target_files import groups_of
-from tests.deploy.bulk_files import lists
+from tests.deploy.bulk_files import lists, panda_job, write_targets
 
 GROUPS = st.lists(st.integers(0, 40), max_size=12)
 
@@ -43,3 +46,12 @@ def test_lists_become_arrays_whether_their_size_is_fixed_or_not(shape, dtype):
         found = numbers_of(values.slice(1, 3), shape)
         np.testing.assert_array_equal(found, array[1:4])
     assert numbers_of(lists(array), shape).dtype == wanted
+
+
+def test_options_may_be_scalars_of_numpy(tmp_path):
+    targets = write_targets(tmp_path / "targets.npz", {"positions": np.full((3, 3), 0.3)})
+    options = SolverOptions(seeds=np.int64(8), position_tolerance=np.float32(0.125))
+    plain = SolverOptions(seeds=8, position_tolerance=0.125)
+    plan = BulkPlan.of(panda_job([targets], tmp_path / "results", options=options), "cpu")
+    wanted = BulkPlan.of(panda_job([targets], tmp_path / "results", options=plain), "cpu")
+    assert json.loads(json.dumps(plan.description())) == wanted.description()

@@ -187,7 +187,9 @@ class BulkPlan:
 
     def description(self) -> dict[str, Any]:
         """Return all that the bytes of the results depend on, as plain values."""
-        options = dataclasses.asdict(self.options) | {"jacobian_mode": self.options.jacobian_type().name.lower()}
+        options = _plain(dataclasses.asdict(self.options)) | {
+            "jacobian_mode": self.options.jacobian_type().name.lower()
+        }
         inputs = [
             {
                 "name": Path(file.path).name,
@@ -253,4 +255,7 @@ def software() -> dict[str, str]:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
+    """Replace arrays and scalars of NumPy, for JSON."""
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value for name, value in fields.items()
+    }
