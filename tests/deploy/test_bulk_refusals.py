@@ -110,7 +110,8 @@ def test_every_file_has_the_columns_of_the_first(columns, tmp_path):
 
 
 def test_columns_that_are_named_are_read_and_others_passed_over(columns, tmp_path):
-    given = short(columns) | {"number": np.arange(SHORT)}
+    others = {"number": np.arange(SHORT), "note": np.array("made today"), "objects": np.full(2, None)}
+    given = short(columns) | others
     targets = write_targets(tmp_path / "targets.npz", given)
     job = panda_job([targets], tmp_path / "results", columns=["positions", "orientations_xyzw"])
     solve_job(job)

@@ -4,7 +4,8 @@ import hashlib
 import math
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class TargetFile(ABC):
     Attributes:
         path: Where it is.
         column_names: Names of its columns.
-        row_groups: Rows of each stretch that is best read whole.
+        row_groups: Rows of each stretch that is best read whole; known once the file is checked.
         fingerprint: A hash that tells it from others of equal size and time of writing.
     """
 
@@ -42,7 +43,7 @@ class TargetFile(ABC):
 
     @abstractmethod
     def check(self, shapes: ColumnShapes) -> None:
-        """Refuse columns of another shape or of no numbers.
+        """Refuse columns of another shape or of no numbers; others are not looked at.
 
         Raises:
             InputError: Names the file and the column.
@@ -104,35 +105,28 @@ class NpzTargets(TargetFile):
         path: The file.
 
     Raises:
-        InputError: Not such an archive, or its arrays cannot be read in part.
+        InputError: Not such an archive.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
-            with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
-                checksums = [(member.filename, member.file_size, member.CRC) for member in archive.infolist()]
-                self._arrays = {
-                    member.filename.removesuffix(".npy"): _stored(path, file, member) for member in archive.infolist()
-                }
-        except InputError:
-            raise
-        except OSError as error:
-            raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
-        except (zipfile.BadZipFile, ValueError, TypeError) as error:
-            raise InputError(f"'{path}' is not an archive of plain arrays: {error}.") from error
-        counts = {name: array.shape[0] for name, array in self._arrays.items()}
-        if len(set(counts.values())) > 1:
-            raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
-        self.column_names = tuple(self._arrays)
-        self.fingerprint = fingerprint_of(repr(checksums).encode())
-        self.row_groups = tuple(set(counts.values()))
+        with _told(path), zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+        self._members = {member.filename.removesuffix(".npy"): member for member in members}
+        self._arrays: dict[str, _Stored] = {}
+        self.column_names = tuple(self._members)
+        self.fingerprint = fingerprint_of(repr([(m.filename, m.file_size, m.CRC) for m in members]).encode())
 
     def check(self, shapes: ColumnShapes) -> None:
-        """Refuse arrays of another shape or of no numbers."""
+        """Refuse arrays of another shape, of no numbers, of unequal lengths, or that cannot be read in part."""
         shapes.check_present(self.path, self.column_names)
-        for name in shapes.shapes:
-            array = self._arrays[name]
+        with _told(self.path), open(self.path, "rb") as file:
+            self._arrays = {name: _stored(self.path, file, self._members[name]) for name in shapes.shapes}
+        counts = {name: array.shape[0] for name, array in self._arrays.items()}
+        if len(set(counts.values())) > 1:
+            raise InputError(f"The arrays of '{self.path}' hold different numbers of problems: {counts}.")
+        self.row_groups = tuple(set(counts.values()))
+        for name, array in self._arrays.items():
             if array.dtype.kind not in "fiu":
                 raise InputError(f"'{self.path}': column '{name}' is of type {array.dtype}. Give numbers.")
             shapes.check_shape(self.path, name, array.shape[1:])
@@ -149,6 +143,19 @@ class NpzTargets(TargetFile):
                 raise InputError(f"'{self.path}' ends in row {first + len(found)} of column '{name}'.")
             columns[name] = as_floats(found)
         return columns
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Tell what is met in an archive as errors of the input."""
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
+    except (zipfile.BadZipFile, ValueError, TypeError) as error:
+        raise InputError(f"'{path}' is not an archive of plain arrays: {error}.") from error
 
 
 def fingerprint_of(*contents: bytes) -> str:
