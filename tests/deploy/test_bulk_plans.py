@@ -1,5 +1,6 @@
 """Where the parts of a bulk job begin, and how row groups become rows."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ik_service import SolverOptions
+from ik_service.deploy.bulk import plan as plan_module
+from ik_service.deploy.bulk import solve_job
 from ik_service.deploy.bulk.parquet_targets import numbers_of
 from ik_service.deploy.bulk.plan import BulkPlan, part_rows
 from ik_service.deploy.bulk.target_files import groups_of
+from objectives import InputError
 from tests.deploy.bulk_files import lists, panda_job, write_targets
 
 GROUPS = st.lists(st.integers(0, 40), max_size=12)
@@ -55,3 +59,19 @@ def test_options_may_be_scalars_of_numpy(tmp_path):
     plan = BulkPlan.of(panda_job([targets], tmp_path / "results", options=options), "cpu")
     wanted = BulkPlan.of(panda_job([targets], tmp_path / "results", options=plain), "cpu")
     assert json.loads(json.dumps(plan.description())) == wanted.description()
+
+
+def test_more_parts_than_their_names_can_order_are_refused_before_anything_is_solved(tmp_path, monkeypatch):
+    positions = np.full((40, 3), 0.3)
+    files = [write_targets(tmp_path / f"{name}.npz", {"positions": positions}) for name in "ab"]
+    plan = BulkPlan.of(panda_job(files, tmp_path / "results", part_rows=30), "cpu")
+    last = dataclasses.replace(plan.parts[-1], number=plan_module.PARTS_MAX - 1)
+    first_with_more_digits = dataclasses.replace(last, number=plan_module.PARTS_MAX)
+    assert plan.part_path(plan.parts[0]).name == "part-000000.parquet" < plan.part_path(last).name
+    assert plan.part_path(first_with_more_digits) < plan.part_path(last)  # so it must not be
+    monkeypatch.setattr(plan_module, "PARTS_MAX", 3)
+    for rows, count in ((30, 4), (2, 40)):  # too many by the files, and by the rows alone
+        with pytest.raises(InputError, match=rf"{count} parts or more at part_rows {rows}. Allowed: 3. Give larger"):
+            solve_job(panda_job(files, tmp_path / "results", part_rows=rows))
+    assert not (tmp_path / "results").exists()
+    assert len(BulkPlan.of(panda_job(files, tmp_path / "results", part_rows=40), "cpu").parts) == 2

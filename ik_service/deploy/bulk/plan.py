@@ -26,6 +26,10 @@ from objectives.errors import InputError
 SOFTWARE = ("ik-service", "warp-lang", "numpy", "pyarrow")
 """Packages that the bytes of a result depend on."""
 
+PART_DIGITS = 6
+PARTS_MAX = 10**PART_DIGITS
+"""Most parts of a job: with more, the order of their names would not be that of their problems."""
+
 
 @dataclass(frozen=True)
 class InputFile:
@@ -122,7 +126,7 @@ class BulkPlan:
             device: What its workers solve on.
 
         Raises:
-            InputError: A file cannot be read, lacks a column, or none holds targets.
+            InputError: A file cannot be read, lacks a column, or none holds targets; or there are too many parts.
         """
         shapes = ColumnShapes.known(job.robot, len(job.checked_targets))
         inputs: list[InputFile] = []
@@ -140,7 +144,7 @@ class BulkPlan:
         if not any(file.row_count for file in inputs):
             raise InputError(f"No targets in {', '.join(repr(file.path) for file in inputs)}.")
         fields = {item.name: getattr(job.robot, item.name) for item in dataclasses.fields(RobotModel)}
-        return cls(
+        plan = cls(
             robot_arrays=fields | {"locked": dict(job.robot.locked)},
             targets=job.checked_targets,
             options=job.options,
@@ -153,6 +157,8 @@ class BulkPlan:
             part_rows=job.part_rows,
             software=software(),
         )
+        plan._check_part_count()
+        return plan
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone, without what has been worked out from them."""
@@ -176,6 +182,15 @@ class BulkPlan:
             before += first
         return tuple(found)
 
+    def _check_part_count(self) -> None:
+        fewest = -(-self.problem_count // self.part_rows)  # spares working out the parts of a job that is far too large
+        count = fewest if fewest > PARTS_MAX else len(self.parts)
+        if count > PARTS_MAX:
+            raise InputError(
+                f"The job has {count} parts or more at part_rows {self.part_rows}. Allowed: {PARTS_MAX}. Give larger "
+                "part_rows, or make several jobs of it."
+            )
+
     @property
     def problem_count(self) -> int:
         """Number of problems."""
@@ -183,7 +198,7 @@ class BulkPlan:
 
     def part_path(self, part: Part) -> Path:
         """Return where the results of a part go; in order of these names the results are in order."""
-        return Path(self.output) / f"part-{part.number:06d}.{self.format}"
+        return Path(self.output) / f"part-{part.number:0{PART_DIGITS}d}.{self.format}"
 
     def description(self) -> dict[str, Any]:
         """Return all that the bytes of the results depend on, as plain values."""
