@@ -7,7 +7,6 @@ answering. Kernels for the first request of a key are compiled in another proces
 under its deadline, and other keys go on.
 """
 
-import logging
 import math
 import threading
 import time
@@ -16,21 +15,18 @@ from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, Refusal
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.pace import Pace
+from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
-from ik_service.solver import IKResult
 from objectives.errors import InputError
-
-_log = logging.getLogger(__name__)
 
 SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
@@ -62,22 +58,6 @@ class PoolLimits:
     timeout_s: float = 60.0
 
 
-class PoolObserver(Protocol):
-    """Is told what a pool does, from the pool's threads; for metrics."""
-
-    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
-        """A batch has been solved."""
-
-    def compiled(self, robot: RobotModel, seconds: float) -> None:
-        """Kernels have been compiled, or found in the cache."""
-
-    def dropped(self, works: Sequence[Work]) -> None:
-        """Requests were dropped before they were solved: cancelled, or past their deadline."""
-
-    def refused(self, reason: Refusal) -> None:
-        """A request was refused by `submit`, in the thread that called it."""
-
-
 class SolverPool:
     """Takes requests from any thread and answers them through futures.
 
@@ -101,7 +81,7 @@ class SolverPool:
         self.limits = limits or PoolLimits()
         self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads)
         self._builder = KernelBuilder(device) if compile_apart else None
-        self._observer, self._pace = observer, Pace(self.limits.batch_problems)
+        self._messenger, self._pace = Messenger(observer), Pace(self.limits.batch_problems)
         self._compiled: OrderedDict[Hashable, None] = OrderedDict()  # keys of code
         self._awaited: dict[Hashable, list[Hashable]] = {}  # lanes that wait for code being compiled
         self._queue = FairQueue(
@@ -159,7 +139,7 @@ class SolverPool:
                 self._require_room(request.problem_count, wait_s, timeout_s)
                 opened = self._queue.put(work)
             except QueueFullError as error:
-                self._tell_refusal(error.reason)
+                self._messenger.refused(error.reason)
                 raise
             must_compile = opened and self._open_or_await(work, compile_here)
             self._changed.notify()
@@ -253,11 +233,6 @@ class SolverPool:
             error.retry_after_s = max(1, min(60, math.ceil(0.5 * wait_s)))
             raise
 
-    def _tell_refusal(self, reason: Refusal) -> None:
-        if self._observer is not None:
-            with _logged_errors():
-                self._observer.refused(reason)
-
     # ------------------------------------------------------------------ kernels
     def _open_or_await(self, work: Work, compile_here: bool) -> bool:
         """Open a new lane if its kernels are there; return whether somebody has to compile them."""
@@ -281,9 +256,7 @@ class SolverPool:
                 for key in self._awaited.pop(work.code_key):
                     self._queue.open(key)
                 self._changed.notify()
-            if self._observer is not None:
-                with _logged_errors():
-                    self._observer.compiled(work.robot, time.monotonic() - started_at)
+            self._messenger.compiled(work.robot, time.monotonic() - started_at)
 
         self._builder.build(work.robot, work.request, open_lanes)
 
@@ -324,9 +297,7 @@ class SolverPool:
     def _end_stale(self, works: Sequence[Work]) -> None:
         for work in works:
             work.fail(expired(work, time.monotonic()))
-        if works and self._observer is not None:
-            with _logged_errors():
-                self._observer.dropped(works)
+        self._messenger.dropped(works)
 
     def _solve(self, shares: tuple[Share, ...]) -> None:
         """Solve a batch, but for requests that nobody waits for any more, and charge its lane."""
@@ -374,9 +345,7 @@ class SolverPool:
                 self._fail(share.work, ExpiredError("The deadline passed while the request was being solved."))
             else:
                 share.work.keep(result, rows, started_at, ended_at)
-        if self._observer is not None:
-            with _logged_errors():
-                self._observer.solved(robot, shares, result, ended_at - started_at)
+        self._messenger.solved(robot, shares, result, ended_at - started_at)
 
     def _fail(self, work: Work, error: BaseException) -> None:
         with self._changed:
@@ -386,12 +355,3 @@ class SolverPool:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError("The service is shutting down.")
-
-
-@contextmanager
-def _logged_errors() -> Iterator[None]:
-    """Log what an observer raises: it must end neither the thread nor a request."""
-    try:
-        yield
-    except Exception:  # noqa: BLE001  # any fault of an observer's would end the thread
-        _log.exception("An observer of the solver pool has failed.")

@@ -1,0 +1,71 @@
+"""Who is told what a pool does, and a messenger whose failing observer harms nobody."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from ik_service.batching.errors import Refusal
+from ik_service.batching.work import Share, Work
+from ik_service.robots import RobotModel
+from ik_service.solver import IKResult
+
+_log = logging.getLogger(__name__)
+
+
+class PoolObserver(Protocol):
+    """Is told what a pool does, from the pool's threads; for metrics."""
+
+    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+        """A batch has been solved."""
+
+    def compiled(self, robot: RobotModel, seconds: float) -> None:
+        """Kernels have been compiled, or found in the cache."""
+
+    def dropped(self, works: Sequence[Work]) -> None:
+        """Requests were dropped before they were solved: cancelled, or past their deadline."""
+
+    def refused(self, reason: Refusal) -> None:
+        """A request was refused by `submit`, in the thread that called it."""
+
+
+class Messenger:
+    """Tells an observer, and logs what that raises: it must end neither a thread nor a request.
+
+    Args:
+        observer: Is told; None is nobody.
+    """
+
+    def __init__(self, observer: PoolObserver | None) -> None:
+        self._observer = observer
+
+    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+        """Tell `PoolObserver.solved`."""
+        with self._told() as observer:
+            if observer is not None:
+                observer.solved(robot, shares, result, seconds)
+
+    def compiled(self, robot: RobotModel, seconds: float) -> None:
+        """Tell `PoolObserver.compiled`."""
+        with self._told() as observer:
+            if observer is not None:
+                observer.compiled(robot, seconds)
+
+    def dropped(self, works: Sequence[Work]) -> None:
+        """Tell `PoolObserver.dropped`, where there are any."""
+        with self._told() as observer:
+            if observer is not None and works:
+                observer.dropped(works)
+
+    def refused(self, reason: Refusal) -> None:
+        """Tell `PoolObserver.refused`."""
+        with self._told() as observer:
+            if observer is not None:
+                observer.refused(reason)
+
+    @contextmanager
+    def _told(self) -> Iterator[PoolObserver | None]:
+        try:
+            yield self._observer
+        except Exception:  # noqa: BLE001  # any fault of an observer's would end the thread
+            _log.exception("An observer of the solver pool has failed.")
