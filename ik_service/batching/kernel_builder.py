@@ -51,19 +51,22 @@ class KernelBuilder:
         """Compile what a request needs; call `done` from some thread once it is there, or cannot be made there.
 
         What cannot be made in the process is left to the thread of the solver, whose error goes to the caller.
+
+        Raises:
+            Exception: Whatever keeps the process from being asked, such as too few descriptors; `done` is not called.
         """
         sample, mark = request.part(slice(0, SAMPLE_SIZE)), mark_of(robot, request, self._device)
         if mark.exists():
             done()
             return
         with self._lock:
-            if self._process is None:
-                # Spawned: a fork would inherit the state of Warp and of threads that are not there.
-                self._process = ProcessPoolExecutor(
-                    1, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
-                )
+            # Spawned: a fork would inherit the state of Warp and of threads that are not there.
+            process = self._process or ProcessPoolExecutor(
+                1, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
+            )
+            future = process.submit(fill_cache, robot, sample, self._device, mark, wp.config.log_level)
+            self._process = process  # one that could not start would keep what it was asked
             self._pending += 1
-            future = self._process.submit(fill_cache, robot, sample, self._device, mark, wp.config.log_level)
         future.add_done_callback(lambda ended: self._end(ended, done))
 
     def close(self) -> None:

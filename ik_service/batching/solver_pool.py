@@ -7,6 +7,7 @@ answering. Kernels for the first request of a key are compiled in another proces
 under its deadline, and other keys go on.
 """
 
+import logging
 import math
 import threading
 import time
@@ -27,6 +28,8 @@ from ik_service.batching.solver_shelf import SolverShelf
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
+
+_log = logging.getLogger(__name__)
 
 SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
@@ -84,6 +87,7 @@ class SolverPool:
         self._messenger, self._pace = Messenger(observer), Pace(self.limits.batch_problems)
         self._compiled: OrderedDict[Hashable, None] = OrderedDict()  # keys of code
         self._awaited: dict[Hashable, list[Hashable]] = {}  # lanes that wait for code being compiled
+        self._unbuilt: list[Work] | None = None  # within `together`: those whose code has to be compiled
         self._queue = FairQueue(
             request_limit=self.limits.requests, problem_limit=self.limits.problems, lane_limit=self.limits.keys
         )
@@ -142,16 +146,28 @@ class SolverPool:
                 self._messenger.refused(error.reason)
                 raise
             must_compile = opened and self._open_or_await(work, compile_here)
+            if must_compile and self._unbuilt is not None:
+                self._unbuilt.append(work)
+                must_compile = False
             self._changed.notify()
         if must_compile:
-            self._compile(work, now)
+            self._compile(work)
         return work.future
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Let the solver's thread begin none of what is submitted within, by this thread, before all of it is there."""
-        with self._changed:
-            yield
+        unbuilt: list[Work] = []
+        try:
+            with self._changed:
+                self._unbuilt = unbuilt
+                try:
+                    yield
+                finally:
+                    self._unbuilt = None
+        finally:
+            for work in unbuilt:  # without the lock: a process takes a while to start
+                self._compile(work)
 
     def require_room(
         self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0
@@ -247,18 +263,23 @@ class SolverPool:
         self._awaited[code] = [work.key]
         return True
 
-    def _compile(self, work: Work, started_at: float) -> None:
+    def _compile(self, work: Work) -> None:
+        """Have the code of a request compiled apart; where that cannot even begin, the solver's own thread does it."""
         assert self._builder is not None
 
         def open_lanes() -> None:
             with self._changed:
                 self._remember(work.code_key)
-                for key in self._awaited.pop(work.code_key):
+                for key in self._awaited.pop(work.code_key, ()):
                     self._queue.open(key)
                 self._changed.notify()
-            self._messenger.compiled(work.robot, time.monotonic() - started_at)
+            self._messenger.compiled(work.robot, time.monotonic() - work.queued_at)
 
-        self._builder.build(work.robot, work.request, open_lanes)
+        try:
+            self._builder.build(work.robot, work.request, open_lanes)
+        except Exception:  # noqa: BLE001  # without descriptors, memory or a cache that can be read; the lanes would wait
+            _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
+            open_lanes()
 
     def _remember(self, code: Hashable) -> None:
         self._compiled[code] = None

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -56,6 +57,76 @@ def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
     builder.asked.pop()[2]()
     assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
     assert shelf.batches == [[1.0]]
+
+
+class FailingBuilder(SlowBuilder):
+    """Cannot even be asked."""
+
+    def build(self, robot, request, done):
+        self.asked.append((robot, request, lambda: None))
+        raise OSError(24, "Too many open files")
+
+
+def test_where_no_process_can_be_asked_the_solver_compiles_itself(make_pool, panda, caplog):
+    pool, _ = make_pool()
+    pool._builder = builder = FailingBuilder()
+    assert numbers_of(pool.submit(panda, numbered(1, 1)).result(PATIENCE)) == [1]
+    assert numbers_of(pool.submit(panda, numbered(2, 1)).result(PATIENCE)) == [2]
+    with pool.together():
+        others = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(2)]
+    assert [numbers_of(future.result(PATIENCE)) for future in others] == [[0], [1]]
+    assert len(builder.asked) == 2  # once for each code
+    assert caplog.text.count("the solver compiles itself") == 2
+
+
+def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
+    """Starting one takes longer than many solves."""
+    pool, _ = make_pool()
+
+    class OtherThreadSolves(SlowBuilder):
+        def build(self, robot, request, done):
+            self.asked.append((robot, request, done))
+            other = threading.Thread(target=lambda: got.append(numbers_of(pool.solve(panda, numbered(1, 1)))))
+            other.start()
+            other.join(5)
+
+    got = [numbers_of(pool.solve(panda, numbered(0, 1)))]
+    pool._builder = builder = OtherThreadSolves()
+    with pool.together():
+        waiting = pool.submit(panda, numbered(5, 1, link="panda_link6"))
+    assert got == [[0], [1]]
+    builder.asked.pop()[2]()
+    assert numbers_of(waiting.result(PATIENCE)) == [5]
+
+
+def test_a_process_that_could_not_start_is_forgotten(panda, tmp_path, monkeypatch):
+    made = []
+
+    class Executor:
+        """The first of them refuses its first task; later ones have it done at once."""
+
+        def __init__(self, *_, **__):
+            self.is_down = False
+            made.append(self)
+
+        def submit(self, *_):
+            if self is made[0]:
+                raise OSError(24, "Too many open files")
+            done = Future()
+            done.set_result(None)
+            return done
+
+        def shutdown(self, **_):
+            self.is_down = True
+
+    monkeypatch.setattr(kernel_builder, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
+    builder, told = kernel_builder.KernelBuilder("cpu"), []
+    with pytest.raises(OSError, match="Too many"):
+        builder.build(panda, numbered(0, 1), lambda: told.append("first"))
+    builder.build(panda, numbered(0, 1), lambda: told.append("second"))
+    assert told == ["second"]
+    assert [one.is_down for one in made] == [False, True]  # the second ends as soon as nothing is left for it
 
 
 def test_codes_differ_by_rows_and_not_by_values(panda):
