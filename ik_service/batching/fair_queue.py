@@ -8,7 +8,7 @@ company: a batch is whatever is there. It holds no lock and reads no clock; whoe
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import islice
 
 from ik_service.batching.errors import ExpiredError, QueueFullError
@@ -16,22 +16,20 @@ from ik_service.batching.work import Share, Work
 
 LARGE_AT_ONCE = 4
 """Large requests that are solved side by side."""
-SCANNED = 256
-"""Requests at the front of a lane that are looked at for a batch."""
 
 
 class Lane:
-    """Requests of one key, in the order in which they will be served.
+    """Requests of one key.
 
     Attributes:
-        works: The requests.
+        works: The requests, each kind in the order in which it came: large ones, small ones.
         problems: Problems that wait: of large requests, of small ones.
         is_open: Whether their batches may be taken: kernels are there.
         spent: Solver time that the lane has had [s], from a start common to all lanes.
     """
 
     def __init__(self, spent: float) -> None:
-        self.works: OrderedDict[Work, None] = OrderedDict()
+        self.works: tuple[OrderedDict[Work, None], ...] = (OrderedDict(), OrderedDict())
         self.problems = [0, 0]
         self.is_open = False
         self.spent = spent
@@ -43,9 +41,7 @@ class Lane:
         Small requests go whole and in order: under overload that many are answered in time, where equal shares would
         answer all of them too late. The first few of the large ones share their batch.
         """
-        front = list(islice(self.works, SCANNED))
-        small = [work for work in front if work.is_small]
-        large = [work for work in front if not work.is_small][:LARGE_AT_ONCE]
+        small, large = self.works[True], list(islice(self.works[False], LARGE_AT_ONCE))
         if small and not (large and self._large_next):
             self._large_next = bool(large)
             return share_out(small, budget)
@@ -102,7 +98,7 @@ class FairQueue:
             if len(self._lanes) >= self._lane_limit:
                 raise QueueFullError(f"Requests of {self._lane_limit} kinds are waiting. Try again later.", "kinds")
             self._lanes[work.key] = Lane(self._common_start)
-        self._lanes[work.key].works[work] = None
+        self._lanes[work.key].works[work.is_small][work] = None
         self.requests += 1
         self._lanes[work.key].problems[work.is_small] += work.remaining
         return opened
@@ -145,7 +141,7 @@ class FairQueue:
             shares.append(work.take(count))
             lane.problems[work.is_small] -= count
             if work.remaining == 0:
-                del lane.works[work]
+                del lane.works[work.is_small][work]
                 self.requests -= 1
         return tuple(shares)
 
@@ -154,18 +150,18 @@ class FairQueue:
         lane = self._lanes.get(key)
         if lane is not None:
             lane.spent += seconds
-            if not lane.works:
+            if not any(lane.works):
                 del self._lanes[key]
 
     def discard(self, work: Work) -> bool:
         """Forget a request that waits; return whether it was there."""
         lane = self._lanes.get(work.key)
-        if lane is None or work not in lane.works:
+        if lane is None or work not in lane.works[work.is_small]:
             return False
-        del lane.works[work]
+        del lane.works[work.is_small][work]
         self.requests -= 1
         lane.problems[work.is_small] -= work.remaining
-        if not lane.works:
+        if not any(lane.works):
             del self._lanes[work.key]
         return True
 
@@ -178,7 +174,7 @@ class FairQueue:
 
     def __iter__(self) -> Iterator[Work]:
         """Go through the requests that wait."""
-        return (work for lane in list(self._lanes.values()) for work in list(lane.works))
+        return (work for lane in list(self._lanes.values()) for works in lane.works for work in list(works))
 
 
 def expired(work: Work, now: float) -> ExpiredError:
@@ -187,7 +183,7 @@ def expired(work: Work, now: float) -> ExpiredError:
     return ExpiredError(f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later.")
 
 
-def share_out(works: Sequence[Work], budget: int, share: int = 0) -> list[tuple[Work, int]]:
+def share_out(works: Collection[Work], budget: int, share: int = 0) -> list[tuple[Work, int]]:
     """Return the requests that go into a batch, and how many problems of each.
 
     Args:
@@ -195,7 +191,7 @@ def share_out(works: Sequence[Work], budget: int, share: int = 0) -> list[tuple[
         budget: Problems that the batch may hold.
         share: How many each may have before those in front get what is left.
     """
-    spare = budget - sum(min(work.remaining, share) for work in works if share)
+    spare = budget - (sum(min(work.remaining, share) for work in works) if share else 0)
     shares = []
     for work in works:
         if not spare and not share:

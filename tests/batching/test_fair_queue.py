@@ -57,6 +57,14 @@ def test_small_requests_behind_a_large_one_are_the_next_batch(panda):
     assert sizes(one.take(lambda _: 64)) == [(many, 64, 128)]
 
 
+def test_a_small_request_is_the_next_batch_behind_any_number_of_large_ones(panda):
+    one, many, small = queue(), [large(panda, 1000) for _ in range(600)], work(panda, 1)
+    put(one, *many, small)
+    assert one.seconds_until(small.key, lambda _: 1.0, is_small=True) == 2.0
+    assert sizes(one.take(lambda _: 64)) == [(small, 0, 1)]
+    assert [share.work for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
+
+
 def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
     one, many = queue(), [large(panda, 1000) for _ in range(6)]
     put(one, *many)
