@@ -11,7 +11,6 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
+from ik_service.batching.known_code import KnownCode
 from ik_service.batching.pace import Pace
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
@@ -33,7 +33,6 @@ _log = logging.getLogger(__name__)
 
 SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
-CODES_MOST = 4096
 WAIT_SHARE = 0.5
 """Of its deadline that a request may spend waiting, by estimate, to be accepted; the rest covers the estimate."""
 QUIET_S = 0.2
@@ -85,8 +84,7 @@ class SolverPool:
         self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads)
         self._builder = KernelBuilder(device) if compile_apart else None
         self._messenger, self._pace = Messenger(observer), Pace(self.limits.batch_problems)
-        self._compiled: OrderedDict[Hashable, None] = OrderedDict()  # keys of code
-        self._awaited: dict[Hashable, list[Hashable]] = {}  # lanes that wait for code being compiled
+        self._code = KnownCode()
         self._unbuilt: list[Work] | None = None  # within `together`: those whose code has to be compiled
         self._queue = FairQueue(
             request_limit=self.limits.requests, problem_limit=self.limits.problems, lane_limit=self.limits.keys
@@ -253,15 +251,11 @@ class SolverPool:
     def _open_or_await(self, work: Work, compile_here: bool) -> bool:
         """Open a new lane if its kernels are there; return whether somebody has to compile them."""
         code = work.code_key
-        if self._builder is None or compile_here or code in self._compiled:
-            self._remember(code)
-            self._queue.open(work.key)
-            return False
-        if code in self._awaited:
-            self._awaited[code].append(work.key)
-            return False
-        self._awaited[code] = [work.key]
-        return True
+        if self._builder is not None and not compile_here and code not in self._code:
+            return self._code.wait(code, work.key)
+        self._code.add(code)
+        self._queue.open(work.key)
+        return False
 
     def _compile(self, work: Work) -> None:
         """Have the code of a request compiled apart; where that cannot even begin, the solver's own thread does it."""
@@ -269,8 +263,7 @@ class SolverPool:
 
         def open_lanes() -> None:
             with self._changed:
-                self._remember(work.code_key)
-                for key in self._awaited.pop(work.code_key, ()):
+                for key in self._code.arrived(work.code_key):
                     self._queue.open(key)
                 self._changed.notify()
             self._messenger.compiled(work.robot, time.monotonic() - work.queued_at)
@@ -280,12 +273,6 @@ class SolverPool:
         except Exception:  # noqa: BLE001  # without descriptors, memory or a cache that can be read; the lanes would wait
             _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
             open_lanes()
-
-    def _remember(self, code: Hashable) -> None:
-        self._compiled[code] = None
-        self._compiled.move_to_end(code)
-        if len(self._compiled) > CODES_MOST:
-            self._compiled.popitem(last=False)
 
     # ------------------------------------------------------------------ the thread
     def _run(self) -> None:
