@@ -34,4 +34,4 @@ class ExpiredError(IKError):
 
 
 class ClosedError(IKError):
-    """The pool is closing and takes no more requests."""
+    """The pool takes no more requests: it is closing, or its thread has failed."""

@@ -165,6 +165,13 @@ class FairQueue:
             del self._lanes[work.key]
         return True
 
+    def clear(self) -> list[Work]:
+        """Forget all requests that wait, and return them."""
+        works = list(self)
+        self._lanes.clear()
+        self.requests = 0
+        return works
+
     def drop_stale(self, now: float) -> list[Work]:
         """Take out the requests that are cancelled or past their deadline."""
         stale = [work for work in self if work.future.cancelled() or work.deadline <= now]

@@ -91,6 +91,8 @@ class SolverPool:
         )
         self._changed = threading.Condition()  # of a lock that one thread may take several times
         self._closed, self._swept_at = False, 0.0
+        self._failure: BaseException | None = None  # what has ended the thread
+        self._at_hand: tuple[Work, ...] = ()  # taken out of the queue by the thread
         self._is_solving, self._took_at = False, 0.0
         self._shared_at = 0.0  # when a request last found others there
         self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
@@ -127,7 +129,7 @@ class SolverPool:
 
         Raises:
             QueueFullError: Too much is waiting.
-            ClosedError: The pool is closing.
+            ClosedError: The pool is closing, or its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
         work = Work(robot, request, now, now + timeout_s)
@@ -180,7 +182,7 @@ class SolverPool:
         Raises:
             QueueFullError: Too much is waiting.
             ExpiredError: Nobody waits any more.
-            ClosedError: The pool is closing.
+            ClosedError: The pool is closing, or its thread has failed.
         """
         timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
         with self._changed:
@@ -198,7 +200,7 @@ class SolverPool:
 
         Raises:
             QueueFullError: Too much is waiting.
-            ClosedError: The pool is closing.
+            ClosedError: The pool is closing, or its thread has failed.
             ExpiredError: The pool's deadline has passed.
             InputError: The solver refuses a value.
             EngineError: No engine can run this problem.
@@ -217,9 +219,7 @@ class SolverPool:
             self._changed.notify_all()
             while self._queue.requests and self._changed.wait(max(0.0, end - time.monotonic())):
                 pass
-            left = list(self._queue)
-            for work in left:
-                self._queue.discard(work)
+            left = self._queue.clear()
             self._changed.notify_all()
         for work in left:
             work.future.cancel()
@@ -276,11 +276,33 @@ class SolverPool:
 
     # ------------------------------------------------------------------ the thread
     def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException as error:  # noqa: BLE001  # whatever it is: callers would wait for a thread that is gone
+            _log.exception("The thread of the solver has failed; nothing is solved any more.")
+            self._give_up(error)
+
+    def _give_up(self, failure: BaseException) -> None:
+        """End all that waits, and take no more."""
+        with self._changed:
+            self._failure = failure
+            left = [*self._at_hand, *self._queue.clear()]
+            self._changed.notify_all()
+        for work in left:
+            work.fail(self._lost())
+
+    def _lost(self) -> ClosedError:
+        error = ClosedError("The solver has failed and solves nothing any more. Its service has to be started again.")
+        error.__cause__ = self._failure
+        return error
+
+    def _serve(self) -> None:
         while True:
             with self._changed:
                 stale = self._drop_stale()
                 shares = () if stale else self._queue.take(self._budget)
                 self._is_solving, self._took_at = bool(shares), time.monotonic()
+                self._at_hand = (*stale, *(share.work for share in shares))
                 if not shares and not stale:
                     if self._closed:
                         self._changed.notify_all()  # to `close`, which waits for an empty queue
@@ -351,8 +373,11 @@ class SolverPool:
             rows, row = slice(row, row + share.count), row + share.count
             if share.work.deadline <= ended_at:
                 self._fail(share.work, ExpiredError("The deadline passed while the request was being solved."))
-            else:
+                continue
+            try:
                 share.work.keep(result, rows, started_at, ended_at)
+            except Exception as error:  # noqa: BLE001  # too little memory for this answer; the others are there
+                self._fail(share.work, error)
         self._messenger.solved(robot, shares, result, ended_at - started_at)
 
     def _fail(self, work: Work, error: BaseException) -> None:
@@ -361,5 +386,7 @@ class SolverPool:
         work.fail(error)
 
     def _require_open(self) -> None:
+        if self._failure is not None:
+            raise self._lost()
         if self._closed:
             raise ClosedError("The service is shutting down.")

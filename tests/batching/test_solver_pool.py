@@ -1,5 +1,6 @@
 """The pool: what waits is solved together, nothing is lost, errors stay with their requests, closing is orderly."""
 
+import math
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -9,7 +10,7 @@ import pytest
 
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.batching.solver_pool import PoolLimits
-from ik_service.batching.work import Expected
+from ik_service.batching.work import Expected, Work
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of
 
@@ -236,6 +237,47 @@ def test_a_failed_part_ends_its_whole_request(make_pool, panda):
     assert pool.waiting_problems == 0
     assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
     assert 40_000 not in shelf.solved
+
+
+def test_an_answer_that_cannot_be_kept_fails_alone(make_pool, panda, monkeypatch):
+    pool, shelf, _ = held(make_pool, panda)
+    keep = Work.keep
+
+    def keep_most(work, *arguments):
+        if work.future is futures[1]:
+            raise MemoryError
+        keep(work, *arguments)
+
+    monkeypatch.setattr(Work, "keep", keep_most)
+    futures = [pool.submit(panda, numbered(k, 1)) for k in range(3)]
+    shelf.gate.set()
+    assert isinstance(futures[1].exception(PATIENCE), MemoryError)
+    assert [numbers_of(futures[k].result(PATIENCE)) for k in (0, 2)] == [[0], [2]]
+    assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
+
+
+def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch, caplog):
+    pool, shelf, running = held(make_pool, panda)
+    waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(3)]
+    monkeypatch.setattr(pool._pace, "note", lambda *_: 1 / 0)  # after the first batch
+    shelf.gate.set()
+    assert numbers_of(running.result(PATIENCE)) == [-1]
+    for future in waiting:
+        assert isinstance(future.exception(PATIENCE), ClosedError)
+    with pytest.raises(ClosedError, match="has failed"):
+        pool.submit(panda, numbered(1, 1))
+    assert pool.waiting_requests == pool.waiting_problems == 0
+    pool._thread.join(PATIENCE)
+    assert pool.solving_s == math.inf
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypatch):
+    pool, _ = make_pool()
+    monkeypatch.setattr(pool, "_solve_live", lambda _: 1 / 0)
+    failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE)
+    assert isinstance(failure, ClosedError)
+    assert isinstance(failure.__cause__, ZeroDivisionError)
 
 
 def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
