@@ -4,6 +4,9 @@
 
 Were each request submitted by itself, the solver's thread would wake up for the first of a bunch that is about to come,
 and solve it alone while the others queue up.
+
+The solver's thread keeps deadlines, but not while it hangs, or compiles. So the loop keeps them too, a little later,
+with one timer for all.
 """
 
 import asyncio
@@ -12,9 +15,13 @@ from concurrent.futures import Future
 from functools import partial
 
 from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.errors import ExpiredError
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.solver_pool import SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
+
+GRACE_S = 0.25
+"""How long after its deadline a request is given up by the loop: the solver knows better what has become of it."""
 
 
 class LoopBridge:
@@ -29,13 +36,17 @@ class LoopBridge:
         self._collected: list[tuple[asyncio.Future[SolveAnswer], RobotModel, SolveRequest, float | None]] = []
         self._ended: list[tuple[asyncio.Future[SolveAnswer], Future[SolveAnswer]]] = []
         self._lock = threading.Lock()  # of `_ended`
+        # Answers under way, each with what the pool knows it by, when it is given up [s], and how long it had [s].
+        self._open: dict[asyncio.Future[SolveAnswer], tuple[Future[SolveAnswer], float, float]] = {}
+        self._swept: asyncio.AbstractEventLoop | None = None  # the loop whose timer looks after them
 
     def solve(
         self, robot: RobotModel, request: SolveRequest, *, timeout_s: float | None = None
     ) -> "asyncio.Future[SolveAnswer]":
         """Queue a request at the end of this turn of the loop; arguments and errors are those of `SolverPool.submit`.
 
-        A request whose future is cancelled is dropped, as far as it has not been solved.
+        A request whose future is cancelled is dropped, as far as it has not been solved. The future brings an
+        ExpiredError soon after the deadline even where the solver does not come back.
         """
         loop = asyncio.get_running_loop()
         if not self._collected:
@@ -55,8 +66,31 @@ class LoopBridge:
                 except Exception as error:  # noqa: BLE001  # it belongs to the caller, whatever it is
                     answer.set_exception(error)
                     continue
-                answer.add_done_callback(partial(_pass_on_cancellation, submitted))
+                had_s = self._pool.limits.timeout_s if timeout_s is None else timeout_s
+                self._open[answer] = (submitted, loop.time() + had_s + GRACE_S, had_s)
+                answer.add_done_callback(self._close)
                 submitted.add_done_callback(partial(self._note, loop, answer))
+        if self._open and self._swept is not loop:
+            self._swept = loop
+            loop.call_later(SWEEP_S, self._sweep, loop)
+
+    def _close(self, answer: "asyncio.Future[SolveAnswer]") -> None:
+        submitted, _, _ = self._open.pop(answer)
+        if answer.cancelled():
+            submitted.cancel()
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up what is long past its deadline; look again as long as anything is under way."""
+        now = loop.time()
+        for answer, (submitted, until, had_s) in self._open.items():
+            if until <= now and not answer.done():
+                submitted.cancel()
+                answer.set_exception(
+                    ExpiredError(f"No answer came within {had_s:.3g} s; the solver is held up. Try again later.")
+                )
+        self._swept = loop if self._open else None
+        if self._open:
+            loop.call_later(SWEEP_S, self._sweep, loop)
 
     def _note(
         self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[SolveAnswer]", ended: Future[SolveAnswer]
@@ -83,8 +117,3 @@ class LoopBridge:
                 answer.set_exception(error)
             else:
                 answer.set_result(ended.result())
-
-
-def _pass_on_cancellation(submitted: Future[SolveAnswer], answer: "asyncio.Future[SolveAnswer]") -> None:
-    if answer.cancelled():
-        submitted.cancel()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ik_service.batching.errors import QueueFullError
+from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.solver_pool import PoolLimits, SolverPool
 from objectives.errors import InputError
@@ -88,6 +88,51 @@ def test_what_is_cancelled_while_it_waits_is_dropped(make_bridge, panda):
 
     assert asyncio.run(ask()) == [8]
     assert 7 not in shelf.solved
+
+
+def test_a_deadline_holds_while_the_solver_hangs(make_bridge, panda):
+    bridge, shelf = make_bridge(gate=threading.Event())
+
+    async def ask():
+        hung = bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
+        await asyncio.to_thread(shelf.entered.wait, 60)
+        waiting, kept = (bridge.solve(panda, numbered(k, 1), timeout_s=t) for k, t in ((1, 0.05), (2, 50.0)))
+        late = await asyncio.wait_for(asyncio.gather(hung, waiting, return_exceptions=True), 30)
+        assert not kept.done()
+        shelf.gate.set()
+        return late, numbers_of(await kept)
+
+    late, kept = asyncio.run(ask())
+    assert [type(error) for error in late] == [ExpiredError, ExpiredError]
+    assert kept == [2]
+    assert 1 not in shelf.solved  # given up, and so dropped
+
+
+def test_the_solver_itself_tells_of_a_deadline_where_it_can(make_bridge, panda):
+    bridge, _ = make_bridge(seconds=0.1)
+
+    async def ask():
+        await bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
+
+    with pytest.raises(ExpiredError, match="while the request was being solved"):
+        asyncio.run(ask())
+
+
+def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
+    bridge, _ = make_bridge()
+
+    async def ask():
+        await bridge.solve(panda, numbered(0, 1))
+        cancelled = bridge.solve(panda, numbered(1, 1))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        async with asyncio.timeout(30):
+            while bridge._swept is not None:
+                await asyncio.sleep(0.01)
+        return numbers_of(await bridge.solve(panda, numbered(2, 1)))
+
+    assert asyncio.run(ask()) == [2]
+    assert not bridge._open
 
 
 def test_a_loop_that_has_ended_does_not_disturb_the_pool(make_bridge, panda):
