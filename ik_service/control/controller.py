@@ -1,9 +1,7 @@
 """The controller: targets and where the robots are in, commands within all limits out, tick by tick."""
 
-import math
 import time
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,14 @@ from ik_service.control.limits import ControlLimits, resolved_limits, velocity_a
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick_arrays import POSE, TickArrays
+from ik_service.control.tick_input import (
+    check_counts,
+    check_times,
+    check_tolerances,
+    check_weights,
+    lines,
+    numbers,
+)
 from ik_service.control.tick_islands import TickIslands
 from ik_service.control.tick_task import (
     BEGIN,
@@ -35,41 +41,16 @@ from ik_service.robots.caller_order import CallerOrder
 from ik_service.robots.coupling import complete_joint_q
 from ik_service.solver.batch import DEVICE_LOCK
 from ik_service.solver.construction import check_construction
-from ik_service.solver.foreign_arrays import as_numpy
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.mirror import wait
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import Pace, checked_dt, path_result
-from ik_service.solver.targets import Target, as_target, host_array
+from ik_service.solver.status import IKStatus
+from ik_service.solver.targets import NUMBER_MAX, Target, as_target, host_array
 from objectives import IKObjective, InputError
 
 WARM_TICKS = 5
 ITERATIONS_MAX = 100  # of a tick that has a deadline
-
-
-def _check_counts(robots: Any, iterations: Any) -> None:
-    for name, value, least in (("robots", robots, 1), ("iterations", iterations, 0)):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-            raise InputError(f"{name} is {value!r}. Allowed: whole numbers from {least}.")
-
-
-def _check_weights(*weights: float) -> None:
-    for weight in weights:
-        if not 0.0 <= weight < math.inf:
-            raise InputError(f"A weight of posture or damping is {weight!r}. Allowed: 0 and above.")
-
-
-def _check_tolerances(*tolerances: float) -> None:
-    for tolerance in tolerances:
-        if not 0.0 < tolerance < math.inf:
-            raise InputError(f"A tolerance is {tolerance!r}. Allowed: above 0.")
-
-
-def _numbers(name: str, given: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(as_numpy(name, given), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is not an array of numbers: {error}") from error
 
 
 class IKController:
@@ -139,9 +120,9 @@ class IKController:
         device: Any = "cpu",
     ) -> None:
         check_construction(robot, targets, objectives, "compiled", None, True, None)
-        _check_counts(robots, iterations)
-        _check_weights(posture_weight, damping_weight)
-        _check_tolerances(position_tolerance, orientation_tolerance)
+        check_counts(robots, iterations)
+        check_weights(posture_weight, damping_weight)
+        check_tolerances(position_tolerance, orientation_tolerance)
         self.robot, self.robots = robot, robots
         self.targets = tuple(as_target(target, robot) for target in targets)
         self._order = CallerOrder(robot, joint_order)
@@ -158,11 +139,12 @@ class IKController:
         self._device = model.device
         self._idle = self._islands.idle_coordinates()
         self._launches = tuple(island.launch for island in self._islands.islands)
-        settings, numbers = self._arrays.settings.host, self._arrays.numbers.host
+        settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
         settings[ROBOTS], settings[SCALES] = robots, scale_direction
         settings[BRAKES] = self._arrays.has_accelerations
-        numbers[POSITION_TOLERANCE], numbers[ORIENTATION_TOLERANCE] = position_tolerance, orientation_tolerance
-        self._settings, self._numbers = settings, numbers
+        self._numbers[POSITION_TOLERANCE] = position_tolerance
+        self._numbers[ORIENTATION_TOLERANCE] = orientation_tolerance
+        self._settings = settings
         self._iterations_ns = self._answers_ns = (0, 0)  # what the last two took before a deadline
         self._result = self._make_result()
         self.reset(robot.mid_joint_q[self._order.coordinates])
@@ -196,22 +178,20 @@ class IKController:
             joint_qd: Speeds [m/s or rad/s], shape [DOFs] or [robots, DOFs], or one number.
 
         Raises:
-            InputError: A shape or number that is not allowed.
+            InputError: A shape or number that is not allowed; the controller is then where it was.
         """
-        given = host_array("joint_q", joint_q), host_array("joint_qd", joint_qd)
-        last = self._arrays.answers["joint_q_out"].host, self._arrays.answers["joint_qd_out"].host
-        last[0][:] = self.robot.mid_joint_q
-        last[1][:] = 0.0
-        for name, array, values, columns in zip(
-            ("joint_q", "joint_qd"), last, given, (self._order.coordinates, self._order.dofs), strict=True
-        ):
-            try:
-                array[:, columns] = values
-            except ValueError:
-                allowed = f"[{len(columns)}] or [{self.robots}, {len(columns)}]"
-                raise InputError(f"{name} has shape {list(values.shape)}. Allowed: {allowed}.") from None
-        last[0][:] = complete_joint_q(self.robot, last[0])
+        speeds = host_array("joint_qd", joint_qd)
+        if speeds.ndim == 0:
+            speeds = np.full(len(self._order.dofs), speeds)
+        last_q, last_qd = self._arrays.answers["joint_q_out"].host, self._arrays.answers["joint_qd_out"].host
+        placed = np.tile(self.robot.mid_joint_q, (self.robots, 1)), np.zeros_like(last_qd)
+        columns, dofs = self._order.coordinates, self._order.dofs
+        placed[0][:, columns] = lines("joint_q", host_array("joint_q", joint_q), self.robots, len(columns))
+        placed[1][:, dofs] = lines("joint_qd", speeds, self.robots, len(dofs))
+        placed[1][:, self._islands.still_dofs()] = 0.0
+        last_q[...], last_qd[...] = complete_joint_q(self.robot, placed[0]), placed[1]
         self._islands.forget_last_tick()
+        self._give_in_order()
 
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
@@ -223,6 +203,7 @@ class IKController:
             self._arrays.answers[name].host[...] = values
         self._arrays.targets.host[...], self._numbers[DT] = targets, dt
         self._islands.forget_last_tick()
+        self._give_in_order()
 
     def recorded(self) -> RecordedTicks:
         """Return the kernels of a tick, with what they work on, for export.
@@ -261,26 +242,24 @@ class IKController:
 
         Returns:
             The commands; the same object in every step, see `ControlResult`. Where numbers of a robot are not finite
-            its status is INVALID, and it keeps its place as far as its limits allow.
+            its status is INVALID, and it brakes and keeps its place as far as its limits allow.
 
         Raises:
-            InputError: An array has another shape, or `dt` is not positive.
+            InputError: An array has another shape, or `dt` is not a time; the tick is not made, and nothing is taken.
         """
         begun = time.perf_counter_ns()
-        if not 0.0 < dt < math.inf:
-            raise InputError(f"dt is {dt}. Allowed: above 0 s.")
-        if deadline_ns is not None and not isinstance(deadline_ns, int):
-            raise InputError(f"deadline_ns is {deadline_ns!r}. Allowed: whole nanoseconds of time.monotonic_ns().")
-        arrays, answers = self._arrays, self._arrays.answers
-        self._numbers[DT] = dt
-        if targets is not None:
-            self._read_targets(targets)
-        self._read(arrays.joint_q.host, answers["joint_q_out"].host, "joint_q", joint_q, self._order.coordinates)
-        self._read(arrays.joint_qd.host, answers["joint_qd_out"].host, "joint_qd", joint_qd, self._order.dofs)
+        check_times(dt, deadline_ns)
+        arrays, answers, order = self._arrays, self._arrays.answers, self._order
+        poses = None if targets is None else self._checked_targets(targets)
+        start = None if joint_q is None else lines("joint_q", joint_q, self.robots, len(order.coordinates))
+        speeds = None if joint_qd is None else lines("joint_qd", joint_qd, self.robots, len(order.dofs))
         self._islands.refresh()
-        if joint_q is not None and self._idle.size:
-            last = answers["joint_q_out"].host
-            last[:, self._idle] = arrays.joint_q.host[:, self._idle]
+        self._numbers[DT] = dt
+        if poses is not None:
+            self._take_targets(poses)
+        self._take(arrays.joint_q.host, answers["joint_q_out"].host, start, order.coordinates)
+        self._take(arrays.joint_qd.host, answers["joint_qd_out"].host, speeds, order.dofs)
+        is_lost = self._take_idle() if start is not None and self._idle.size else None
         if deadline_ns is None:
             self._launch(1, 1, self._iterations + 1)
         else:
@@ -288,11 +267,10 @@ class IKController:
         if self._device.is_cuda:
             arrays.fetch()
             wait(self._device)
+        if is_lost is not None:
+            answers["status"].host[is_lost] = IKStatus.INVALID
         result = self._result
-        if not self._order.is_own:
-            np.take(answers["joint_q_out"].host, self._order.coordinates, axis=1, out=result.joint_q)
-            np.take(answers["joint_qd_out"].host, self._order.dofs, axis=1, out=result.joint_qd)
-            np.take(answers["active_limits"].host, self._order.dofs, axis=1, out=result.active_limits)
+        self._give_in_order()
         result.seconds = 1e-9 * (time.perf_counter_ns() - begun)
         return result
 
@@ -357,29 +335,45 @@ class IKController:
         settings[CUT] = 0
         self._answers_ns = self._answers_ns[1], time.monotonic_ns() - now
 
-    def _read_targets(self, targets: Any) -> None:
-        host = self._arrays.targets.host
-        values = targets if type(targets) is np.ndarray else _numbers("targets", targets)
+    def _give_in_order(self) -> None:
+        """Give the answers in the caller's order of joints, if that is not the robot's."""
+        if self._order.is_own:
+            return
+        answers, order, result = self._arrays.answers, self._order, self._result
+        np.take(answers["joint_q_out"].host, order.coordinates, axis=1, out=result.joint_q)
+        np.take(answers["joint_qd_out"].host, order.dofs, axis=1, out=result.joint_qd)
+        np.take(answers["active_limits"].host, order.dofs, axis=1, out=result.active_limits)
+
+    def _checked_targets(self, targets: Any) -> NDArray[Any]:
+        host, values = self._arrays.targets.host, numbers("targets", targets)
         if values.shape != host.shape and values.shape != host.shape[1:]:
             if not (values.shape == (POSE,) and len(self.targets) == 1):
                 allowed = f"[{len(self.targets)}, {POSE}] or [{self.robots}, {len(self.targets)}, {POSE}]"
                 raise InputError(f"targets have shape {list(values.shape)}. Allowed: {allowed}.")
+        return values
+
+    def _take_targets(self, values: NDArray[Any]) -> None:
+        host = self._arrays.targets.host
         if self._wxyz:
             host[..., :3], host[..., 3:6], host[..., 6] = values[..., :3], values[..., 4:], values[..., 3]
         else:
             host[...] = values
 
-    def _read(self, host: NDArray[Any], last: NDArray[Any], name: str, given: Any, columns: NDArray[np.intp]) -> None:
-        """Read what a caller gives, or take what the step before has commanded."""
-        if given is None:
+    def _take(
+        self, host: NDArray[Any], last: NDArray[Any], values: NDArray[Any] | None, columns: NDArray[np.intp]
+    ) -> None:
+        """Take what a caller gives, or what the step before has commanded."""
+        if values is None:
             host[...] = last
-            return
-        values = given if type(given) is np.ndarray else _numbers(name, given)
-        if values.shape not in ((len(columns),), (self.robots, len(columns))):
-            allowed = f"[{len(columns)}] or [{self.robots}, {len(columns)}]"
-            raise InputError(f"{name} has shape {list(values.shape)}. Allowed: {allowed}.")
-        if self._order.is_own:
+        elif self._order.is_own:
             host[...] = values
         else:
             host[...] = last
             host[:, columns] = values
+
+    def _take_idle(self) -> NDArray[np.bool_]:
+        """Take joints that no island moves for where they are; return the robots of which that is no number."""
+        given, last = self._arrays.joint_q.host[:, self._idle], self._arrays.answers["joint_q_out"].host
+        known = np.abs(given) <= NUMBER_MAX
+        last[:, self._idle] = np.where(known, given, last[:, self._idle])
+        return np.asarray(~known.all(axis=1))

@@ -61,13 +61,27 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         )
     active = {name: _of_active(robot, values) for name, values in found.items()}
     margin = dof_values(robot, "ControlLimits.position_margin", limits.position_margin, np.zeros(robot.joint_dof_count))
-    own = margin[robot.active_dof]
-    active["limit_lower"], active["limit_upper"] = robot.active_limit_lower + own, robot.active_limit_upper - own
+    active["limit_lower"], active["limit_upper"] = _narrowed(robot, margin)
     empty = np.flatnonzero(active["limit_lower"] > active["limit_upper"])
     if empty.size:
         name = robot.dof_names[robot.active_dof[empty[0]]]
         raise InputError(f"ControlLimits.position_margin leaves nothing of the range of '{name}'.")
     return active
+
+
+def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Position limits of the active DOFs, so that they and all that follow them keep their margins."""
+    lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
+    for dof, active in enumerate(robot.dof_active):
+        factor, offset = robot.dof_multiplier[dof], robot.dof_offset[dof]
+        if active < 0 or factor == 0.0 or margin[dof] == 0.0:
+            continue
+        own = robot.joint_limit_lower[dof] + margin[dof], robot.joint_limit_upper[dof] - margin[dof]
+        ends = sorted((end - offset) / factor for end in own)
+        if own[0] > own[1]:
+            ends = [np.inf, -np.inf]
+        lower[active], upper[active] = max(lower[active], ends[0]), min(upper[active], ends[1])
+    return lower, upper
 
 
 def velocity_and_acceleration(robot: RobotModel, limits: ControlLimits) -> tuple[Float64Array, Float64Array]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import warp as wp
 
 from ik_service.compiler import GOAL, TURN
@@ -22,12 +23,14 @@ class RecordedTicks:
         launches: A step for each island; arrays that change are all among its numbers.
         data: Names of the arrays with data of objectives.
         idle: Coordinates that no island moves though they could.
+        still: DOFs that no island moves.
         iterations: Most steps that a tick without a deadline tries.
     """
 
     launches: RecordedLaunches
     data: tuple[str, ...]
     idle: tuple[int, ...]
+    still: tuple[int, ...]
     iterations: int
 
 
@@ -50,6 +53,7 @@ def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, 
         RecordedLaunches(tuple(steps), {}, numbers | data, ()),
         data=tuple(data),
         idle=tuple(int(c) for c in islands.idle_coordinates()),
+        still=tuple(int(dof) for dof in np.flatnonzero(islands.still_dofs())),
         iterations=iterations,
     )
 

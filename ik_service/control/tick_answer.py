@@ -11,7 +11,7 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, MeasureSource
 from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX
-from ik_service.control.tick_lane import MAY_GAIN, NUMBERS, TickLane
+from ik_service.control.tick_lane import MAY_GAIN, NUMBERS, TURNED, TickLane
 from ik_service.control.tick_task import DT, TickRef
 from ik_service.solver.lane import coordinate_places, rotation_bits
 
@@ -43,32 +43,48 @@ if (task.settings.data[SCALES] == 1) {
 *(U*)&scaling = share;
 """
 BOX_OF = """
-const auto box_of = [&](int k, F q) -> Box {
+const auto box_from = [&](int k, F q, F qd) -> Box {
     const int a = task.dof.data[k];
-    return joint_box(q, gather(task.joint_qd, task.robot_dof.data[k]), task.numbers.data[DT],
-                     task.limit_lower.data[a], task.limit_upper.data[a], task.velocity.data[a],
-                     task.acceleration.data[a], task.joint_step.data[a]);
+    return joint_box(q, qd, task.numbers.data[DT], task.limit_lower.data[a], task.limit_upper.data[a],
+                     task.velocity.data[a], task.acceleration.data[a], task.joint_step.data[a]);
 };
+const auto box_of = [&](int k, F q) { return box_from(k, q, gather(task.joint_qd, task.robot_dof.data[k])); };
 """
 
-# The configuration of sound robots and the speeds that lead to it; turns have theirs from `turn_speed`.
+# The configuration and the speeds that lead to it; turns have theirs from `turn_speed`. Robots of which nobody knows
+# where they are brake from their last command, and their turns stay. A follower that its leader has outside of its
+# limits comes back with it.
 COMMAND = """
 const Real rate = 1.0 / task.numbers.data[DT];
-const auto sound = gather(task.faulty, task.island) == zero;
-for (int c = 0; c < COORDINATES; ++c) scatter_where(sound, task.joint_q_out, task.coordinate.data[c], s[Q + c]);
+const auto sound = gather(task.faulty, task.island) == zero, lost = gather(task.faulty, task.island) != zero;
+F starts[COORDINATES];
+for (int c = 0; c < COORDINATES; ++c) starts[c] = gather(task.joint_q, task.coordinate.data[c]);
+if (any(lost)) {
+    for (int c = 0; c < COORDINATES; ++c) {
+        const F last = gather(task.joint_q_out, task.coordinate.data[c]);
+        starts[c] = lost ? last : starts[c];
+        s[Q + c] = lost ? last : s[Q + c];
+    }
+    for (int k = 0; k < DOFS; ++k) {
+        const int c = PLACE[k], d = task.robot_dof.data[k];
+        if (c < 0) scatter_where(lost, task.joint_qd_out, d, zero);
+        if (c < 0) continue;
+        const Box box = box_from(k, starts[c], gather(task.joint_qd_out, d));
+        s[Q + c] = lost ? smaller(larger(starts[c], box.below), box.above) : s[Q + c];
+    }
+}
+for (int c = 0; c < COORDINATES; ++c) scatter(task.joint_q_out, task.coordinate.data[c], s[Q + c]);
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k];
-    if (c < 0) continue;
-    const F move = s[Q + c] - gather(task.joint_q, task.coordinate.data[c]);
-    scatter_where(sound, task.joint_qd_out, task.robot_dof.data[k], move * rate);
+    if (c >= 0) scatter(task.joint_qd_out, task.robot_dof.data[k], (s[Q + c] - starts[c]) * rate);
 }
 for (int f = 0; f < task.follower.shape[0]; ++f) {
     const Real* const number = wp::address(task.follower_number, f, 0);
-    const int c = task.follower.data[f];
-    const F free = number[0] * s[Q + task.follower_place.data[f]] + number[1];
-    const F q = smaller(larger(free, zero + number[2]), zero + number[3]);
-    scatter_where(sound, task.joint_q_out, c, q);
-    scatter_where(sound, task.joint_qd_out, task.follower_dof.data[f], (q - gather(task.joint_q, c)) * rate);
+    const int c = task.follower_place.data[f];
+    const F start = number[0] * starts[c] + number[1], free = number[0] * s[Q + c] + number[1];
+    const F q = smaller(larger(free, smaller(zero + number[2], start)), larger(zero + number[3], start));
+    scatter(task.joint_q_out, task.follower.data[f], q);
+    scatter(task.joint_qd_out, task.follower_dof.data[f], (q - start) * rate);
 }
 """
 
@@ -81,7 +97,7 @@ F blocked = zero, slopes = zero;
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k];
     const F g = s[GRADIENT + k];
-    F kind = zero;
+    F kind = brakes && c < 0 ? gather(task.held, task.robot_dof.data[k]) : turned[k];
     if (c >= 0) {
         const F start = gather(task.joint_q, task.coordinate.data[c]);
         const F outwards = scales ? start - s[Q + c] : g;
@@ -92,6 +108,16 @@ for (int k = 0; k < DOFS; ++k) {
             kind = at_upper ? box.kind_above : zero;
             kind = at_lower ? -box.kind_below : kind;
         }
+        if (brakes) {
+            const F held = gather(task.held, task.robot_dof.data[k]);
+            const int a = task.dof.data[k];
+            const auto stands = ((held < zero) & (s[Q + c] <= task.limit_lower.data[a]))
+                | ((held > zero) & (s[Q + c] >= task.limit_upper.data[a]));
+            kind = (kind == zero) & stands ? held * Real(POSITION) : kind;
+            blocked = held != zero ? zero + 1.0 : blocked;
+        }
+    } else if (brakes) {
+        blocked = kind != zero ? zero + 1.0 : blocked;
     }
     const auto is_slowest = (kind == zero) & (slowest == Real(k));
     scatter(task.active_limits, task.robot_dof.data[k], is_slowest ? zero + Real(ACCELERATION) : kind);
@@ -200,7 +226,7 @@ class TickAnswer(TickLane):
         DOFS, ROTATIONS = len(self.source.program.dofs), rotation_bits(self.source.program)
         turn_speed = self._turn_speed
 
-        @wp.func_native(self.text.function(BRAKING_MOVE, JOINT_BOX, BOX_OF, COMMAND, HOLD, ANSWER))
+        @wp.func_native(self.text.function(BRAKING_MOVE, JOINT_BOX, BOX_OF, COMMAND, TURNED, HOLD, ANSWER))
         def answer_all(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef, sigma: ShareRef): ...
 
         @wp.func

@@ -103,8 +103,13 @@ class TickIslands:
         self._rows.bind_data()
         self._support = Support(model, self._rows)
         blocks = [objective_weights(objective) for objective in tasks.objectives]
-        is_common = all(len(block) == 1 for block in blocks)
-        weights = np.hstack(blocks) if is_common else np.ones((1, self._rows.count), np.float32)
+        for target, block in zip(tasks.targets, blocks, strict=False):
+            if ((block > 0.0) != (block[:1] > 0.0)).any():
+                raise InputError(
+                    f"Target '{target.link}' has row_weights that are 0 for some robots only. A row is there for all "
+                    "robots of a controller or for none; give the others a controller of their own."
+                )
+        weights = np.hstack([block.max(axis=0, keepdims=True) for block in blocks])
         self._partition = common_partition(RowWeights(weights), self._support.trees, model.device, join=False)
         self._lanes = lanes_on(model.device, robots)
         self._version = self._data_version()
@@ -174,9 +179,7 @@ class TickIslands:
     def idle_coordinates(self) -> NDArray[np.intp]:
         """Return the coordinates that could move and that no island moves."""
         robot = self._model.robot
-        idle = robot.dof_active >= 0
-        for island in self.islands:
-            idle &= ~np.isin(robot.dof_active, island.program.dofs)
+        idle = self.still_dofs() & (robot.dof_active >= 0)
         found: list[int] = []
         for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(idle), side="right") - 1):
             dofs = range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1])
@@ -185,6 +188,12 @@ class TickIslands:
             found += range(end - 4, end) if -1 in own else []
             found += [c for c in own if c >= 0]
         return np.array(found, dtype=np.intp)
+
+    def still_dofs(self) -> NDArray[np.bool_]:
+        """Return which DOFs no island moves, locked ones among them, shape [joint_dof_count]."""
+        robot = self._model.robot
+        moved = [a for island in self.islands for a in island.program.dofs]
+        return np.asarray(~np.isin(robot.dof_active, moved))
 
     def forget_last_tick(self) -> None:
         """Take the tasks of the next tick for ones that do not move, as at the first."""
@@ -196,10 +205,11 @@ class TickIslands:
         version = self._data_version()
         if version == self._version:
             return
-        self._version = version
-        for island in self.islands:
-            for name, values in self._addresses(island.program).items():
+        found = [self._addresses(island.program) for island in self.islands]
+        for island, addresses in zip(self.islands, found, strict=True):
+            for name, values in addresses.items():
                 getattr(island.task, name).assign(np.asarray(values))
+        self._version = version
 
     def _constants(self, program: IslandProgram) -> dict[str, Any]:
         """Arrays that say which DOFs and coordinates an island has; numbers in float64."""
@@ -237,7 +247,8 @@ class TickIslands:
                 continue
             wide = self._tasks.wide.get((one.objective, one.field))
             array = self.data_array(one)
-            if array.shape[0] not in (1, self._robots):
+            objectives[one.objective].require_problem_count(self._robots)
+            if 1 < array.shape[0] < self._robots:
                 owner = type(objectives[one.objective]).__name__
                 raise InputError(
                     f"{owner}: field '{one.field}' has {array.shape[0]} lines; allowed: 1, or {self._robots} robots."

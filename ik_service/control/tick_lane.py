@@ -79,6 +79,11 @@ for (int c = 0; c < COORDINATES; ++c) {
     s[TRIAL + c] = has_approached && !IS_TURN[c] ? s[Q + c] : starts[c];
     s[Q + c] = s[TRIAL + c];
 }
+for (int n = 0; n < TURN_COUNT; ++n) {
+    const F* const q = starts + TURN_AT[n];
+    const F length = square_root(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    sound = sound & (absolute(length - 1.0) <= SLACK);
+}
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k], a = task.dof.data[k];
     s[LOWER + k] = -infinite;
@@ -132,14 +137,32 @@ KEEP_REFERENCE = """
 for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordinate.data[c], s[Q + c]);
 """
 
+# DOFs of rotations that turn as far as they may in one tick, and by which limit (`LimitKind`).
+TURNED = """
+F turned[DOFS + 1] = {};
+for (int n = 0; n < TURN_COUNT; ++n) {
+    const U *const limit = s + TURN_INPUTS + n * TURN_WIDTH, *const q = s + Q + TURN_AT[n];
+    const F x = q[0] * limit[3] - q[3] * limit[0] - q[1] * limit[2] + q[2] * limit[1];
+    const F y = q[1] * limit[3] - q[3] * limit[1] - q[2] * limit[0] + q[0] * limit[2];
+    const F z = q[2] * limit[3] - q[3] * limit[2] - q[0] * limit[1] + q[1] * limit[0];
+    const auto all = (square_root(x * x + y * y + z * z) >= limit[4] * ALMOST) & (limit[4] < ALMOST);
+    for (int m = 0; m < 3; ++m) {
+        const int k = TURN_DOF[n] + m, a = task.dof.data[k];
+        const bool by_step = task.joint_step.data[a] < task.velocity.data[a] * task.numbers.data[DT];
+        turned[k] = all ? zero + Real(by_step ? JOINT_STEP : VELOCITY) : zero;
+    }
+}
+"""
+
 # It moves as its goal does, and catches up no faster than every joint can brake: or it would run past the goal, and
-# swing around it for ever.
+# swing around it for ever. The goals that it gets are met where a limit of a range holds it back, so that is noted.
 APPROACH = """
 const Real dt = task.numbers.data[DT];
 F share = zero + 1.0, slowest = zero - 1.0;
 F moves[DOFS], lags[DOFS];
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k], a = task.dof.data[k];
+    if (c < 0) scatter(task.held, task.robot_dof.data[k], turned[k]);
     if (c < 0) continue;
     const int i = task.coordinate.data[c];
     const F farthest = zero + task.velocity.data[a] * dt;
@@ -149,6 +172,12 @@ for (int k = 0; k < DOFS; ++k) {
     const auto slower = most < share * distance * ALMOST;
     share = slower ? most / distance : share;
     slowest = slower ? zero + Real(k) : slowest;
+    const F g = s[GRADIENT + k];
+    const auto steep = g * g > COSINE2_MAX * (s[DIAGONAL + k] * s[NORM2] + TINY);
+    const auto at_lower = steep & (s[Q + c] <= task.limit_lower.data[a]) & (g > zero);
+    const auto at_upper = steep & (s[Q + c] >= task.limit_upper.data[a]) & (g < zero);
+    const F held = at_lower ? zero - 1.0 : zero;
+    scatter(task.held, task.robot_dof.data[k], at_upper ? zero + 1.0 : held);
 }
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k];
@@ -195,6 +224,9 @@ class TickLane(LaneIteration):
             "DOFS": len(program.dofs),
             "COORDINATES": len(coordinate_names(program)),
             "INPUT_COUNT": len(program.inputs),
+            "TURN_COUNT": len(program.quaternions),
+            "TURN_WIDTH": TURN_WIDTH,
+            "TURN_INPUTS": source.state.inputs + sum(one.field not in (GOAL, TURN) for one in program.inputs),
             "ERROR_COUNT": len(kinds),
             "BOOST_MAX": source.damping.boost_max,
         }
@@ -202,6 +234,8 @@ class TickLane(LaneIteration):
             "PLACE": [-1 if rotations >> k & 1 else places[k] for k in range(len(program.dofs))],
             "IS_TURN": [int(component != "") for _, component in coordinate_names(program)],
             "IS_CHORD": [int(kind == "chord") for kind in kinds],
+            "TURN_AT": [coordinate_names(program).index((a, "x")) for a in program.quaternions],
+            "TURN_DOF": [program.dofs.index(a) for a in program.quaternions],
         }
         self.text = PacketText(source.lanes, numbers, tables)
         self._define_turns()
@@ -291,7 +325,7 @@ class TickLane(LaneIteration):
         @wp.func_native(self.text.function(KEEP_REFERENCE))
         def keep_reference(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
-        @wp.func_native(self.text.function(BRAKING_MOVE, APPROACH))
+        @wp.func_native(self.text.function(BRAKING_MOVE, TURNED, APPROACH))
         def approach(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
         @wp.func_native(measure.goals_text())

@@ -8,6 +8,7 @@ import warp as wp
 
 from ik_service.control import IKController, LimitKind, tick_task
 from ik_service.control.controller import ITERATIONS_MAX
+from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_layout import CLayout
 from ik_service.export.c_values import Constants, c_number, c_numbers, c_scalar, c_string
 from ik_service.export.frame import indented
@@ -135,6 +136,9 @@ class TickEntry:
             "active_dof_names": _lines([f"{c_string(name)}," for name in active_names]),
             "kinds": ",\n".join(indented(kinds)),
             "idle": _list([str(column) for column in self._ticks.idle]),
+            "still": _list([str(dof) for dof in self._ticks.still]),
+            "dt_least": repr(DT_LEAST),
+            "dt_most": repr(DT_MOST),
             "iterations_max": ITERATIONS_MAX,
             "data": _lines([_member(label, numbers[label]) for label in self._ticks.data]),
             "defaults": _lines([f"{value}," for value in self._defaults()]),

@@ -70,7 +70,7 @@ int32_t ${prefix}_controller_reset(${prefix}_controller *controller, const doubl
 
 /*
  * Goes one tick towards the targets and returns one of the codes above. A target that is not met is no error: see
- * `status`. Where numbers of a robot are not finite that is INVALID, and the command stays what it was.
+ * `status`. Where numbers of a robot are not finite that is INVALID, and the robot brakes and keeps its place.
  * With a deadline it iterates until nothing more can be gained, or there is time for nothing but the answer; one step
  * is always tried.
  */
@@ -93,6 +93,7 @@ static const double middle[${PREFIX}_COORDINATES] = {
 /* There is one entry more than is meant, for there are no empty arrays. */
 static const int32_t locked_columns[] = $locked;
 static const int32_t idle_columns[] = $idle;
+static const int32_t still_dofs[] = $still;
 static const int32_t quaternion_columns[] = $quaternions;
 static const int32_t follower_columns[][2] = $followers; /* its own, its leader's */
 static const double follower_numbers[][2] = $follower_numbers; /* multiplier, offset */""")
@@ -190,6 +191,7 @@ int32_t ${prefix}_controller_reset(${prefix}_controller *controller, const doubl
 {
     tick_frame *f = frame_of(controller);
     double *q;
+    size_t n;
     int32_t r;
     if (f == NULL) return ${PREFIX}_BAD_ARGUMENT;
     if (joint_q != NULL && !are_in_range(joint_q, ROBOTS * COORDINATES)) return ${PREFIX}_BAD_NUMBER;
@@ -203,6 +205,9 @@ int32_t ${prefix}_controller_reset(${prefix}_controller *controller, const doubl
     memcpy(f->numbers.joint_q_out, f->numbers.joint_q, sizeof f->numbers.joint_q_out);
     memset(f->numbers.joint_qd_out, 0, sizeof f->numbers.joint_qd_out);
     if (joint_qd != NULL) memcpy(f->numbers.joint_qd_out, joint_qd, sizeof f->numbers.joint_qd_out);
+    for (r = 0; r < ROBOTS; ++r)
+        for (n = 0; n + 1 < sizeof still_dofs / sizeof *still_dofs; ++n)
+            f->numbers.joint_qd_out[r * DOFS + still_dofs[n]] = 0.0;
     forget_last_tick(f);
     return ${PREFIX}_OK;
 }
@@ -300,8 +305,9 @@ int32_t ${prefix}_tick(
     ${prefix}_controller *controller, const ${prefix}_tick_input *input, ${prefix}_tick_result *result)
 {
     tick_frame *f = frame_of(controller);
+    int32_t lost[ROBOTS] = {0};
     size_t r, k;
-    if (f == NULL || input == NULL || !(input->dt > 0.0 && input->dt <= DBL_MAX)) return ${PREFIX}_BAD_ARGUMENT;
+    if (f == NULL || input == NULL || !(input->dt >= $dt_least && input->dt <= $dt_most)) return ${PREFIX}_BAD_ARGUMENT;
     f->numbers.numbers[$DT] = input->dt;
     if (input->targets != NULL && ${PREFIX}_TICK_TARGETS > 0)
         memcpy(f->numbers.targets, input->targets, sizeof f->numbers.targets);
@@ -310,13 +316,19 @@ int32_t ${prefix}_tick(
     memcpy(f->numbers.joint_qd, input->joint_qd != NULL ? input->joint_qd : f->numbers.joint_qd_out,
         sizeof f->numbers.joint_qd);
     for (r = 0; input->joint_q != NULL && r < ROBOTS; ++r) /* what no island moves is where it is */
-        for (k = 0; k + 1 < sizeof idle_columns / sizeof *idle_columns; ++k)
-            f->numbers.joint_q_out[r * COORDINATES + idle_columns[k]] =
-                f->numbers.joint_q[r * COORDINATES + idle_columns[k]];
+        for (k = 0; k + 1 < sizeof idle_columns / sizeof *idle_columns; ++k) {
+            double at = f->numbers.joint_q[r * COORDINATES + idle_columns[k]];
+            if (are_in_range(&at, 1))
+                f->numbers.joint_q_out[r * COORDINATES + idle_columns[k]] = at;
+            else
+                lost[r] = 1;
+        }
     if (input->deadline_ns == 0)
         launch(f, 1, 1, f->iterations + 1);
     else
         run_until(f, input->deadline_ns);
+    for (r = 0; r < ROBOTS; ++r)
+        for (k = 0; lost[r] && k < ${PREFIX}_ISLANDS; ++k) f->numbers.status[r * $width + k] = ${PREFIX}_INVALID;
     if (result != NULL) give(f, result);
     return ${PREFIX}_OK;
 }

@@ -1,0 +1,70 @@
+"""What callers give to a controller, checked: counts, times, and arrays of numbers."""
+
+import math
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.solver.foreign_arrays import as_numpy
+from objectives import InputError
+
+DT_LEAST, DT_MOST = 1e-9, 1e3  # of a tick [s]; what is computed with its square stays far from the ends of numbers
+
+
+def check_counts(robots: Any, iterations: Any) -> None:
+    """Check how many there are to be."""
+    for name, value, least in (("robots", robots, 1), ("iterations", iterations, 0)):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise InputError(f"{name} is {value!r}. Allowed: whole numbers from {least}.")
+
+
+def check_weights(*weights: float) -> None:
+    """Check weights of soft rows."""
+    for weight in weights:
+        if not 0.0 <= weight < math.inf:
+            raise InputError(f"A weight of posture or damping is {weight!r}. Allowed: 0 and above.")
+
+
+def check_tolerances(*tolerances: float) -> None:
+    """Check tolerances of targets."""
+    for tolerance in tolerances:
+        if not 0.0 < tolerance < math.inf:
+            raise InputError(f"A tolerance is {tolerance!r}. Allowed: above 0.")
+
+
+def numbers(name: str, given: Any) -> NDArray[Any]:
+    """Return any array or nested sequence of numbers as an array."""
+    try:
+        values = given if type(given) is np.ndarray else np.asarray(as_numpy(name, given))
+        if values.dtype.kind not in "fiu":
+            raise TypeError(f"dtype {values.dtype}")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not an array of numbers: {error}") from error
+    return values
+
+
+def lines(name: str, given: Any, robots: int, columns: int) -> NDArray[Any]:
+    """Return what a caller gives for all robots or for each; in a tick, so nothing is copied that is an array.
+
+    Raises:
+        InputError: Not numbers, or neither [columns] nor [robots, columns].
+    """
+    values = numbers(name, given)
+    if values.shape not in ((columns,), (robots, columns)):
+        allowed = f"[{columns}] or [{robots}, {columns}]"
+        raise InputError(f"{name} has shape {list(values.shape)}. Allowed: {allowed}.")
+    return values
+
+
+def check_times(dt: float, deadline_ns: int | None) -> None:
+    """Check the times of a tick.
+
+    Raises:
+        InputError: One has a value that is not allowed.
+    """
+    if not DT_LEAST <= dt <= DT_MOST:
+        raise InputError(f"dt is {dt}. Allowed: {DT_LEAST:g} to {DT_MOST:g} s.")
+    if deadline_ns is not None and not isinstance(deadline_ns, int):
+        raise InputError(f"deadline_ns is {deadline_ns!r}. Allowed: whole nanoseconds of time.monotonic_ns().")
