@@ -64,7 +64,7 @@ class IKController:
     Args:
         robot: The robot.
         targets: Links that are to reach poses: names or Targets. The poses are given to `step`. Offsets and weights
-            have one line, or one per robot; rows of weight 0 in all of them are left out for good.
+            have one line, or one per robot; rows of weight 0, for all robots alike, are left out for good.
         objectives: Further tasks, stated as expressions; each is bound to this controller. Their data have one line,
             or one per robot.
         robots: Number of robots that are controlled together.
