@@ -169,17 +169,18 @@ def _parts(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int
     """Medians of the parts of a tick [µs]."""
     targets = targets_of(path, robots, ticks)
     controller: Any = make_controller(robot, path, kind, robots=robots)
-    read_targets, read = Stopwatch(controller._read_targets), Stopwatch(controller._read)
-    kernel = Stopwatch(controller._launches[0])
-    controller._read_targets, controller._read, controller._launches = read_targets, read, (kernel,)
+    check_targets, take_targets = Stopwatch(controller._checked_targets), Stopwatch(controller._take_targets)
+    take, kernel = Stopwatch(controller._take), Stopwatch(controller._launches[0])
+    controller._checked_targets, controller._take_targets = check_targets, take_targets
+    controller._take, controller._launches = take, (kernel,)
     wall = float(np.median(timed(controller, targets)[0]))
     begins, iterations, ends = _launches(make_controller(robot, path, kind, robots=robots), targets)
     empty = Stopwatch(packed_launch(nothing, 1, [wp.zeros(1, dtype=wp.int32, device="cpu")], wp.get_device("cpu")))
     for _ in range(ticks):
         empty()
     found = {
-        "targets to where the kernel reads them": _median(read_targets.times),
-        "`joint_q` and `joint_qd` there": 2.0 * _median(read.times),
+        "targets to where the kernel reads them": _median(check_targets.times) + _median(take_targets.times),
+        "`joint_q` and `joint_qd` there": 2.0 * _median(take.times),
         "kernel": _median(kernel.times),
     }
     inside = {

@@ -17,8 +17,8 @@ Int32Array = NDArray[np.int32]
 class ControlResult:
     """The commands of one tick, one line for every robot.
 
-    The arrays are the controller's own, the same in every tick: they hold until its next step or reset, and are to be read
-    only, for the next tick starts from them. `copy` keeps them.
+    The arrays are the controller's own, the same in every tick: they hold until its next step or reset, and are to
+    be read only, for the next tick starts from them. `copy` keeps them.
 
     Attributes:
         joint_q: Commanded configuration, [robots, coordinates]; names are `IKController.coordinate_names`.
