@@ -109,7 +109,7 @@ class AccessCheck:
         return await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        path, headers = scope["path"], dict(scope["headers"])
+        path, headers = _route_path(scope), dict(scope["headers"])
         if self._checks_host and not _is_local_name(headers.get(b"host", b"localhost")):
             raise UntrustedHostError(
                 "Without API keys the service answers to localhost and loopback addresses only. "
@@ -142,6 +142,13 @@ class AccessCheck:
             return
         if origin.partition(b"://")[2] != headers.get(b"host"):
             raise UntrustedOriginError("Web pages of this origin may not open streams; see the setting cors_origins.")
+
+
+def _route_path(scope: Scope) -> str:
+    """Return the path by which the application finds the route: what stands behind the prefix it is mounted at."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "")
+    return path.removeprefix(prefix) if prefix and path.startswith(prefix + "/") else path
 
 
 async def refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:

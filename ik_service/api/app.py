@@ -134,8 +134,10 @@ def create_app(
     require_safe_address(settings, bound_to)
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
     unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.robots))
-    if unknown:
+    if unknown and settings.catalog_dir is None:
         raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
+    if unknown:
+        _log.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
 
     metrics = ServiceMetrics(catalog.name_of)
     admission = Admission(settings.request_timeout_s, metrics)

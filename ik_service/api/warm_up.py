@@ -43,11 +43,10 @@ def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> li
 
     Args:
         state: The robots that are served.
-        names: Those of the settings; None takes panda, or else the first.
+        names: Those of the settings, of which some may have been deleted; None takes panda, or else the first.
     """
-    if not names:
-        names = ["panda" if "panda" in state.robots else next(iter(state.robots))]
-    return [state.robots[name] for name in names]
+    served = [state.robots[name] for name in names or ("panda",) if name in state.robots]
+    return served or [next(iter(state.robots.values()))]
 
 
 def first_request(robot: RobotModel) -> SolveRequest:

@@ -139,3 +139,12 @@ def test_web_sockets_need_a_key_and_a_known_origin(guarded, local):
             pass
         reply = getattr(caught.value, "status_code", None)
         assert reply == status, headers
+
+
+@pytest.mark.parametrize("prefix", ["/health", "/docs", "/ik"])
+def test_a_prefix_of_all_routes_neither_opens_nor_shuts_any(prefix):
+    with TestClient(app_with(api_keys=KEYS, bound_to=None), root_path=prefix) as client:
+        assert client.get(f"{prefix}/v1/robots").status_code == 401
+        assert client.get(f"{prefix}/v1/robots", headers={"X-API-Key": KEY}).status_code == 200
+        assert client.get(f"{prefix}/health/live").status_code == 200
+        assert client.get(f"{prefix}/metrics").status_code == 401

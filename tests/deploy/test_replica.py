@@ -12,6 +12,7 @@ from ray.serve.schema import ServeDeploySchema
 from ik_service.api import create_app
 from ik_service.deploy import ray_serve
 from ik_service.deploy.ray_serve import UnhealthyError, build, deployment, replica_settings, require_solving
+from ik_service.robots import builtin_urdf
 from ik_service.settings import ServiceSettings
 from objectives import InputError
 
@@ -95,6 +96,32 @@ def test_a_replica_that_solves_is_healthy(service):
     check, pool = service
     check()
     assert pool.solving_s < START_S
+
+
+def test_a_replica_outlives_the_robot_that_it_began_with(tmp_path, caplog):
+    """Deleted while it runs, or before it starts."""
+    settings = ServiceSettings(
+        device="cpu",
+        robots="panda",
+        warm_up_robots="own",
+        api_keys=KEYS["IK_SERVICE_API_KEYS"],
+        catalog_dir=tmp_path,
+        uploads_enabled=True,
+    )
+    key = {"X-API-Key": KEYS["IK_SERVICE_API_KEYS"].partition(":")[2]}
+    for is_there_at_the_start in (False, True):
+        app = create_app(settings, compile_apart=False)
+        with TestClient(app, headers=key) as client:
+            app.state.service.warm_up.result(START_S)
+            if is_there_at_the_start:
+                assert client.delete("/v1/robots/own").status_code == 204
+            else:
+                assert "Robots to warm up that are not served, or no more: own." in caplog.text
+                answer = client.put(
+                    "/v1/robots/own", content=builtin_urdf("ur5e"), headers={"content-type": "text/xml"}
+                )
+                assert answer.status_code == 201
+            client.portal.call(require_solving, app.state.service, settings)
 
 
 def test_a_replica_whose_solver_has_ended_is_not(service):
