@@ -126,15 +126,16 @@ class Stopwatch:
         times: Time of every call [ns].
     """
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.times: list[int] = []
         self._function = function
 
-    def __call__(self, *arguments: Any) -> None:
+    def __call__(self, *arguments: Any) -> Any:
         """Call the function."""
         begun = time.perf_counter_ns()
-        self._function(*arguments)
+        answer = self._function(*arguments)
         self.times.append(time.perf_counter_ns() - begun)
+        return answer
 
 
 @wp.kernel(enable_backward=False)
