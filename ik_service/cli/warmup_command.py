@@ -21,6 +21,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.solver import IKSolver, SolverOptions
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
+from ik_service.solver.kernel_loading import cached_files
 from objectives.errors import InputError
 
 OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
@@ -129,8 +130,7 @@ def link_sets(robot: RobotModel, links: Sequence[str]) -> list[tuple[str, ...]]:
 
 def compiled_objects() -> set[Path]:
     """Return the files with compiled code in the cache."""
-    folder = Path(str(wp.config.kernel_cache_dir))
-    return {path for path in folder.glob("*/*") if path.suffix in OBJECT_SUFFIXES}
+    return {path for path in cached_files() if path.suffix in OBJECT_SUFFIXES}
 
 
 def folders_of_this_process() -> set[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.intake import SOLVE_EXTRAS
+from ik_service.solver.kernel_loading import cached_files
 from ik_service.solver.shipped_kernels import note_gpu_code
 from ik_service.solver.solver import IKSolver
 from ik_service.solver.waves import BLOCK, WAVES
@@ -60,8 +61,7 @@ def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -
     for module, block in modules.items():
         module.options["block_dim"] = block  # what it is compiled with where nothing else is said
         module.get_module_hash()
-    folder = Path(str(wp.config.kernel_cache_dir))
-    before = set(folder.glob("*/*"))
+    before = cached_files()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ik-compiler") as executor:
         made = [path for path in executor.map(lambda one: compile_one(*one), work) if path is not None]
     note_gpu_code(architectures, ptx)

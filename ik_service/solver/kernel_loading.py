@@ -23,6 +23,7 @@ from ik_service.solver.intake import SOLVE_IO
 
 BLOCK_DIM = 1  # of all launches on a CPU
 CHECKSUM = ".sha256"  # what the checksum of an object has behind the object's name
+TRIES = 3  # to load a module whose files vanish
 
 
 def load_kernels(modules: Iterable[Any], device: wp.Device) -> None:
@@ -89,6 +90,15 @@ class CachedModule:
 
     def load(self) -> None:
         """Load the module; compile it where it is missing or damaged."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self._load()
+                return
+            except FileNotFoundError:  # another process took it for damaged while it was being put there
+                if not tries_left:
+                    raise
+
+    def _load(self) -> None:
         if is_loaded(self._module):
             return
         if self.is_whole():
@@ -140,6 +150,12 @@ def told_cache_error(error: BaseException) -> KernelCacheError | None:
     if isinstance(error, json.JSONDecodeError) or str(error).startswith("Failed to load CPU module"):
         return KernelCacheError(f"A file in the kernel cache '{folder}' is damaged: {error}. Delete that folder.")
     return None
+
+
+def cached_files() -> set[Path]:
+    """Return the files in the cache; folders that other processes rename or remove meanwhile are passed over."""
+    cache = str(wp.config.kernel_cache_dir)
+    return {Path(folder, name) for folder, _, names in os.walk(cache) for name in names}
 
 
 def _checksum(content: bytes) -> bytes:

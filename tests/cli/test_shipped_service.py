@@ -1,27 +1,26 @@
 """A service with kernels that came with its installation: it compiles none of them, and needs no process for them."""
 
 import json
-import shutil
+import os
+import subprocess
+import sys
 import urllib.request
-from pathlib import Path
 
 import warp as wp
 
 from ik_service.api.examples import SOLVE_REQUESTS
 from ik_service.batching.kernel_builder import MARKS
-from ik_service.cli.warmup_command import OBJECT_SUFFIXES, folders_of_this_process
+from ik_service.cli.warmup_command import OBJECT_SUFFIXES
 
 
 def objects(folder):
     return [path for path in folder.rglob("*") if path.suffix in OBJECT_SUFFIXES]
 
 
-def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, run, tmp_path):
-    run("warmup", "panda", "--device", "cpu")
-    filled, cache = Path(str(wp.config.kernel_cache_dir)), tmp_path / "cache"
-    shipped = tmp_path / "shipped" / filled.name
-    for name in (MARKS, *folders_of_this_process()):
-        shutil.copytree(filled / name, shipped / name)
+def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, tmp_path):
+    shipped, cache = tmp_path / "shipped" / str(wp.config.version), tmp_path / "cache"
+    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]
+    subprocess.run(command, env=os.environ | {"WARP_CACHE_PATH": str(shipped.parent)}, check=True, stdout=sys.stderr)
     server = serve(WARP_CACHE_PATH=str(cache), IK_SERVICE_SHIPPED_KERNELS=str(shipped.parent))
     body = json.dumps(SOLVE_REQUESTS["one_pose"]).encode()
     request = urllib.request.Request(
@@ -40,6 +39,7 @@ def test_warmup_marks_what_a_service_need_not_compile_apart(run):
     from ik_service.batching.kernel_builder import mark_of
     from ik_service.cli.warmup_command import WarmUpJob, first_request
 
+    wp.init()  # says where the cache is
     robot, jobs = load_robot("ur5e"), (WarmUpJob(), WarmUpJob(float64=True))
     requests = [first_request(robot, ["tool0"], job) for job in jobs]
     marks = [mark_of(robot, request, device) for request in requests for device in ("cpu", "auto")]

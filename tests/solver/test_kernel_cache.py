@@ -5,8 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import warp as wp
+
+from ik_service.solver.kernel_loading import cached_files
 
 COUNT = 20
 # Gives up what lets root write where modes forbid it (CAP_DAC_OVERRIDE, by PR_CAPBSET_DROP), then runs the program.
@@ -194,6 +199,48 @@ def test_the_staged_engine_says_it_too(cache, read_only):
     assert "ik-service warmup" in run(code, read_only(cache))["error"]
 
 
+def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    kept, passing = tmp_path / "module" / "code.o", [tmp_path / f"module_p{k}_t1" for k in range(20)]
+    kept.parent.mkdir()
+    kept.touch()
+    found, over = set(), threading.Event()
+
+    def look():
+        while not over.is_set():
+            found.add(frozenset(cached_files()))
+
+    with ThreadPoolExecutor(1) as executor:
+        looking = executor.submit(look)
+        for _ in range(200):
+            for folder in passing:
+                folder.mkdir()
+            for folder in passing:
+                folder.rmdir()
+        over.set()
+        looking.result()
+    assert found == {frozenset([kept])}
+
+
+def test_files_that_another_process_takes_for_damaged_are_compiled_again(tmp_path):
+    found = run(
+        """
+from ik_service.solver import kernel_loading
+seal, taken = kernel_loading.CachedModule._seal, []
+
+def late(module):
+    if len(taken) < 2:
+        taken.append(module._object.unlink())
+    seal(module)
+
+kernel_loading.CachedModule._seal = late
+report(solved=int(solve().success.sum()), taken=len(taken))
+""",
+        tmp_path,
+    )
+    assert found == {"solved": COUNT, "taken": 2}
+
+
 DAMAGES = {
     "empty": lambda content: b"",
     "zeros within": lambda content: content[:64] + bytes(len(content) - 2064) + content[-2000:],
@@ -208,6 +255,13 @@ def test_a_damaged_object_is_compiled_anew(cache, damage):
     found = run(SOLVES, cache)
     assert found["solved"] == COUNT
     assert len(path.read_bytes()) == len(whole)
+
+
+def test_processes_that_meet_in_a_damaged_cache_all_solve(cache):
+    for path in cache.glob("*/wp_*/*.o"):
+        path.write_bytes(path.read_bytes()[:1000])
+    results = [finish(process) for process in [start(SOLVES, cache) for _ in range(3)]]
+    assert [result["solved"] for result in results] == [COUNT] * 3
 
 
 def test_a_damaged_object_without_a_checksum_is_compiled_anew(cache):
