@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ik_service.api.problem_schema import problem_answers
-from ik_service.api.problems import NotReadyError, SolverLostError
+from ik_service.api.problems import NotReadyError
 from ik_service.api.state import ServiceState, State
-from ik_service.batching.errors import ClosedError
+from ik_service.batching.errors import ClosedError, SolverLostError
 
 router = APIRouter(prefix="/health", tags=["health"])
 

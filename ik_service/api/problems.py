@@ -34,7 +34,7 @@ from ik_service.api.errors import (
     WrongKeyError,
 )
 from ik_service.api.request_id import current_request_id
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.errors import EngineError, KernelCacheError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
@@ -108,10 +108,6 @@ class UnknownRobotError(UnknownNameError):
 
 class NotReadyError(IKError):
     """The service is still starting, or has failed to."""
-
-
-class SolverLostError(IKError):
-    """The thread that solves has ended, or does not come back."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class ServiceState:
         warm_up: First solves after the start; the service is ready once they are done.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
-        solve: Queues a request in the application's event loop, see `LoopBridge.solve`.
+        bridge: Between the application's event loop and the solver thread.
     """
 
     catalog: RobotCatalog
@@ -46,7 +46,7 @@ class ServiceState:
 
     def __post_init__(self) -> None:
         """Bridge the pool to the application's event loop."""
-        self.solve = LoopBridge(self.pool).solve
+        self.bridge = LoopBridge(self.pool)
 
     @property
     def robots(self) -> Robots:

@@ -1,7 +1,7 @@
 """One stream: targets in, joint configurations out, each solve started where the last one ended.
 
     reader task: frames -> the newest one, which replaces those not taken yet
-    session:     newest frame -> request -> pool -> answer -> frame, one at a time
+    session:     newest frame -> request -> bridge -> pool -> answer -> frame, one at a time
 
 Requests of several streams share batches in the pool. A tick that cannot be solved is answered with an error and the
 stream goes on; a configuration that cannot be used ends it.
@@ -31,9 +31,9 @@ from ik_service.api.stream_messages import (
     tick_request,
 )
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.errors import ClosedError
+from ik_service.batching.errors import ClosedError, SolverLostError
+from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
 
 CONFIGURE_S = 10.0
@@ -43,6 +43,7 @@ IDLE_S = 300.0
 SEND_S = 10.0
 """Longest time for a client to take a message."""
 GOING_AWAY, POLICY, TOO_LARGE, FAILED, TRY_LATER = 1001, 1008, 1009, 1011, 1013
+_ENDS = "The service is shutting down."
 
 _log = logging.getLogger(__name__)
 
@@ -97,11 +98,11 @@ class StreamSession:
         websocket: The connection, accepted.
         name: Name of the robot.
         robot: The robot.
-        pool: Solves.
+        bridge: Solves.
     """
 
-    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, pool: SolverPool) -> None:
-        self._websocket, self._name, self._robot, self._pool = websocket, name, robot, pool
+    def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
+        self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
         self._inbox = Inbox()
         self._solving: asyncio.Future[SolveAnswer] | None = None
         self._codec: Codec = JSON
@@ -119,7 +120,8 @@ class StreamSession:
             self._close = POLICY, "Nothing came for a long time."
         except ClosedError as error:
             await self._send(error_message(error, None))
-            self._close = GOING_AWAY, "The service is shutting down."
+            lost = isinstance(error, SolverLostError)
+            self._close = (TRY_LATER, "The solver has failed.") if lost else (GOING_AWAY, _ENDS)
         except asyncio.CancelledError:
             if not self._inbox.is_closed:
                 raise
@@ -132,7 +134,7 @@ class StreamSession:
 
     def end(self) -> None:
         """End the stream because the service ends; `run` returns soon after."""
-        self._hang_up(GOING_AWAY, "The service is shutting down.")
+        self._hang_up(GOING_AWAY, _ENDS)
 
     # ------------------------------------------------------------------ in
     async def _read(self) -> None:
@@ -192,14 +194,14 @@ class StreamSession:
             await self._send(answer_message(seq, answer, self._inbox.take_skipped(), plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> SolveAnswer:
-        self._solving = asyncio.wrap_future(self._pool.submit(self._robot, request, timeout_s=timeout_s))
+        self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s)
         task = asyncio.current_task()
         try:
             return await self._solving
         except asyncio.CancelledError:
             if self._inbox.is_closed or (task is not None and task.cancelling()):
                 raise
-            raise ClosedError("The service is shutting down.") from None  # the pool has dropped what waited
+            raise ClosedError(_ENDS) from None  # the pool has dropped what waited
         finally:
             self._solving = None
 

@@ -4,6 +4,7 @@ IKError
 ├── QueueFullError   too much is waiting
 ├── ExpiredError     the deadline passed before there was an answer
 └── ClosedError      the pool no longer takes requests
+    └── SolverLostError  nor will it ever: the thread that solves has ended, or does not come back
 """
 
 from typing import Literal
@@ -35,3 +36,12 @@ class ExpiredError(IKError):
 
 class ClosedError(IKError):
     """The pool takes no more requests: it is closing, or its thread has failed."""
+
+
+class SolverLostError(ClosedError):
+    """The thread that solves has ended, or does not come back."""
+
+
+def held_up(timeout_s: float) -> ExpiredError:
+    """Return the error for who has given up a request that the solver does not come back from."""
+    return ExpiredError(f"No answer came within {timeout_s:.3g} s; the solver is held up. Try again later.")

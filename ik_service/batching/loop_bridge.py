@@ -15,13 +15,10 @@ from concurrent.futures import Future
 from functools import partial
 
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.errors import ExpiredError
+from ik_service.batching.errors import held_up
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_pool import SWEEP_S, SolverPool
+from ik_service.batching.solver_pool import GRACE_S, SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
-
-GRACE_S = 0.25
-"""How long after its deadline a request is given up by the loop: the solver knows better what has become of it."""
 
 
 class LoopBridge:
@@ -85,9 +82,7 @@ class LoopBridge:
         for answer, (submitted, until, had_s) in self._open.items():
             if until <= now and not answer.done():
                 submitted.cancel()
-                answer.set_exception(
-                    ExpiredError(f"No answer came within {had_s:.3g} s; the solver is held up. Try again later.")
-                )
+                answer.set_exception(held_up(had_s))
         self._swept = loop if self._open else None
         if self._open:
             loop.call_later(SWEEP_S, self._sweep, loop)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError, held_up
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.known_code import KnownCode
@@ -35,6 +35,8 @@ SWEEP_S = 0.05
 """How often requests that nobody waits for any more are looked for."""
 WAIT_SHARE = 0.5
 """Of its deadline that a request may spend waiting, by estimate, to be accepted; the rest covers the estimate."""
+GRACE_S = 0.25
+"""How long after its deadline a request is given up by who waits: the solver knows better what has become of it."""
 QUIET_S = 0.2
 """A request that has found nobody else there for so long has the solver to itself."""
 
@@ -129,7 +131,7 @@ class SolverPool:
 
         Raises:
             QueueFullError: Too much is waiting.
-            ClosedError: The pool is closing, or its thread has failed.
+            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
         work = Work(robot, request, now, now + timeout_s)
@@ -182,7 +184,7 @@ class SolverPool:
         Raises:
             QueueFullError: Too much is waiting.
             ExpiredError: Nobody waits any more.
-            ClosedError: The pool is closing, or its thread has failed.
+            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
         with self._changed:
@@ -200,12 +202,17 @@ class SolverPool:
 
         Raises:
             QueueFullError: Too much is waiting.
-            ClosedError: The pool is closing, or its thread has failed.
-            ExpiredError: The pool's deadline has passed.
+            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
+            ExpiredError: The pool's deadline has passed, even where its thread does not come back.
             InputError: The solver refuses a value.
             EngineError: No engine can run this problem.
         """
-        return self.submit(robot, request).result()
+        future = self.submit(robot, request)
+        try:
+            return future.result(self.limits.timeout_s + GRACE_S)
+        except TimeoutError:
+            future.cancel()
+            raise held_up(self.limits.timeout_s) from None
 
     def close(self, *, drain_s: float = 0.0) -> None:
         """Take no more requests, solve what waits for a while, drop the rest and end the threads.
@@ -291,8 +298,8 @@ class SolverPool:
         for work in left:
             work.fail(self._lost())
 
-    def _lost(self) -> ClosedError:
-        error = ClosedError("The solver has failed and solves nothing any more. Its service has to be started again.")
+    def _lost(self) -> SolverLostError:
+        error = SolverLostError("The solver has failed and solves nothing any more. Start the service again.")
         error.__cause__ = self._failure
         return error
 

@@ -150,7 +150,7 @@ async def require_solving(service: ServiceState, settings: ServiceSettings) -> N
         raise UnhealthyError("The solver's thread has ended, or does not come back from a batch.")
     robot = warmed_robots(service, settings.warm_up_robots)[0]
     with suppress(QueueFullError, ExpiredError, TimeoutError):
-        await asyncio.wait_for(service.solve(robot, first_request(robot), timeout_s=PROBE_S), PROBE_S)
+        await asyncio.wait_for(service.bridge.solve(robot, first_request(robot), timeout_s=PROBE_S), PROBE_S)
 
 
 def _assigned_cpus() -> float:

@@ -287,6 +287,22 @@ def test_a_tick_that_comes_too_late_is_an_error_and_the_stream_goes_on(client, h
         assert say(stream, {**POSE, "seq": 1})["seq"] == 1
 
 
+def test_a_tick_is_answered_while_the_solver_hangs(client, held):
+    started, go = held
+    with client.websocket_connect(URL) as stream:
+        go.release()
+        configured(stream, tick_timeout_s=0.05)
+        assert started.acquire(timeout=60)
+        rescue = threading.Timer(60, go.release, [1000])
+        rescue.start()
+        late = [say(stream, {**POSE, "seq": seq}) for seq in range(2)]
+        assert rescue.is_alive()  # nobody had to let the solver go on
+        rescue.cancel()
+        assert [(reply["code"], reply["seq"]) for reply in late] == [("deadline_passed", 0), ("deadline_passed", 1)]
+        go.release(1000)
+        assert say(stream, {**POSE, "seq": 2})["success"]
+
+
 def test_an_unexpected_error_stays_inside_and_the_stream_goes_on(client, monkeypatch):
     shelf = client.app.state.service.pool._shelf
     with client.websocket_connect(URL) as stream:
@@ -313,6 +329,19 @@ async def _end(app: Any) -> None:
     from ik_service.api.stream_routes import end_streams
 
     await end_streams(app.state.service)
+
+
+def test_streams_and_requests_are_told_of_a_solver_that_is_lost(panda, monkeypatch):
+    app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"panda": panda}, compile_apart=False)
+    with TestClient(app) as own, own.websocket_connect(URL) as stream:
+        configured(stream)
+        monkeypatch.setattr(app.state.service.pool, "_solve_live", lambda _: 1 / 0)
+        assert say(stream, {**POSE, "seq": 1})["code"] == "solver_lost"
+        with pytest.raises(WebSocketDisconnect) as caught:
+            stream.receive_json()
+        reply = own.post("/v1/robots/panda/solve", json={"targets": [{"link": "panda_hand", **POSE}]})
+        assert (reply.status_code, reply.json()["code"]) == (503, "solver_lost")
+    assert caught.value.code == 1013
 
 
 def test_a_pool_that_closes_ends_streams(panda):

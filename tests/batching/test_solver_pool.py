@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 import numpy as np
 import pytest
 
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.batching.solver_pool import PoolLimits
 from ik_service.batching.work import Expected, Work
 from objectives.errors import InputError
@@ -211,6 +211,15 @@ def test_an_answer_that_comes_after_its_deadline_is_an_error(make_pool, panda):
         pool.submit(panda, numbered(7, 1), timeout_s=0.05).result(PATIENCE)
 
 
+def test_who_waits_in_a_thread_is_let_go_while_the_solver_hangs(make_pool, panda):
+    pool, shelf, first = held(make_pool, panda, limits=PoolLimits(timeout_s=0.05))
+    with pytest.raises(ExpiredError, match="held up"):
+        pool.solve(panda, numbered(1, 1))
+    shelf.gate.set()
+    assert isinstance(first.exception(PATIENCE), ExpiredError)
+    assert 1 not in shelf.solved
+
+
 def test_only_the_request_that_the_solver_refuses_fails(make_pool, panda):
     pool, shelf, _ = held(make_pool, panda, refused=13.0)
     futures = [pool.submit(panda, numbered(k, 2)) for k in (10, 12, 14)]
@@ -263,8 +272,8 @@ def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch
     shelf.gate.set()
     assert numbers_of(running.result(PATIENCE)) == [-1]
     for future in waiting:
-        assert isinstance(future.exception(PATIENCE), ClosedError)
-    with pytest.raises(ClosedError, match="has failed"):
+        assert isinstance(future.exception(PATIENCE), SolverLostError)
+    with pytest.raises(SolverLostError, match="has failed"):
         pool.submit(panda, numbered(1, 1))
     assert pool.waiting_requests == pool.waiting_problems == 0
     pool._thread.join(PATIENCE)
@@ -276,7 +285,7 @@ def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypa
     pool, _ = make_pool()
     monkeypatch.setattr(pool, "_solve_live", lambda _: 1 / 0)
     failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE)
-    assert isinstance(failure, ClosedError)
+    assert isinstance(failure, SolverLostError)
     assert isinstance(failure.__cause__, ZeroDivisionError)
 
 
