@@ -22,6 +22,7 @@ from ik_service.api.examples import SOLVE_REQUESTS
 from ik_service.api.logs import configured_logs, is_for_people
 from ik_service.api.stream_routes import end_streams
 from ik_service.cli.console import message_console
+from ik_service.cli.descriptors import with_descriptors
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
 from objectives.errors import IKError
 
@@ -70,6 +71,7 @@ def run_server(**options: Any) -> None:
 
 def _serve(settings: ServiceSettings) -> None:
     require_safe_address(settings, settings.host)
+    settings = with_descriptors(settings)
     listener = _listen(settings.host, settings.port)
     with listener:
         app = create_app(settings, bound_to=listener.getsockname()[0])

@@ -23,13 +23,16 @@ class ServerProcess:
     """`ik-service serve` in a process of its own on a free port of loopback.
 
     Attributes:
+        program: What it runs.
         process: The process.
         url: Its address, once it is ready.
         log: Lines of its log so far.
     """
 
+    program = "from ik_service.cli import main; main()"
+
     def __init__(self, *arguments: str, **variables: str) -> None:
-        program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
+        program = [sys.executable, "-W", "default", "-c", self.program]
         command = [*program, "serve", "--port", "0", "--device", "cpu", *arguments]
         own = {name: value for name, value in os.environ.items() if not name.startswith("IK_SERVICE_")}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**own, **variables})
