@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.api.limits import MAX_PROBLEM_COUNT
 from ik_service.api.problems import Fault, FaultyFieldsError
 from ik_service.batching.request import FloatArray
 
@@ -53,6 +54,9 @@ class PackedColumn:
         if len(self.data) != expected:
             detail = f"There are {len(self.data)} bytes. A column of shape {shape} and {self.dtype} has {expected}."
             raise _fault(f"{pointer}/data", "wrong_shape", detail)
+        if max(shape, default=0) > MAX_PROBLEM_COUNT and not self.data:  # beside a 0 the bytes bound no length
+            detail = f"No axis has a length above {MAX_PROBLEM_COUNT}."
+            raise _fault(f"{pointer}/shape", "out_of_range", detail)
         column: FloatArray = np.frombuffer(self.data, dtype).reshape(shape)
         return column
 

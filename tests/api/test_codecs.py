@@ -11,7 +11,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.api.codecs.msgpack_codec import CONTAINER_LIMIT
-from ik_service.api.codecs.npz_codec import MEMBERS_MOST
+from ik_service.api.codecs.npz_codec import MEMBERS_MOST, NpzCodec
 
 URL = "/v1/robots/panda/solve"
 JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
@@ -176,6 +176,11 @@ COLUMNS = [
     ({"dtype": "float32", "shape": [True, 3], "data": b"1234" * 3}, "wrong_type", f"{P}/shape"),
     ({"dtype": "float32", "shape": [1] * 40, "data": b"1234"}, "wrong_type", f"{P}/shape"),
     ({"dtype": "float32", "shape": [2**62, 2**62], "data": b""}, "wrong_shape", f"{P}/data"),
+    ({"dtype": "float32", "shape": [0, 2**63], "data": b""}, "out_of_range", f"{P}/shape"),
+    ({"dtype": "float32", "shape": [2**64 - 1, 0], "data": b""}, "out_of_range", f"{P}/shape"),
+    ({"dtype": "float32", "shape": [0, 2**62, 2**62], "data": b""}, "out_of_range", f"{P}/shape"),
+    ({"dtype": "float32", "shape": [0, 100_001], "data": b""}, "out_of_range", f"{P}/shape"),
+    ({"dtype": "float32", "shape": [0, 0], "data": b""}, "wrong_shape", P),
     ({"dtype": "float32", "shape": [1, 3], "data": [1, 2, 3]}, "wrong_type", f"{P}/data"),
     ({"dtype": "float32", "shape": [0, 3], "data": b""}, "empty_batch", P),
     ({"dtype": "float32", "shape": [3], "data": b"1234" * 3}, "wrong_shape", P),
@@ -296,6 +301,16 @@ ARCHIVES = [
     ("huge numbers", zipped([("positions.npy", with_header(SHAPE % "(999999999999, 3)"))]), 400, "malformed_npz"),
     ("a negative shape", zipped([("positions.npy", with_header(SHAPE % "(-1, -3)", bytes(12)))]), 400, "malformed_npz"),
     ("a long header", zipped([("positions.npy", with_header(" " * 5000))]), 400, "malformed_npz"),
+    ("half a header", zipped([("positions.npy", with_header("{'descr': ("))]), 400, "malformed_npz"),
+    ("open quotes", zipped([("positions.npy", with_header('"""'))]), 400, "malformed_npz"),
+    ("many brackets", zipped([("positions.npy", with_header(SHAPE % ("(" * 300)))]), 400, "malformed_npz"),
+    (
+        "a shape of truths",
+        zipped([("positions.npy", with_header(SHAPE % "(True, 3)", bytes(12)))]),
+        400,
+        "malformed_npz",
+    ),
+    ("no rows of many", zipped([("positions.npy", with_header(SHAPE % "(0, 2**63)"))]), 400, "malformed_npz"),
     ("a later version", zipped([("positions.npy", b"\x93NUMPY\x03\x00" + npy(ROWS)[8:])]), 400, "malformed_npz"),
 ]
 
@@ -323,7 +338,9 @@ QUERIES = [
     ("?link=panda_hand&best_of=all", "unknown_option", "/options/best_of"),
     ("?link=panda_hand&include=islets", "unknown_option", "/include/0"),
     ("?link=panda_hnd", "unknown_link", "/targets/0/link"),
-    ("?link=5", "wrong_type", "/targets/0/link"),
+    ("?link=5", "unknown_link", "/targets/0/link"),
+    ("?link=null", "unknown_link", "/targets/0/link"),
+    ("?link=panda_hand&include=5", "unknown_option", "/include/0"),
     ("", "wrong_shape", "/targets"),
     ("?link=panda_hand&link=panda_link4", "wrong_shape", "/positions"),
     ("?link=%ff", "out_of_range", ""),
@@ -336,6 +353,12 @@ def test_a_bad_query_beside_an_archive_is_422(client, query, code, pointer):
     reply = post(client, archive(positions=ROWS), NPZ, query=query)
     assert reply.status_code == 422, reply.text
     assert (reply.json()["errors"][0]["code"], reply.json()["errors"][0]["pointer"]) == (code, pointer)
+
+
+@pytest.mark.parametrize("name", ["7", "1.5", "true", "null"])
+def test_a_link_may_have_a_name_that_reads_as_a_number(name):
+    fields = NpzCodec().decode(archive(positions=ROWS), f"link={name}&seeds=7", 10_000)
+    assert list(fields.query) == [("link", name), ("seeds", 7)]
 
 
 def test_islands_do_not_fit_into_an_archive(client):

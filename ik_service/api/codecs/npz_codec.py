@@ -33,6 +33,7 @@ QUERY_FIELDS_MOST = 64
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_TEXTS = ("link", "include")  # fields of the query that are names, also where they look like numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class ArchiveFields:
 
     Attributes:
         arrays: Arrays by name.
-        query: Names and values of the query, numbers as numbers.
+        query: Names and values of the query, numbers of options as numbers.
     """
 
     arrays: Mapping[str, FloatArray]
@@ -119,14 +120,15 @@ def _read_array(name: str, data: bytes) -> FloatArray:
         read_header = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
         version = npy_format.read_magic(stream)
         shape, fortran_order, dtype = read_header[version](stream, HEADER_BYTES_MOST)
-    except (ValueError, KeyError, TypeError, MemoryError, RecursionError) as error:
+    except Exception as error:  # the header is Python to numpy, and damaged Python fails in many ways
         raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} is not an array as numpy writes it.") from error
     if dtype not in DTYPES.values():
         raise _fault(name, "wrong_type", f"The numbers are of type {str(dtype)[:40]}. Save float32 or float64.")
     if fortran_order:
         raise _fault(name, "wrong_type", "The array is in Fortran order. Save numpy.ascontiguousarray(array).")
     expected = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or len(data) - stream.tell() != expected:
+    is_shape = all(type(length) is int and length >= 0 for length in shape)  # True is a length to numpy
+    if not is_shape or len(data) - stream.tell() != expected:
         raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} does not have the size that its header tells.")
     return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
 
@@ -137,7 +139,7 @@ def _query_fields(query: str) -> Iterator[tuple[str, Any]]:
     except ValueError as error:
         raise FaultyFieldsError([Fault("", "out_of_range", "The query of the address cannot be read.")]) from error
     for name, text in fields:
-        yield name, _scalar(text)
+        yield name, text if name in _TEXTS else _scalar(text)
 
 
 def _scalar(text: str) -> Any:
