@@ -46,7 +46,7 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     if not set(map(type, chain.from_iterable(value))) <= _NUMBERS:
         raise _first_bad_number(value, pointer)
     numbers = np.fromiter(chain.from_iterable(value), np.float64, len(value) * width)
-    return _checked(numbers.reshape(-1, width), pointer)
+    return _checked(numbers.reshape(len(value), width), pointer)
 
 
 def read_row(value: object, width: int, pointer: str) -> FloatArray:
@@ -149,7 +149,7 @@ def _check_row_count(count: int, pointer: str) -> None:
 
 def _checked(array: FloatArray, pointer: str) -> FloatArray:
     size = np.abs(array)
-    if size.max() <= MAX_VALUE:  # false where there is a NaN
+    if size.max(initial=0.0) <= MAX_VALUE:  # false where there is a NaN; rows of robots that do not move are empty
         return array
     if not np.isfinite(array).all():
         index = np.argwhere(~np.isfinite(array))[0]

@@ -14,7 +14,7 @@ FORWARD_REQUEST: dict[str, Any] = {"joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 
 _NUMBER = {"type": "number", "minimum": -limits.MAX_VALUE, "maximum": limits.MAX_VALUE}
 _COLUMN = {
     "type": "array",
-    "items": {"type": "array", "items": _NUMBER, "minItems": 1},
+    "items": {"type": "array", "items": _NUMBER},
     "minItems": 1,
     "maxItems": limits.MAX_PROBLEM_COUNT,
 }
@@ -26,7 +26,8 @@ class ForwardRequestBody(Envelope):
     model_config = ConfigDict(json_schema_extra={"examples": [FORWARD_REQUEST]})
 
     joint_q: Annotated[Any, WithJsonSchema(_COLUMN)] = Field(
-        description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`."
+        description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`; of none for "
+        "a robot that does not move."
     )
     links: list[Name] | None = Field(
         default=None, min_length=1, max_length=4096, description="Names of links, null for all of the robot."

@@ -11,7 +11,7 @@ from ik_service.api.robot_schema import leaf_links
 from ik_service.api.state import ServiceState
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import SolveRequest, TargetColumns
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, load_robot
 from objectives.errors import IKError
 
 PATIENCE_S = 600.0  # whatever requests may take: with an empty cache kernels are compiled first
@@ -23,7 +23,8 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
 
     Args:
         state: The robots and the solver thread.
-        names: The robots; None takes panda, or else the first.
+        names: The robots; None takes panda, or else the first that moves. Where none is served, the built-in panda
+            shows that the device solves.
 
     Returns:
         The answer for the first of them, once all have been solved; the first error where there is one.
@@ -43,10 +44,12 @@ def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> li
 
     Args:
         state: The robots that are served.
-        names: Those of the settings, of which some may have been deleted; None takes panda, or else the first.
+        names: Those of the settings, of which some may have been deleted; None takes panda, or else the first that
+            moves. A catalog may hold none: then it is the built-in panda, which needs not be served.
     """
-    served = [state.robots[name] for name in names or ("panda",) if name in state.robots]
-    return served or [next(iter(state.robots.values()))]
+    moving = {name: robot for name, robot in state.robots.items() if leaf_links(robot)}
+    named = [moving[name] for name in names or ("panda",) if name in moving]
+    return named or list(moving.values())[:1] or [load_robot("panda")]
 
 
 def first_request(robot: RobotModel) -> SolveRequest:
