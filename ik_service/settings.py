@@ -69,7 +69,10 @@ class ServiceSettings(BaseSettings):
         le=1024,
         description="Threads of a solve on a CPU; answers do not depend on it. None is one.",
     )
-    robots: Words | None = Field(default=None, description="Built-in robots to serve. None serves all of them.")
+    robots: Words | None = Field(
+        default=None,
+        description="Built-in robots to serve. None serves all of them; a comma alone none, with a catalog folder.",
+    )
     warm_up_robots: Words | None = Field(
         default=None,
         description="Robots to solve once before the service is ready. None takes panda, or else the first.",

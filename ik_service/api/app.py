@@ -44,7 +44,7 @@ from ik_service.api.warm_up import warm_up
 from ik_service.batching.solver_pool import PoolLimits, SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.settings import ServiceSettings, load_settings
-from objectives.errors import UnknownNameError
+from objectives.errors import InputError, UnknownNameError
 
 _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurations out.
 
@@ -133,6 +133,11 @@ def create_app(
     settings = settings or load_settings()
     require_safe_address(settings, bound_to)
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
+    if not catalog.robots and settings.catalog_dir is None:
+        raise InputError(
+            "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
+            "(IK_SERVICE_CATALOG_DIR) where robots could be put. Leave robots out to serve all built-in ones."
+        )
     unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.robots))
     if unknown and settings.catalog_dir is None:
         raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")

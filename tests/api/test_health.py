@@ -3,10 +3,12 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from starlette.testclient import TestClient
 
 from ik_service.api import create_app, health_routes
 from ik_service.settings import ServiceSettings
+from objectives.errors import InputError
 
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 
@@ -73,3 +75,17 @@ def test_a_service_whose_solver_is_lost_says_so(monkeypatch):
         for path in ("/health/live", "/health/ready"):
             reply = other.get(path)
             assert (reply.status_code, reply.json()["code"]) == (503, "solver_lost")
+
+
+def test_a_catalog_may_start_without_robots(tmp_path):
+    settings = ServiceSettings(device="cpu", robots=",", catalog_dir=tmp_path, insecure=True)
+    with TestClient(create_app(settings, compile_apart=False)) as client:
+        client.app.state.service.warm_up.result(300)
+        assert client.get("/health/ready").status_code == 200
+        assert client.get("/v1/robots").json()["robots"] == []
+
+
+@pytest.mark.parametrize("robots", [",", ()])
+def test_without_a_catalog_there_must_be_a_robot(robots):
+    with pytest.raises(InputError, match="IK_SERVICE_ROBOTS"):
+        create_app(ServiceSettings(device="cpu", robots=robots, insecure=True))

@@ -39,6 +39,12 @@ def test_a_port_in_use_is_said_in_one_line(run):
     assert f"Cannot listen on 127.0.0.1:{port}" in result.stderr
 
 
+def test_a_list_of_no_robots_is_said_in_one_line(run):
+    result = run("serve", "--port", "0", "--device", "cpu", "--robots", ",", code=2)
+    assert "setting robots (IK_SERVICE_ROBOTS) names none" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_a_device_that_is_not_there_stops_the_service(run):
     result = run("serve", "--port", "0", "--device", "cuda:77", code=2)
     assert "cuda:77" in result.stderr
