@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 SETTLE_S = 0.1
 """Time to read what callers had sent before the end: uvicorn closes connections on which it has read nothing."""
+SETTLE_TURNS = 10
+"""Turns of the event loop for the same, where it lags: to accept a connection and to read from it takes four."""
 
 
 class StartError(IKError):
@@ -114,6 +116,8 @@ class ServiceServer(uvicorn.Server):
         """Go on for a while, so that whoever watches the ready route sends nothing more; then end what is under way."""
         if self.failure is None:
             await asyncio.sleep(max(self._settings.drain_delay_s, SETTLE_S))
+            for _ in range(SETTLE_TURNS):
+                await asyncio.sleep(0)
         under_way = len(self.server_state.tasks)
         _log.info("Ending: %d requests are under way and have %g s.", under_way, self._settings.drain_s)
         service = getattr(self._app.state, "service", None)

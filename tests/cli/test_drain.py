@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from ik_service.robots import builtin_urdf, load_urdf
+from tests.cli.conftest import ServerProcess
 
 KEY = "0123456789abcdef"
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}]}
@@ -86,6 +87,37 @@ def test_sigterm_under_load_loses_no_accepted_request(serve):
     assert sum(caller.answered for caller in fast) > 0
     assert {code for caller in (*fast, *slow) for code in caller.codes} <= {"shutting_down"}
     assert "Traceback" not in "\n".join(server.log)
+
+
+SLOW_LOOP = """
+import asyncio, time
+from ik_service.cli import serve
+from ik_service.cli import main
+
+class SlowServer(serve.ServiceServer):
+    async def startup(self, sockets=None):
+        await super().startup(sockets)
+        self.drag(asyncio.get_running_loop())
+
+    def drag(self, loop):
+        time.sleep(0.06)
+        loop.call_soon(self.drag, loop)
+
+serve.ServiceServer = SlowServer
+main()
+"""
+
+
+def test_sigterm_loses_nothing_that_was_sent_to_an_event_loop_that_lags(serve, monkeypatch):
+    monkeypatch.setattr(ServerProcess, "program", SLOW_LOOP)
+    server = serve()
+    callers = [Caller(server.url, GOOD, threading.Event()) for _ in range(5)]
+    for caller in callers:
+        caller.connection.request("POST", "/v1/robots/panda/solve", caller.body, JSON)
+    assert server.end(signal.SIGTERM) == 0
+    assert [caller.connection.getresponse().status for caller in callers] == [200] * 5
+    for caller in callers:
+        caller.connection.close()
 
 
 def in_flight(url):
