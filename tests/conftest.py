@@ -18,12 +18,18 @@ SERVICE_END_S = 60.0
 SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep tests that share what is dear to make in one process: those of a file, of exports, or of a Ray cluster.
+
+    Here, because xdist reads the marks in `pytest_collection_modifyitems`, before hooks of ours.
+    """
+    shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+    item.add_marker(pytest.mark.xdist_group(*shared or [item.path.name]))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share what is dear to make in one process: those of a file, of exports, or of a Ray cluster."""
-    for item in items:
-        shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
-        item.add_marker(pytest.mark.xdist_group(*shared or [item.path.name]))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in SHARED)  # the longest first
+    """Begin with the groups that take longest."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in SHARED)
 
 
 @contextmanager

@@ -174,3 +174,8 @@ def test_built_package_declares_its_licence_and_command(wheel):
     names = {pathlib.PurePosixPath(name).name: name for name in wheel.namelist() if ".dist-info/" in name}
     assert wheel.read(names["LICENSE"]) == (ROOT / "LICENSE").read_bytes()
     assert "ik-service = ik_service.cli:main" in wheel.read(names["entry_points.txt"]).decode()
+
+
+def test_tests_that_run_side_by_side_are_sent_in_groups(request):
+    side_by_side = getattr(request.config.option, "loadgroup", False)
+    assert request.node.nodeid.endswith("@test_project.py" if side_by_side else request.node.name)
