@@ -1,7 +1,8 @@
 """The choice among all attempts of a problem, where every seed is run: the best of them, and several distinct ones.
 
-attempts [problem x seed], each with an answer of its own -> per island the best by cost or nearness to the start,
-then the best of those that differ from all taken so far -> winners, and solutions composed over islands
+starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move
+-> per island the best by cost or nearness to the start, then the best of those that differ from all taken so far
+-> winners, and solutions composed over islands
 """
 
 import math
@@ -16,7 +17,7 @@ from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.intake import SOLVE_EXTRAS, first_problem
 from ik_service.solver.mirror import Mirror
 from ik_service.solver.partition import Partition
-from ik_service.solver.slots import FAILED, SEEDS, Winners
+from ik_service.solver.slots import FAILED, NO_TARGET, SEEDS, STATIONARY, Winners
 
 # What a coordinate is, for distances.
 LENGTH, ANGLE, ENDLESS_ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(5))
@@ -76,15 +77,31 @@ def island_distance(
 
 @wp.func
 @typing.no_type_check
-def next_best(tries: Attempts, p: int, line: int, island: int, seeds: int, order: int, count: int, difference: float):
-    """Return the best seed that succeeds and differs from the `count` taken so far, or NO_SEED."""
+def next_best(
+    tries: Attempts,
+    p: int,
+    line: int,
+    island: int,
+    seeds: int,
+    least: int,  # seed of the least rank
+    order: int,
+    count: int,
+    difference: float,
+):
+    """Return the best seed that succeeds and differs from the `count` taken so far, or NO_SEED.
+
+    Without targets less cost is better, unless the nearest is asked for; where no attempt comes to a cost of zero,
+    those that are stationary succeed.
+    """
     best = int(NO_SEED)
     best_value = float(FAR)
     for s in range(seeds):
         row = p * seeds + s
-        if tries.rank[row, island] < FAILED:
+        no_target = tries.met[row, island] == NO_TARGET
+        stationary = no_target and tries.status[row, island] == STATIONARY
+        if tries.rank[row, island] < FAILED or (stationary and tries.rank[p * seeds + least, island] >= FAILED):
             value = float(tries.rank[row, island])
-            if order == BY_COST:
+            if order == BY_COST or (no_target and order == BY_SEED):
                 value = tries.cost[row, island]
             elif order == BY_DISTANCE:
                 value = island_distance(tries, tries.joint_q, row, tries.start_joint_q, p, line, island, False)
@@ -140,15 +157,16 @@ def _choose(
     most = int(0)
     for island in range(nisland[line]):
         count = int(0)
-        best = next_best(tries, p, line, island, seeds, wishes[0], count, difference[0])
+        least = least_rank(tries, p, island, seeds)
+        best = next_best(tries, p, line, island, seeds, least, wishes[0], count, difference[0])
         while best != NO_SEED:
             tries.taken[p, island, count] = best
             count += 1
             best = int(NO_SEED)
             if count < wishes[1]:
-                best = next_best(tries, p, line, island, seeds, wishes[0], count, difference[0])
+                best = next_best(tries, p, line, island, seeds, least, wishes[0], count, difference[0])
         if count == 0:
-            tries.taken[p, island, 0] = least_rank(tries, p, island, seeds)
+            tries.taken[p, island, 0] = least
         found[p, island] = count
         most = wp.max(most, count)
         winner = tries.taken[p, island, 0]
@@ -170,6 +188,23 @@ def _choose(
             solution_out[p, k, c] = q
         joint_q_out[p, c] = solution_out[p, 0, c]
     solution_count_out[p] = most
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _begin(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    start_joint_q: wp.array2d[float],  # [problems, joint_coord_count]
+    # out
+    joint_q_out: wp.array2d[float],  # [problems x seeds, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for s in range(settings[SEEDS]):
+        for c in range(start_joint_q.shape[1]):
+            joint_q_out[p * settings[SEEDS] + s, c] = start_joint_q[p, c]
 
 
 class Choice:
@@ -210,6 +245,11 @@ class Choice:
     def inputs(self) -> tuple[Mirror, ...]:
         """What the launch reads."""
         return self._wishes, self._difference
+
+    def begins(self, problems: Any, part: int, parts: int) -> list[wp.Launch]:
+        """Record the launch that puts all attempts where their problems start: joints that no row moves stay there."""
+        inputs = [problems.settings, part, parts, problems.start_joint_q, self.attempts.joint_q]
+        return [wp.launch(_begin, 1, inputs, device=self._model.device, record_cmd=True)]
 
     def launches(self, problems: Any, partition: Partition, part: int, parts: int) -> list[wp.Launch]:
         """Record the launch that chooses; its dimension is the number of problems of the part."""

@@ -151,9 +151,10 @@ class CompiledEngine:
         return engine
 
     def data_key(self) -> tuple[object, ...]:
-        """Return what recorded launches hold by address: they are recorded anew when it changes."""
+        """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
         objectives: Any = self._rows.objectives[self._target_count :]
-        return tuple(objective.data(name).ptr for objective in objectives for name in objective.data_rows())
+        arrays = [objective.data(name) for objective in objectives for name in objective.data_rows()]
+        return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
     def tasks(
         self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, answers: Winners

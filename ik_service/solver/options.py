@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Literal, Self
 
+from ik_service.solver.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
 
 JointLimits = Literal["hard", "soft", "off"]
@@ -40,7 +41,8 @@ class SolverOptions:
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from the start is least.
-        solutions: Distinct solutions per problem; more than 1 runs all seeds.
+        solutions: Distinct solutions per problem; more than 1 runs all seeds. Without targets, a solution is an attempt
+            of cost zero, or where there is none, a stationary one; the least cost comes first.
         solution_difference: Two solutions are distinct where some joint differs by more than this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m, and returns float64.
         joint_limits: "hard" keeps every configuration inside the limits; "soft" adds penalty rows for leaving them;
@@ -112,6 +114,15 @@ class SolverOptions:
                 f"Option jacobian_mode is {self.jacobian_mode!r}. Allowed: {', '.join(map(repr, by_name))}."
             )
         return by_name[self.jacobian_mode]
+
+    def search_tolerances(self) -> tuple[float, float]:
+        """Return the tolerances of position [m] and orientation [rad] by which float32 chooses among attempts.
+
+        Where float64 finishes the one chosen, they are not below what float32 reaches, or all attempts would fail.
+        """
+        if self.precision == "float32":
+            return self.position_tolerance, self.orientation_tolerance
+        return max(self.position_tolerance, PRECISE_POSITION), max(self.orientation_tolerance, PRECISE_ORIENTATION)
 
     def changes_from(self, other: "SolverOptions") -> dict[str, object]:
         """Return the options that differ from others, by name."""

@@ -151,7 +151,7 @@ class Problems:
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         self._settings.host[:] = problem_count, seeds, options.max_iterations, has_start, random_seed, keep_all
         self._polish_settings.host[:] = problem_count, 1, options.max_iterations, True, 0, True
-        self._tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
+        self._tolerances.host[:] = options.search_tolerances()
 
     @property
     def inputs(self) -> tuple[Mirror, ...]:

@@ -262,21 +262,20 @@ class Workspace:
         self._wide = self._polished.device if wishes.polished and self._polished is not None else None
 
     def _solves(self, engine: CompiledEngine, partition: Partition, wishes: Wishes) -> tuple[_Record, list[_Record]]:
-        """What solves, and what then chooses among attempts and polishes."""
+        """What makes attempts, and what then chooses among them and polishes."""
         count = wishes.problem_count
         of_problems = (self.problems, self.intake, partition, count)
         record = partial(engine.launches.record, engine.launches.size(count, wishes.seeds))
         answers = self._choice.attempts if wishes.choosing and self._choice is not None else self.problems.winners
-        after: list[_Record] = []
-        if wishes.choosing:
-            after.append(partial(self._chooses, partition))
+        before: list[_Record] = [self._begins] if wishes.choosing else []
+        after: list[_Record] = [partial(self._chooses, partition)] if wishes.choosing else []
         work = engine.tasks(*of_problems, answers)
         polish = [] if self._wide is None else engine.polish_tasks(*of_problems, self._wide)
         extras = [SOLVE_EXTRAS] if wishes.choosing or wishes.polished else []
         load_kernels([*(one.kernel.module for one, _ in (*work, *polish)), SOLVE_IO, *extras], self._model.device)
         if self._wide is not None:
             after += [partial(self._widens, self._wide), partial(record, polish)]
-        return partial(record, work), after
+        return _joined([*before, partial(record, work)]), after
 
     def solution(self, k: int, partition: Partition, count: int) -> None:
         """Judge solution k of every problem in place of its winner."""
@@ -300,6 +299,10 @@ class Workspace:
         launches = self.outcome.launches(self.problems, self.intake, partition, part, parts, self._wide)
         fetches = [mirror.fetch for mirror in self.outcome.results(wide=self._wide is not None)]
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
+
+    def _begins(self, part: int, parts: int) -> PartLaunches:
+        assert self._choice is not None  # several solutions, or the best one, have been asked for
+        return PartLaunches(list(map(per_problem, self._choice.begins(self.problems, part, parts))))
 
     def _chooses(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         assert self._choice is not None  # several solutions, or the best one, have been asked for

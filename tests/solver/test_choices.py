@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from objectives import IKObjectivePosture, IKObjectiveRelativePose, InputError
+from objectives import IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose, InputError
 from tests.solver.conftest import Reachable, inside_limits
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -83,6 +83,75 @@ def test_solutions_of_two_arms_are_put_together_island_by_island():
         distance, angle = problems.errors(result.solutions[:, k])
         assert (distance <= 1e-3).all()
         assert (angle <= 1e-2).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"best_of": "nearest"}, {"best_of": "cost"}, {"solutions": 3}, {"best_of": "nearest", "precision": "float64"}],
+)
+def test_joints_that_no_row_moves_stay_where_they_start(options):
+    robot = ik_service.load_robot("humanoid")
+    drawn = Reachable.draw(robot, ["left_hand"], 12, random_seed=6)
+    solver = ik_service.IKSolver(robot, ["left_hand"], device="cpu")
+    start = robot.random_joint_q(np.random.default_rng(7), 12).astype(np.float32)
+    given = {"initial_joint_q": start, "options": options}
+    first = solver.solve(drawn.positions, drawn.orientations_xyzw, **given)
+    solver.solve(drawn.positions, None, **given)  # other rows in the same room
+    again = solver.solve(drawn.positions, drawn.orientations_xyzw, **given)
+    idle = [k for k, name in enumerate(robot.coordinate_names) if "knee" in name or "ankle" in name]
+    assert len(idle) > 1
+    assert first.success.all()
+    np.testing.assert_array_equal(first.joint_q[:, idle], start[:, idle])
+    np.testing.assert_array_equal(first.joint_q, again.joint_q)
+    if first.solutions is not None:
+        found = np.isfinite(first.solutions[:, :, 0])
+        np.testing.assert_array_equal(first.solutions[:, :, idle][found], start[np.nonzero(found)[0]][:, idle])
+
+
+def test_the_nearest_is_sought_among_what_rows_move():
+    robot = ik_service.load_robot("panda")
+    drawn = Reachable.draw(robot, ["panda_link4"], 50, random_seed=8)
+    solver = ik_service.IKSolver(robot, ["panda_link4"], device="cpu")
+    start = robot.random_joint_q(np.random.default_rng(9), 50).astype(np.float32)
+    nearest = solver.solve(drawn.positions, None, initial_joint_q=start, options={"best_of": "nearest"})
+    every = solver.solve(
+        drawn.positions, None, initial_joint_q=start, options={"solutions": 64, "solution_difference": 1e-4}
+    )
+    distance = np.nanmin(np.abs(every.solutions - start[:, None]).max(axis=2), axis=1)
+    assert (change(nearest, start) <= distance + ROUNDING).all()
+    assert (nearest.joint_q[:, 4:] == start[:, 4:]).all()
+
+
+def test_without_targets_solutions_are_what_the_gradient_test_passes():
+    robot = ik_service.load_robot("panda")
+    drawn = Reachable.draw(robot, ["panda_hand"], 20, random_seed=10)
+    posture = IKObjectivePosture(robot.mid_joint_q, weight=0.1)
+    hand = IKObjectivePosition("panda_hand", drawn.positions.astype(np.float32)[:, 0])
+    solver = ik_service.IKSolver(robot, objectives=[hand, posture], device="cpu")
+    plain = solver.solve(problem_count=20)
+    several = solver.solve(problem_count=20, options={"solutions": 4})
+    nearest = solver.solve(problem_count=20, options={"best_of": "nearest"}, initial_joint_q=plain.joint_q)
+    assert plain.success.sum() > 15
+    assert (several.success >= plain.success).all()
+    assert (several.solution_count >= several.success).all()
+    assert (several.cost <= plain.cost * (1.0 + 1e-5)).all()
+    np.testing.assert_array_equal(several.solutions[several.success, 0], several.joint_q[several.success])
+    assert np.abs(nearest.joint_q - plain.joint_q)[plain.success].max() < 1e-2  # where it starts is a solution
+
+
+def test_float64_with_tolerances_below_float32_keeps_to_the_start():
+    robot = ik_service.load_robot("panda")
+    drawn = Reachable.draw(robot, ["panda_hand"], 60, random_seed=11)
+    rng = np.random.default_rng(12)
+    start = robot.clamp_joint_q(drawn.joint_q + rng.uniform(-0.1, 0.1, drawn.joint_q.shape))
+    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+    exact = {"precision": "float64", "position_tolerance": 1e-8, "orientation_tolerance": 1e-8}
+    for options in (exact, exact | {"best_of": "nearest"}):
+        result = solver.solve(drawn.positions, drawn.orientations_xyzw, initial_joint_q=start, options=options)
+        assert result.success.all()
+        assert result.position_error.max() <= 1e-8
+        assert np.median(change(result, start)) < 0.3
+        assert (change(result, start) < 0.8).all()
 
 
 def test_an_unreachable_target_has_no_solution(problems):

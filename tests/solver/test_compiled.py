@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import warp as wp
 
 import ik_service
 from ik_service.robots import load_urdf
 from ik_service.solver import island_launches
-from objectives import IKObjectiveRelativePose
+from objectives import IKObjectivePosition, IKObjectiveRelativePose
 from tests.solver.conftest import Reachable, inside_limits
 from tests.solver.test_contract import QuickObjective
 
@@ -118,6 +119,21 @@ def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
     assert len(few) == 5
     assert (few.seed_index < 3).all()
     assert (few.iterations <= 11).all()
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
+    joint_q = panda.random_joint_q(np.random.default_rng(3), 7)
+    wanted = panda.forward_kinematics(joint_q, links=["panda_hand"]).positions[:, 0]
+    buffer = wp.array(wanted, dtype=wp.vec3, device="cpu")
+    hand = IKObjectivePosition("panda_hand", buffer[:1])
+    solver = ik_service.IKSolver(panda, objectives=[hand], device="cpu", engine=engine)
+    for count, lines in ((7, slice(1)), (7, slice(7)), (5, slice(5)), (7, slice(7)), (3, slice(0, 6, 2))):
+        hand.set_data("target_positions", buffer[lines])
+        result = solver.solve(problem_count=count)
+        reached = panda.forward_kinematics(result.joint_q, links=["panda_hand"]).positions[:, 0]
+        assert result.success.all()
+        assert np.linalg.norm(reached - wanted[lines], axis=1).max() < POSITION
 
 
 @pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # threads hold smaller islands

@@ -259,6 +259,16 @@ def test_the_same_path_gives_the_same_bytes(panda, panda_solver):
         assert result.joint_q.tobytes() == first.joint_q.tobytes()
 
 
+def test_tolerances_below_float32_are_those_of_the_finish(panda_solver):
+    joint_q = swing(panda_solver.robot.mid_joint_q, n=40, reach=0.2)
+    exact = {"position_tolerance": 1e-8, "orientation_tolerance": 1e-8}
+    result = follow(panda_solver, joint_q, options=exact)
+    check(panda_solver, result, joint_q, error=1e-8)
+    np.testing.assert_array_equal(
+        result.joint_q, follow(panda_solver, joint_q, options={"precision": "float64"}).joint_q
+    )
+
+
 def test_orders_of_joints_and_quaternions_are_the_callers(panda, panda_solver):
     order = np.array([6, 2, 0, 1, 3, 5, 4])
     names = [panda.joint_names[k] for k in order]

@@ -41,13 +41,15 @@ def followed(
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
         raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
-    options = replace(waypoints.options, best_of=None, solutions=1, precision="float32")
+    wished = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
+    position, orientation = wished.search_tolerances()
+    options = replace(wished, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
     found = waypoints.solve(waypoints.targets, None, options)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
     path = follow(waypoints, found, pace, int(solutions), start)
-    judged = waypoints.finished(path, path)
+    judged = replace(waypoints, options=replace(wished, seeds=1)).finished(path, path)
     failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
     answers = Answers(
         success=judged.success,
