@@ -89,11 +89,12 @@ for (int f = 0; f < task.follower.shape[0]; ++f) {
 """
 
 # Whether limits hold the robot back, and whether the cost slopes for other joints: by the cosine between the residual
-# and the DOF's column of J. Where steps are shortened as a whole, it is the joint that they were shortened for.
+# and the DOF's column of J. Without derivatives nobody knows. Where steps are shortened as a whole, it is the joint
+# that they were shortened for.
 HOLD = """
 const bool scales = task.settings.data[SCALES] == 1, brakes = task.settings.data[BRAKES] == 1;
 const F slowest = brakes ? gather(task.slowest, task.island) : zero - 1.0;
-F blocked = zero, slopes = zero;
+F blocked = zero, slopes = zero, undefined = zero;
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k];
     const F g = s[GRADIENT + k];
@@ -121,9 +122,11 @@ for (int k = 0; k < DOFS; ++k) {
     }
     const auto is_slowest = (kind == zero) & (slowest == Real(k));
     scatter(task.active_limits, task.robot_dof.data[k], is_slowest ? zero + Real(ACCELERATION) : kind);
-    const auto steep = g * g > COSINE2_MAX * (s[DIAGONAL + k] * s[NORM2] + TINY);
-    slopes = (steep & (kind == zero)) ? zero + 1.0 : slopes;
-    blocked = (steep & (kind != zero)) ? zero + 1.0 : blocked;
+    const F column = s[DIAGONAL + k] * s[NORM2];
+    const auto flat = g * g <= COSINE2_MAX * (column + TINY);
+    slopes = (flat | (kind != zero)) ? slopes : zero + 1.0;
+    blocked = (flat | (kind == zero)) ? blocked : zero + 1.0;
+    undefined = g * g + column < infinite ? undefined : zero + 1.0;
 }
 """
 
@@ -141,7 +144,7 @@ for (int k = 0; k < ERROR_COUNT; ++k) {{
         met = met & (error <= task.numbers.data[POSITION_TOLERANCE]);
     }}
 }}
-if (ERROR_COUNT == 0) met = (slopes + blocked == zero) | (s[NORM2] <= ROUNDING2);
+if (ERROR_COUNT == 0) met = (slopes + blocked + undefined == zero) | (s[NORM2] <= ROUNDING2);
 
 const F share = *(U*)&scaling;
 const auto may_gain = {MAY_GAIN};
@@ -150,6 +153,7 @@ F status = zero + Real(MAX_ITERATIONS);
 status = may_gain ? status : zero + Real(STALLED);
 status = held_back ? zero + Real(BLOCKED_BY_LIMITS) : status;
 if (task.settings.data[CUT] == 1) status = may_gain ? zero + Real(DEADLINE) : status;
+status = undefined > zero ? zero + Real(INVALID) : status;
 status = met ? zero + Real(CONVERGED) : status;
 status = (sound & (s[NORM2] < NOT_EVALUATED)) ? status : zero + Real(INVALID);
 scatter(task.status, task.island, status);

@@ -35,6 +35,22 @@ UNEVEN_MIN = wp.constant(1.0e-4)  # float32 resolves no smaller cosines
 DAMPING_SHARE = wp.constant(0.05)
 DAMPING_MAX = wp.constant(0.5)  # of the largest diagonal entry of J'J: far targets are approached in long steps
 DAMPING_MIN = wp.constant(5.0e-8)  # of the same
+COLUMN_MIN2 = wp.constant(1.0e-36)  # |column of J|^2 that is zero: beneath it float32 loses digits
+INFINITY = wp.constant(float(wp.inf))
+
+
+@wp.func
+@typing.no_type_check
+def squared_cosine(gradient: float, diagonal: float, norm2: float):
+    """Return the squared cosine between the residual and a column of J; infinite where a number is not finite.
+
+    NaN would be lost on the way to the largest of several. Products of large numbers are avoided: they overflow.
+    """
+    if not wp.isfinite(gradient) or not wp.isfinite(diagonal):
+        return INFINITY
+    if diagonal <= COLUMN_MIN2:
+        return 0.0
+    return (gradient / diagonal) * (gradient / norm2)
 
 
 @wp.func
@@ -48,15 +64,18 @@ def phase_after(
         norm2: |r|^2.
         lightest2: Square of the least weight of any row.
         heaviest2: Square of the largest.
-        slope: Largest squared cosine between r and the column of a DOF that is free to move.
+        slope: Largest squared cosine between r and the column of a DOF that is free to move; infinite where a
+            derivative is not finite.
         blocked: 1 where a limit holds back a DOF that would lower the cost.
         ended: What the last step decided.
         iterations_left: Steps that the attempt may still take.
     """
-    if not wp.isfinite(norm2):
+    if not wp.isfinite(norm2) or not wp.isfinite(heaviest2):
         return INVALID
     if norm2 <= RESIDUAL_FLOOR2 * lightest2 or (ended == STALLED and norm2 <= ROUNDING2 * lightest2):
         return CONVERGED
+    if not wp.isfinite(slope):
+        return INVALID
     # A light row may still have much to gain where the columns are those of heavy ones: the test is as much stricter.
     even = wp.clamp(lightest2 / heaviest2, UNEVEN_MIN, 1.0)
     if slope <= even * COSINE_MAX * COSINE_MAX or (ended == STALLED and slope <= even * COSINE_STUCK * COSINE_STUCK):
@@ -124,7 +143,7 @@ def _assess(
         g = gradient[i, first + k]
         diagonal = hessian[i, block + k * dofs + k]
         largest = wp.max(largest, diagonal)
-        cosine2 = g * g / (diagonal * norm2 + 1.0e-30)
+        cosine2 = squared_cosine(g, diagonal, norm2)
         held = int(0)
         if c >= 0:
             q = joint_q[i, c]
@@ -134,7 +153,7 @@ def _assess(
         if held == 1:
             if cosine2 > COSINE_MAX * COSINE_MAX:
                 blocked = 1
-        else:
+        if held == 0 or not wp.isfinite(cosine2):
             slope = wp.max(slope, cosine2)
     share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
     damping_out[i, island] = boost[i, island] * (share + DAMPING_MIN * largest)

@@ -18,6 +18,7 @@ from ik_service.solver.assessment import (
     DAMPING_SHARE,
     RESIDUAL_FLOOR2,
     phase_after,
+    squared_cosine,
 )
 from ik_service.solver.attempts import attempt_rank
 from ik_service.solver.island_task import TaskRef, attempt_line, follow, read_input
@@ -255,17 +256,17 @@ class Lane(LaneIteration):
             slope = float(0.0)
             for k in range(DOFS):
                 g = float(at(state, (GRADIENT + k) * W + lane))
-                cosine2 = g * g / (float(at(state, (DIAGONAL + k) * W + lane)) * norm2 + 1.0e-30)
+                cosine2 = squared_cosine(g, float(at(state, (DIAGONAL + k) * W + lane)), norm2)
                 outwards = bool(False)
                 c = PLACE[k]
                 if c >= 0 and (ROTATIONS >> k) & 1 == 0:
                     q = at(state, (Q + c) * W + lane)
                     below = q <= Real(task.limit_lower[line, task.dof[k]]) and g > 0.0
                     outwards = below or (q >= Real(task.limit_upper[line, task.dof[k]]) and g < 0.0)
-                if not outwards:
-                    slope = wp.max(slope, cosine2)
-                elif cosine2 > COSINE_MAX * COSINE_MAX:
+                if outwards and cosine2 > COSINE_MAX * COSINE_MAX:
                     blocked = 1
+                if not outwards or not wp.isfinite(cosine2):
+                    slope = wp.max(slope, cosine2)
             ended = int(RUNNING)
             if float(at(state, BOOST * W + lane)) > BOOST_MAX:
                 ended = STALLED

@@ -124,6 +124,7 @@ class IslandScales:
             own = islands == island  # [rows, 1 or n]
             lightest = np.where(own, by_row, np.inf).min(axis=0)
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
-            self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
+            with np.errstate(over="ignore"):  # infinite is what the kernels take for too large
+                self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
         self.lightest2.push(n)
         self.heaviest2.push(n)

@@ -33,7 +33,8 @@ _ADVICE = {
     IKStatus.DEADLINE: "The deadline passed first: the configuration is the best one found by then.",
     IKStatus.BLOCKED_BY_LIMITS: "The nearest configuration sits at joint limits that push against the target: "
     "see active_limits, move the target or start elsewhere.",
-    IKStatus.INVALID: "A device array held values that are not finite: check the targets and weights written to it.",
+    IKStatus.INVALID: "Numbers that are not finite came up: check the targets and weights written to device arrays, "
+    "and the values and derivatives of the objectives.",
 }
 _SUCCESS, _TIMED_OUT, _INVALID_ROBOT_STATE, _NO_IK_SOLUTION = 1, -6, -17, -31
 _MOVEIT_ERROR_CODES = {

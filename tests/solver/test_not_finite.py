@@ -1,0 +1,89 @@
+"""Numbers that are not finite, in device arrays or in derivatives, are INVALID: never a success."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service import IKStatus
+from ik_service.control import IKController
+from objectives import IKObjectivePosition
+from objectives.data_field import DataField
+from objectives.element_table import Element
+from objectives.expression import maximum, sqrt
+from objectives.expression_objective import ExpressionObjective
+from objectives.statement import RowGroup
+
+LINK = "panda_hand"
+POINT = (0.4, 0.1, 0.5)
+ENGINES = ["compiled", "staged"]
+
+
+def _hinge_rows(inputs):
+    """Distance from a point, and a row that is 0 above the table, with a slope of 0 times infinity."""
+    position, point = inputs.frames["link"].position, inputs.data["point"]
+    gap = [position[k] - point[k] for k in range(3)]
+    return [*gap, sqrt(maximum(-position[2], 0.0))]
+
+
+HINGE = RowGroup("hinge", 4, _hinge_rows, frames=("link",), data=(("point", 3),))
+
+
+class Hinge(ExpressionObjective):
+    """Wants the hand at a point, and has no derivatives where it is above the table."""
+
+    def __init__(self, point=POINT):
+        super().__init__([DataField("Hinge", "point", 3, point)], row_count=4)
+
+    def stated_elements(self, model):
+        return [(HINGE, [Element((LINK,), data_columns=(0,))])]
+
+
+def weighted(weights):
+    weights = wp.array(np.asarray(weights, np.float32), dtype=wp.float32, device="cpu")
+    return IKObjectivePosition(LINK, POINT, row_weights=weights)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_derivatives_that_are_not_finite_are_no_success(panda, engine):
+    """A gradient that is no number says nothing about a minimum."""
+    result = ik_service.IKSolver(panda, objectives=[Hinge()], engine=engine, device="cpu").solve(problem_count=2)
+    assert (result.cost > 1e-3).all()
+    assert result.status_names == ["invalid", "invalid"]
+    assert not result.success.any()
+
+
+def test_a_tick_without_derivatives_is_no_success(panda):
+    controller = IKController(panda, objectives=[Hinge()])
+    controller.reset(panda.mid_joint_q)
+    result = controller.step()
+    assert IKStatus(result.status[0]) == IKStatus.INVALID
+    np.testing.assert_array_equal(result.joint_q[0], panda.mid_joint_q)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("weight", [1e20, np.inf])
+def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
+    """Others of the batch have the bytes that they have without that."""
+    weights = np.ones((4, 3))
+    clean = ik_service.IKSolver(panda, objectives=[weighted(weights)], engine=engine, device="cpu")
+    expected = clean.solve(problem_count=4)
+    weights[2] = weight
+    solver = ik_service.IKSolver(panda, objectives=[weighted(weights)], engine=engine, device="cpu")
+    result = solver.solve(problem_count=4)
+    assert result.status_names == ["converged", "converged", "invalid", "converged"]
+    assert result.success.tolist() == [True, True, False, True]
+    assert np.isfinite(result.joint_q).all()
+    others = [0, 1, 3]
+    np.testing.assert_array_equal(result.joint_q[others], expected.joint_q[others])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("weight", [1e-9, 1e9])
+def test_the_size_of_all_weights_does_not_matter(panda, engine, weight):
+    """Squares of weights this light or heavy, and of residuals, are no product that float32 holds."""
+    objective = weighted(np.full((1, 3), weight))
+    result = ik_service.IKSolver(panda, objectives=[objective], engine=engine, device="cpu").solve(problem_count=1)
+    hand = panda.forward_kinematics(result.joint_q, [LINK]).positions[0, 0]
+    assert np.linalg.norm(hand - POINT) < 1e-5
+    assert result.success.all()
