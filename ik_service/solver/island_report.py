@@ -137,7 +137,7 @@ def _blocks(rows: Rows) -> list[slice]:
 
 
 def _rows_on(rows: Rows, targets: Sequence[Target], k: int, problem: int) -> NDArray[np.bool_]:
-    """Which rows of an objective have a weight above 0; a target's values may still free some of them in a solve."""
+    """Which rows of an objective are on, as in `RowWeights`; a target's values may still free some in a solve."""
     objective = rows.objectives[k]
     if k < len(targets):
         weights: Any = targets[k].row_weights
@@ -151,7 +151,7 @@ def _rows_on(rows: Rows, targets: Sequence[Target], k: int, problem: int) -> NDA
     if problem < 0 or (len(lines) > 1 and problem >= len(lines)):
         allowed = f"0 to {len(lines) - 1}" if len(lines) > 1 else "0 and above"
         raise InputError(f"problem is {problem}. Allowed: {allowed}.")
-    return np.asarray(lines[problem if len(lines) > 1 else 0] > 0.0)
+    return np.asarray(~(lines[problem if len(lines) > 1 else 0] <= 0.0))
 
 
 def _links(robot: RobotModel, rows: Rows, targets: Sequence[Target], k: int) -> tuple[str, ...]:

@@ -174,10 +174,10 @@ def _switch_rows(
     p = wp.tid()
     line = wp.min(p, weights.shape[0] - 1)
     for row in range(weights.shape[1]):
-        on = int(0)
+        on = int(1)
         weight = scale * weights[line, row]
-        if weight > 0.0:
-            on = 1
+        if weight <= 0.0:  # NaN is on, so that the solve sees it
+            on = 0
         if row >= 3:
             weight *= rotation_unit
         row_on_out[p, start + row] = on

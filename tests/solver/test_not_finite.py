@@ -62,7 +62,7 @@ def test_a_tick_without_derivatives_is_no_success(panda):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("weight", [1e20, np.inf])
+@pytest.mark.parametrize("weight", [1e20, np.inf, np.nan])
 def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     """Others of the batch have the bytes that they have without that."""
     weights = np.ones((4, 3))
@@ -76,6 +76,30 @@ def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
     assert np.isfinite(result.joint_q).all()
     others = [0, 1, 3]
     np.testing.assert_array_equal(result.joint_q[others], expected.joint_q[others])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
+    """A negative weight is off like one of 0; NaN is not."""
+    weights = wp.array(np.ones((3, 3), np.float32), dtype=wp.float32, device="cpu")
+    objective = IKObjectivePosition(LINK, POINT, row_weights=weights)
+    solver = ik_service.IKSolver(panda, objectives=[objective], engine=engine, device="cpu")
+    before = solver.solve(problem_count=3)
+    assert before.success.all()
+    weights.numpy()[1, 0] = np.nan
+    result = solver.solve(problem_count=3)
+    assert result.status_names == ["converged", "invalid", "converged"]
+    np.testing.assert_array_equal(result.joint_q[[0, 2]], before.joint_q[[0, 2]])
+    weights.numpy()[0, 1] = 0.0  # and then the islands are found problem by problem
+    result = solver.solve(problem_count=3)
+    assert result.status_names == ["converged", "invalid", "converged"]
+    np.testing.assert_array_equal(result.joint_q[2], before.joint_q[2])
+    answers = []
+    for off in (0.0, -1.0):
+        weights.numpy()[1, 0] = off
+        answers.append(solver.solve(problem_count=3))
+    assert answers[0].success.all()
+    np.testing.assert_array_equal(answers[0].joint_q, answers[1].joint_q)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
