@@ -26,8 +26,8 @@ class ForwardRequestBody(Envelope):
     model_config = ConfigDict(json_schema_extra={"examples": [FORWARD_REQUEST]})
 
     joint_q: Annotated[Any, WithJsonSchema(_COLUMN)] = Field(
-        description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`; of none for "
-        "a robot that does not move."
+        description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`; of none "
+        "for a robot that does not move."
     )
     links: list[Name] | None = Field(
         default=None, min_length=1, max_length=4096, description="Names of links, null for all of the robot."

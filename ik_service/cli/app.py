@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ik_service.cli import solve_options
-from ik_service.cli.console import reported_errors
+from ik_service.cli.console import reported_errors, reported_output
 
 
 class CommandGroup(TyperGroup):
@@ -83,7 +83,7 @@ def solve(
     link: solve_options.Link = None,
     output: solve_options.Output = None,
     random: solve_options.Random = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
+    seed: solve_options.Seed = None,
     seeds: solve_options.Seeds = None,
     max_iterations: Annotated[int | None, typer.Option(help="Iterations from one start.")] = None,
     position_tolerance: solve_options.PositionTolerance = None,
@@ -103,13 +103,14 @@ def solve(
         from ik_service.cli.solve_command import Job, solve_file, solve_random
 
         given = {
+            "random_seed": seed,
             "seeds": seeds,
             "max_iterations": max_iterations,
             "position_tolerance": position_tolerance,
             "orientation_tolerance": orientation_tolerance,
         }
         options = {name: value for name, value in given.items() if value is not None}
-        job = Job(robot, tuple(link or ()), device, {**options, "random_seed": seed})
+        job = Job(robot, tuple(link or ()), device, options)
         bulk = bulk_command.BulkWishes(ray, workers, result_format, tuple(column or ()), part_rows, mark_faulty)
         files = targets or []
         if (not files) == (random is None):
@@ -120,7 +121,7 @@ def solve(
         if random is None and as_json:
             raise typer.BadParameter("--json goes with --random; with a file of targets use --output OUT.json.")
         if random is not None:
-            solved = solve_random(job, random, seed, as_json=as_json)
+            solved = solve_random(job, random, seed or 0, as_json=as_json)
         elif is_bulk:
             solved = bulk_command.solve_bulk(job, files, output, bulk)
         else:
@@ -368,4 +369,5 @@ def version() -> None:
     """Print the versions of this program and of what it stands on."""
     from ik_service.cli.console import print_versions
 
-    print_versions()
+    with reported_output():
+        print_versions()

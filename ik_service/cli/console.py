@@ -1,8 +1,11 @@
 """How the command line talks: results on standard output, progress and errors on standard error, plain when piped."""
 
+import errno
+import os
 import platform
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 
 import typer
@@ -11,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 PIPED_WIDTH = 160
 """Columns of a table that goes into a pipe or a file, where no terminal says how wide it is."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def output_console() -> Console:
@@ -33,10 +37,26 @@ def reported_errors() -> Iterator[None]:
 
     wp.config.log_level = wp.LOG_WARNING  # its notes on loading kernels go to standard output
     try:
-        yield
+        with reported_output():
+            yield
     except IKError as error:
-        message_console().print(f"[bold red]Error:[/] {escaped(str(error))}")
+        _print_error(str(error))
         raise typer.Exit(2 if isinstance(error, InputError) else 1) from error
+
+
+@contextmanager
+def reported_output() -> Iterator[None]:
+    """Run what prints; where standard output takes no more, a full disk, that is one line and exit code 2."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _print_error(f"Cannot write to standard output: {error.strerror}.")
+        with suppress(OSError):  # what is left in its buffer must not fail once more at the end of the process
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(2) from error
 
 
 @contextmanager
@@ -52,6 +72,10 @@ def problem_progress(description: str, total: int) -> Iterator[Progress]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         progress.add_task(description, total=total)
         yield progress
+
+
+def _print_error(text: str) -> None:
+    message_console().print(f"[bold red]Error:[/] {escaped(text)}")
 
 
 def escaped(text: str) -> str:

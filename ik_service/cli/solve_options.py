@@ -28,6 +28,12 @@ Random = Annotated[
     int | None,
     typer.Option("--random", min=1, help="Solve N random reachable targets and report, instead of a file."),
 ]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", min=0, max=2**32 - 1, help="Seed of everything random. Default: that of a .json file, else 0."
+    ),
+]
 Seeds = Annotated[int | None, typer.Option(help="Start configurations per problem. Default: the engine's own.")]
 PositionTolerance = Annotated[float | None, typer.Option(help="Largest position error of a success \\[m].")]
 OrientationTolerance = Annotated[float | None, typer.Option(help="Largest orientation error of a success \\[rad].")]

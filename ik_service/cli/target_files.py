@@ -1,7 +1,6 @@
 """Targets from files: CSV for spreadsheets, npz for NumPy, JSON as the HTTP body has it."""
 
 import csv
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,7 +72,8 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
         raise InputError(
             f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,..."
         )
-    table = np.array([_csv_row(path, line, row, header) for line, row in enumerate(rows[1:], start=2) if row])
+    filled = ((line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip())
+    table = np.array([_csv_row(path, line, row, header) for line, row in filled])
     if not table.size:
         return {}
     return {key: table[:, [header.index(name) for name in columns]] for key, columns in present.items()}
@@ -85,7 +85,7 @@ def _csv_row(path: Path, line: int, row: list[str], header: list[str]) -> list[f
     numbers = []
     for name, text in zip(header, row, strict=True):
         try:
-            number = float(text)
+            number = np.nan if "_" in text else float(text)  # Python reads 1_0 as 10
         except ValueError:
             number = np.nan
         if not np.isfinite(number):
@@ -97,10 +97,16 @@ def _csv_row(path: Path, line: int, row: list[str], header: list[str]) -> list[f
 def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
     _read_bytes(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"'{path}' is not an .npz archive of plain arrays: {error}.") from error
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise InputError(f"'{path}' holds one array without a name. Save it with numpy.savez(path, positions=...).")
+        with archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except InputError:
+        raise
+    except Exception as error:  # archives are read by several packages, each with its own errors for damaged ones
+        reason = str(error) or type(error).__name__
+        raise InputError(f"'{path}' is not an .npz archive of plain arrays: {reason}.") from error
     for name, array in arrays.items():
         if name not in NPZ_ARRAYS:
             raise InputError(f"'{path}' holds an array {name!r}. Allowed: {', '.join(NPZ_ARRAYS)}.")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -105,6 +106,22 @@ def test_options_given_go_before_those_of_the_file(run, tmp_path):
         assert json.loads(output.read_text())["resolved"]["seeds"] == seeds
 
 
+def test_the_random_seed_of_the_file_holds_unless_one_is_given(run, tmp_path):
+    target = {"link": "panda_hand", "positions": [[0.3, -0.5, 0.2]], "orientations_xyzw": [[0.5, 0.5, 0.5, 0.5]]}
+    output = tmp_path / "out.json"
+
+    def solutions(options, *flags):
+        path = tmp_path / "targets.json"
+        options = {"solutions": 4, **options}
+        path.write_text(json.dumps({"targets": [target], "options": options, "include": ["solutions"]}))
+        run("solve", "panda", path, "-o", output, "--device", "cpu", *flags)
+        return json.loads(output.read_text())["solutions"]
+
+    of_seven = solutions({"random_seed": 7})
+    assert of_seven != solutions({})
+    assert of_seven == solutions({}, "--seed", "7") == solutions({"random_seed": 3}, "--seed", "7")
+
+
 def test_exit_code_1_when_nothing_could_be_solved(run, tmp_path):
     path = write_csv(tmp_path / "far.csv", "x,y,z", [[9, 9, 9]])
     assert "0 of 1 solved" in run("solve", "panda", path, "--seeds", "2", "--device", "cpu", code=1).stderr
@@ -120,6 +137,8 @@ BAD_FILES = [
     ("t.csv", "x,y,z\n1,2,3\n1,two,3\n", "line 3, column y"),
     ("t.csv", "x,y,z\n1,nan,3\n", "line 2, column y"),
     ("t.csv", "x,y,z\n1,2,1e999\n", "line 2, column z"),
+    ("t.csv", "x,y,z\n1,2,1_0\n", "line 2, column z: '1_0'"),
+    ("t.csv", "x,y,z\n1,2,3\n,,\n", "line 3, column x"),
     ("t.csv", "qx,qy,qz,qw\n0,0,0,0\n", "length 0"),
     ("t.csv", "qx,qy,qz,qw\n0,0,0,1.01\n", "length 1.01"),
     ("t.csv", b"x,y,z\n1,2,\xff\n", "UTF-8"),
@@ -139,6 +158,51 @@ def test_a_bad_file_is_exit_code_2_and_one_clear_line(run, tmp_path, name, conte
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert result.stdout == ""
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def zipped(name, data, method=zipfile.ZIP_STORED):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        archive.writestr(name, data)
+    return stream.getvalue()
+
+
+ROWS = npy(TARGETS[:, :3])
+PLAIN, PACKED = zipped("positions.npy", ROWS), bytearray(zipped("positions.npy", ROWS, zipfile.ZIP_DEFLATED))
+PACKED[43:47] = b"\xff" * 4  # behind the name of the member
+HEAD = b"\x14\x00\x00\x00\x00\x00"  # version of the format, flags and method, in both heads of a member
+BAD_ARCHIVES = {
+    "half a header": zipped("positions.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': (     "),
+    "a shape of truths": zipped("positions.npy", ROWS.replace(b"(3, 3)", b"(True,3)", 1)),
+    "cut off numbers": zipped("positions.npy", ROWS[:-10]),
+    "packed wrongly": bytes(PACKED),
+    "encrypted": PLAIN.replace(HEAD, b"\x14\x00\x01\x00\x00\x00"),
+    "a method that is not there": PLAIN.replace(HEAD, b"\x14\x00\x00\x00\x63\x00"),
+    "one array": ROWS,
+    "bytes": zipped("positions", b"0123456789"),
+    "pickled": b"\x80\x04K\x01.",
+}
+
+
+@pytest.mark.parametrize("content", BAD_ARCHIVES.values(), ids=BAD_ARCHIVES)
+def test_a_damaged_archive_is_exit_code_2(run, tmp_path, content):
+    path = tmp_path / "targets.npz"
+    path.write_bytes(content)
+    result = run("solve", "panda", path, code=2)
+    assert "Error: " in result.stderr
+    assert "targets.npz" in result.stderr
+
+
+def test_lines_of_blanks_are_passed_over(run, tmp_path):
+    path = tmp_path / "targets.csv"
+    path.write_text("x,y,z\n0.4,0.1,0.5\n   \n\n0.5,-0.2,0.4\n\t\n")
+    assert "2 of 2 solved" in run("solve", "panda", path, "--device", "cpu").stderr
 
 
 @pytest.mark.parametrize(

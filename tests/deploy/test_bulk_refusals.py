@@ -100,6 +100,17 @@ def test_files_of_other_kinds_are_refused(columns, tmp_path):
         assert path.name in str(caught.value)
 
 
+@pytest.mark.parametrize("shape", [b"(True,3)", b"(-9, 3)", b"((((((("])
+def test_a_damaged_header_of_an_array_is_an_archive_that_cannot_be_used(columns, tmp_path, shape):
+    targets = write_targets(tmp_path / "targets.npz", {"positions": short(columns)["positions"][:1]})
+    whole = targets.read_bytes()
+    said = b"(1, 3), }    "
+    assert whole.count(said) == 1
+    targets.write_bytes(whole.replace(said, (shape + b", }").ljust(len(said))))
+    with pytest.raises(InputError, match=r"targets.npz'"):
+        solve_job(panda_job([targets], tmp_path / "results"))
+
+
 def test_every_file_has_the_columns_of_the_first(columns, tmp_path):
     first = write_targets(tmp_path / "first.parquet", short(columns))
     second = write_targets(tmp_path / "second.npz", without(short(columns), "initial_joint_q"))

@@ -154,8 +154,10 @@ def _told(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
-    except (zipfile.BadZipFile, ValueError, TypeError) as error:
-        raise InputError(f"'{path}' is not an archive of plain arrays: {error}.") from error
+    except Exception as error:  # archives are read by several packages, each with its own errors for damaged ones
+        raise InputError(
+            f"'{path}' is not an archive of plain arrays: {str(error) or type(error).__name__}."
+        ) from error
 
 
 def fingerprint_of(*contents: bytes) -> str:
@@ -202,7 +204,7 @@ def _stored(path: str, file: Any, member: zipfile.ZipInfo) -> _Stored:
     version = npy_format.read_magic(file)
     reader = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     shape, fortran_order, dtype = reader(file)
-    if fortran_order or dtype.hasobject or not shape:
+    if fortran_order or dtype.hasobject or not shape or any(type(n) is not int or n < 0 for n in shape):
         raise InputError(f"'{path}': column '{name}' is no plain array in C order. Save numpy.ascontiguousarray.")
     offset = file.tell()
     if math.prod(shape) * dtype.itemsize > member.file_size - (offset - begin):

@@ -1,0 +1,23 @@
+"""Standard output that takes no more: one line and an exit code, whatever a command prints."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = "from ik_service.cli import main; main()"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("solve", "panda", "targets.csv", "--device", "cpu"), ("robots",), ("version",), ("openapi",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_full_disk_is_said_in_one_line(tmp_path, arguments):
+    (tmp_path / "targets.csv").write_text("x,y,z\n0.4,0.1,0.5\n")
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", PROGRAM, *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("Warp ")]
+    assert lines == ["Error: Cannot write to standard output: No space left on device."]
+    assert done.returncode == 2
