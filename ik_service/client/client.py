@@ -9,13 +9,14 @@ import httpx2
 from numpy.typing import ArrayLike
 
 from ik_service.client import requests
-from ik_service.client.errors import UnreachableError
 from ik_service.client.replies import (
     ForwardResult,
     SolveResult,
     check_reply,
-    read_document,
+    failure,
     read_forward_reply,
+    read_robot_reply,
+    read_robots_reply,
     read_solve_reply,
 )
 from ik_service.client.requests import Call, Encoding, SolveTarget
@@ -31,7 +32,7 @@ class Client:
         url: Address of the service, such as "http://127.0.0.1:8000".
         api_key: Its API key, where it wants one.
         timeout_s: Longest time to connect, to send or to wait for bytes, and for all waits between tries [s]. The
-            service is told, and solves nothing for longer.
+            service is told, and solves nothing for longer. infinity is eleven days.
         retries: How often to try again where the service is busy or cannot be connected to.
         encoding: "msgpack" or "json": how problems and results travel.
         transport: What carries the requests instead of the network; for tests.
@@ -49,6 +50,7 @@ class Client:
     ) -> None:
         if encoding not in requests.MEDIA_TYPES:
             raise ValueError(f"encoding is {encoding!r}. Allowed: {', '.join(map(repr, requests.MEDIA_TYPES))}.")
+        timeout_s = requests.checked_timeout_s(timeout_s)
         headers = {} if api_key is None else {"X-API-Key": api_key}
         self._encoding: Encoding = encoding
         self._timeout_s, self._retries = timeout_s, Retries(retries, timeout_s)
@@ -158,8 +160,7 @@ class Client:
             ServiceError: The service refuses the request or fails.
             UnreachableError: There is no service, or no answer in time.
         """
-        listed: list[dict[str, Any]] = read_document(self._send(requests.robots_call()))["robots"]
-        return listed
+        return read_robots_reply(self._send(requests.robots_call()))
 
     def robot(self, name: str) -> dict[str, Any]:
         """Return a robot's joints with their limits, its links and the names of its coordinates and DOFs.
@@ -168,7 +169,7 @@ class Client:
             ServiceError: There is none of that name, or the service fails.
             UnreachableError: There is no service, or no answer in time.
         """
-        return read_document(self._send(requests.robot_call(name)))
+        return read_robot_reply(self._send(requests.robot_call(name)))
 
     def put_robot(
         self, name: str, urdf: str | bytes, *, if_match: str | None = None, if_none_match: str | None = None
@@ -185,7 +186,7 @@ class Client:
             ServiceError: The service refuses the robot, or takes none.
             UnreachableError: There is no service, or no answer in time.
         """
-        return read_document(self._send(requests.put_robot_call(name, urdf, if_match, if_none_match)))
+        return read_robot_reply(self._send(requests.put_robot_call(name, urdf, if_match, if_none_match)))
 
     def delete_robot(self, name: str, *, if_match: str | None = None) -> None:
         """Let the service no longer serve a robot that was put.
@@ -204,10 +205,10 @@ class Client:
         """Send a request, again where that is of use; return the last reply, an error or not."""
         tries, waited_s = 0, 0.0
         while True:
-            outcome: httpx2.Response | httpx2.TransportError
+            outcome: httpx2.Response | httpx2.RequestError
             try:
                 outcome = self._http.request(call.method, call.path, content=call.content, headers=call.headers)
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 outcome = error
             wait_s = self._retries.wait_s(tries, waited_s, outcome)
             if wait_s is None:
@@ -216,5 +217,4 @@ class Client:
             tries, waited_s = tries + 1, waited_s + wait_s
         if isinstance(outcome, httpx2.Response):
             return outcome
-        reason = str(outcome) or type(outcome).__name__
-        raise UnreachableError(f"{call.method} {self._http.base_url}: {reason}.") from outcome
+        raise failure(call.method, self._http.base_url, outcome) from outcome

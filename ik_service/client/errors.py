@@ -1,6 +1,6 @@
 """Errors of the client.
 
-ClientError
+ClientError            also by itself: a reply that is not one of this service, such as a proxy's
 ├── ServiceError       the service answered with a problem document
 └── UnreachableError   no answer: no connection, or not in time
 

@@ -1,7 +1,8 @@
 """Replies of the service as results with NumPy columns, or as errors."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,11 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.client.errors import ClientError, ServiceError
+from ik_service.client.errors import ClientError, ServiceError, UnreachableError
 
 _COLUMN = {"dtype", "shape", "data"}
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
+_PER_PROBLEM = ("joint_q", "success", "status", "position_error_m", "orientation_error_rad", "iterations", "seed_index")
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 
@@ -92,8 +94,18 @@ class ForwardResult:
 
 
 def read_solve_reply(reply: httpx2.Response) -> SolveResult:
-    """Return the results in a reply."""
+    """Return the results in a reply.
+
+    Raises:
+        ServiceError: The reply is an error.
+        ClientError: The reply is not one of this service.
+    """
     document = read_document(reply)
+    with _told(reply):
+        return _solve_result(document)
+
+
+def _solve_result(document: dict[str, Any]) -> SolveResult:
     resolved = document["resolved"]
     status = np.asarray(document["status"])
     if "status_names" in document:
@@ -104,7 +116,7 @@ def read_solve_reply(reply: httpx2.Response) -> SolveResult:
     optional: dict[str, Any] = {name: _floats(document[name]) for name in ("solutions",) if name in document}
     optional |= {name: np.asarray(document[name]) for name in ("solution_count", "active_limits") if name in document}
     optional |= {name: tuple(document[name]) for name in ("dof_names", "islands", "advice") if name in document}
-    return SolveResult(
+    result = SolveResult(
         robot=document["robot"],
         joint_names=tuple(document["joint_names"]),
         coordinate_names=tuple(document["coordinate_names"]),
@@ -123,18 +135,54 @@ def read_solve_reply(reply: httpx2.Response) -> SolveResult:
         targets=tuple(_target_errors(target) for target in document.get("targets", ())),
         **optional,
     )
+    lengths = {np.shape(getattr(result, name))[:1] for name in _PER_PROBLEM}
+    if len(lengths) != 1 or lengths == {()}:
+        raise ValueError("the columns have not a row per problem")
+    return result
 
 
 def read_forward_reply(reply: httpx2.Response) -> ForwardResult:
-    """Return the poses in a reply."""
+    """Return the poses in a reply.
+
+    Raises:
+        ServiceError: The reply is an error.
+        ClientError: The reply is not one of this service.
+    """
     document = read_document(reply)
-    poses = document["poses"]
-    return ForwardResult(
-        robot=document["robot"],
-        links=tuple(pose["link"] for pose in poses),
-        positions=np.stack([_floats(pose["positions"]) for pose in poses], axis=1),
-        orientations_xyzw=np.stack([_floats(pose["orientations_xyzw"]) for pose in poses], axis=1),
-    )
+    with _told(reply):
+        poses = document["poses"]
+        return ForwardResult(
+            robot=document["robot"],
+            links=tuple(pose["link"] for pose in poses),
+            positions=np.stack([_floats(pose["positions"]) for pose in poses], axis=1),
+            orientations_xyzw=np.stack([_floats(pose["orientations_xyzw"]) for pose in poses], axis=1),
+        )
+
+
+def read_robots_reply(reply: httpx2.Response) -> list[dict[str, Any]]:
+    """Return the list of robots in a reply.
+
+    Raises:
+        ServiceError: The reply is an error.
+        ClientError: The reply is not one of this service.
+    """
+    listed = read_document(reply).get("robots")
+    if not isinstance(listed, list) or not all(isinstance(robot, dict) for robot in listed):
+        raise _foreign(reply)
+    return listed
+
+
+def read_robot_reply(reply: httpx2.Response) -> dict[str, Any]:
+    """Return the description of a robot in a reply.
+
+    Raises:
+        ServiceError: The reply is an error.
+        ClientError: The reply is not one of this service.
+    """
+    document = read_document(reply)
+    if not isinstance(document.get("name"), str):
+        raise _foreign(reply)
+    return document
 
 
 def read_document(reply: httpx2.Response) -> dict[str, Any]:
@@ -150,10 +198,10 @@ def read_document(reply: httpx2.Response) -> dict[str, Any]:
             document = msgpack.unpackb(reply.content, object_hook=_unpacked)
         else:
             document = json.loads(reply.content)
-    except (ValueError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise ClientError(f"The reply of {reply.url} cannot be read: {error}.") from error
     if not isinstance(document, dict):
-        raise ClientError(f"The reply of {reply.url} is not a document of this service.")
+        raise _foreign(reply)
     return document
 
 
@@ -166,14 +214,46 @@ def check_reply(reply: httpx2.Response) -> None:
     if reply.is_success:
         return
     problem = _problem(reply)
+    faults = problem.get("errors")
     raise ServiceError(
         reply.status_code,
-        problem.get("code", f"http_{reply.status_code}"),
-        problem.get("detail", "The reply is not one of this service; a proxy may stand between."),
-        problem.get("errors", ()),
+        _text(problem, "code") or f"http_{reply.status_code}",
+        _text(problem, "detail") or "The reply is not one of this service; a proxy may stand between.",
+        [fault for fault in faults if isinstance(fault, dict)] if isinstance(faults, list) else (),
         retry_after_s(reply),
-        problem.get("request_id", reply.headers.get("x-request-id")),
+        _text(problem, "request_id") or reply.headers.get("x-request-id"),
     )
+
+
+def failure(method: str, url: object, error: httpx2.RequestError) -> ClientError:
+    """Return what it means to the caller that a request has brought no reply.
+
+    Args:
+        method: Of HTTP.
+        url: Where it went.
+        error: What happened.
+    """
+    reason = str(error) or type(error).__name__
+    kind = UnreachableError if isinstance(error, httpx2.TransportError) else ClientError  # a reply that cannot be read
+    return kind(f"{method} {url}: {reason}.")
+
+
+def _foreign(reply: httpx2.Response) -> ClientError:
+    return ClientError(f"The reply of {reply.url} is not a document of this service; a proxy may stand between.")
+
+
+@contextmanager
+def _told(reply: httpx2.Response) -> Iterator[None]:
+    """Tell of fields that are missing, or are not what they must be, as an error of the client."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _foreign(reply) from error
+
+
+def _text(problem: Mapping[str, Any], name: str) -> str | None:
+    value = problem.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _problem(reply: httpx2.Response) -> dict[str, Any]:
@@ -182,7 +262,7 @@ def _problem(reply: httpx2.Response) -> dict[str, Any]:
         return {}
     try:
         document = json.loads(reply.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

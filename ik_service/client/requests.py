@@ -16,6 +16,8 @@ MEDIA_TYPES: Mapping[str, str] = {"msgpack": "application/msgpack", "json": "app
 
 LEAST_WAIT_S = 1e-3
 """Shorter ones are rounded up to it."""
+LONGEST_TIMEOUT_S = 1e6
+"""Longer ones mean this: sockets count milliseconds in 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,7 +88,7 @@ def solve_document(
         "problem_count": problem_count,
         "initial_joint_q": _array(initial_joint_q),
         "options": dict(options) if options else None,
-        "include": list(include) or None,
+        "include": _names("include", include) or None,
     }
     return _given(fields)
 
@@ -99,7 +101,7 @@ def solve_call(robot: str, document: dict[str, Any], encoding: Encoding, timeout
 
 def forward_call(robot: str, joint_q: ArrayLike, links: Sequence[str] | None, encoding: Encoding) -> Call:
     """Return the request that computes where links are."""
-    document = {"joint_q": _array(joint_q), "links": None if links is None else list(links)}
+    document = {"joint_q": _array(joint_q), "links": None if links is None else _names("links", links)}
     return _post(f"{_address(robot)}/forward", _given(document), encoding)
 
 
@@ -124,6 +126,17 @@ def put_robot_call(robot: str, urdf: str | bytes, if_match: str | None, if_none_
 def delete_robot_call(robot: str, if_match: str | None) -> Call:
     """Return the request that deletes a robot."""
     return Call("DELETE", _address(robot), headers=_conditions(if_match, None))
+
+
+def checked_timeout_s(timeout_s: float) -> float:
+    """Return a time that sockets can wait [s].
+
+    Raises:
+        ValueError: It is below 0, or no number.
+    """
+    if not timeout_s >= 0.0:
+        raise ValueError(f"timeout_s is {timeout_s!r}. Give a time of 0 s or more.")
+    return min(float(timeout_s), LONGEST_TIMEOUT_S)
 
 
 def one_target(
@@ -182,9 +195,17 @@ def _as_list(array: Any) -> Any:
     return array.tolist()
 
 
-def _as_column(array: Any) -> dict[str, Any]:
+def _as_column(array: Any) -> Any:
+    if not array.ndim:
+        return array.item()
     data = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data
     return {"dtype": array.dtype.name, "shape": array.shape, "data": data}
+
+
+def _names(label: str, names: Sequence[str]) -> list[str]:
+    if isinstance(names, str):
+        raise ValueError(f"{label} is {names!r}. Give a list of names: [{names!r}].")
+    return list(names)
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class Conversation:
                 coordinate_names=tuple(document["coordinate_names"]),
                 **{name: document["resolved"][name] for name in ("engine", "device", "seeds")},
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClientError("The first message of the stream is not one of this service.") from error
 
     def answer(self, frame: Frame, seq: int) -> StreamAnswer | None:
@@ -160,7 +160,7 @@ class Conversation:
             fields = ("seq", "success", "status", "position_error_m", "orientation_error_rad", "skipped")
             joint_q = np.asarray(document["joint_q"], np.float64)
             return StreamAnswer(joint_q=joint_q, **{name: document[name] for name in fields})
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClientError("A message of the stream is not one of this service.") from error
 
     def _rows(self, given: ArrayLike | None) -> Any:
@@ -181,7 +181,7 @@ class Conversation:
 def _read(frame: Frame) -> dict[str, Any]:
     try:
         document = json.loads(frame) if isinstance(frame, str) else msgpack.unpackb(frame)
-    except (ValueError, msgpack.UnpackException) as error:
+    except (ValueError, RecursionError, msgpack.UnpackException) as error:
         raise ClientError(f"A message of the stream cannot be read: {error}.") from error
     if not isinstance(document, dict):
         raise ClientError("A message of the stream is not a document of this service.")

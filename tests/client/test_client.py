@@ -107,6 +107,42 @@ def test_objectives_go_with_targets_or_alone(client, poses, service_url):
     assert np.array_equal(asyncio.run(again()).joint_q.astype(np.float32), alone.joint_q.astype(np.float32))
 
 
+def test_numbers_of_numpy_do_as_well_as_those_of_python(client):
+    options = {"seeds": np.int64(4), "position_tolerance_m": np.float32(1e-3), "random_seed": np.array(3)}
+    posture = {"type": "posture", "joint_q_reference": np.zeros(7)}
+    result = client.solve("panda", objectives=[posture], problem_count=np.int64(2), options=options)
+    assert (len(result), result.seeds) == (2, 4)
+    with client.stream("panda", link="panda_hand", options={"seeds": np.int64(2)}) as stream:
+        assert stream.configured.seeds == 2
+
+
+def test_a_name_is_no_list_of_letters(client):
+    with pytest.raises(ValueError, match=r"include is 'advice'. Give a list of names: \['advice'\]"):
+        client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand", include="advice")
+    with pytest.raises(ValueError, match="links is 'panda_hand'"):
+        client.forward("panda", np.zeros((1, 7)), "panda_hand")
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), 1e10, 1e300, np.float32(1e8)])
+def test_any_time_can_be_waited(service_url, timeout_s):
+    async def run() -> SolveResult:
+        async with AsyncClient(service_url, timeout_s=timeout_s) as client:
+            return await client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand")
+
+    with Client(service_url, timeout_s=timeout_s) as client:
+        assert client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand").success.all()
+        with client.stream("panda", link="panda_hand") as stream:
+            assert stream.step([0.4, 0.1, 0.5], [1, 0, 0, 0]).success
+    assert asyncio.run(run()).success.all()
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("timeout_s", [-1, float("nan")])
+def test_a_time_below_0_is_refused(kind, timeout_s):
+    with pytest.raises(ValueError, match="timeout_s is"):
+        kind("http://service", timeout_s=timeout_s)
+
+
 def test_forward_tells_where_links_are(client):
     panda = load_robot("panda")
     joint_q = panda.random_joint_q(np.random.default_rng(0), 5)

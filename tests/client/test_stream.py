@@ -233,7 +233,15 @@ def open_and_step(client):
         stream.step([0, 0, 0])
 
 
-@pytest.mark.parametrize("frame", ["{", "[]", b"\xc1", json.dumps({"type": "answer", "seq": 0}), "{}"])
+FOREIGN = [
+    *("{", "[]", b"\xc1", "{}", "[" * 100_000),
+    json.dumps({"type": "answer", "seq": 0}),
+    json.dumps({"type": "error", "seq": None, "code": "x", "problem": "no document"}),
+    json.dumps(CONFIGURED | {"resolved": 5, "seq": 0, "joint_q": "here"}),
+]
+
+
+@pytest.mark.parametrize("frame", FOREIGN, ids=map(str, range(len(FOREIGN))))
 @pytest.mark.parametrize("first", [True, False], ids=["configured", "answer"])
 def test_messages_of_something_else_are_errors(frame, first):
     frames = [frame] if first else [json.dumps(CONFIGURED), frame]
