@@ -21,6 +21,8 @@ from ik_service.settings import ServiceSettings
 
 _QUIET = ("/health/", "/metrics")
 _QUIET_LOGGERS = ("uvicorn", "asyncio")
+_SERVER_LOGGER = "uvicorn.error"
+_REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also after an answer
 
 
 def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bool:
@@ -93,12 +95,19 @@ def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> 
     loggers[0].setLevel(settings.log_level.upper())
     for logger in loggers[1:]:
         logger.setLevel(quiet)
+    logging.getLogger(_SERVER_LOGGER).addFilter(_is_news)
     try:
         yield
     finally:
+        logging.getLogger(_SERVER_LOGGER).removeFilter(_is_news)
         loggers[0].handlers[:] = handlers
         for logger, level_before in zip(loggers, levels, strict=True):
             logger.setLevel(level_before)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of the server is not one that every refused web socket brings; the access log tells of those."""
+    return record.msg != _REFUSED_HANDSHAKE
 
 
 def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = False) -> Sequence[Processor]:

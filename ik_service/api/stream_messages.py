@@ -10,6 +10,7 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.columns import check_unit_quaternions, read_row
+from ik_service.api.limits import MAX_SEQUENCE
 from ik_service.api.packed_column import PackedColumn
 from ik_service.api.problems import Fault, FaultyFieldsError, error_document
 from ik_service.api.solve_answer import STATUS_WORDS
@@ -79,6 +80,12 @@ def read_configuration(frame: Frame, robot: RobotModel) -> StreamPlan:
     encoding = given.encoding or ("json" if isinstance(frame, str) else "msgpack")
     codec = JSON if encoding == "json" else MSGPACK
     return StreamPlan(replace(request, initial_joint_q=joint_q[None]), joint_q, codec, given.tick_timeout_s)
+
+
+def sequence_of(document: Any) -> int | None:
+    """Return the number of a tick, whatever else it holds; None where it has none that can be one."""
+    seq = document.get("seq") if isinstance(document, dict) else None
+    return seq if type(seq) is int and 0 <= seq <= MAX_SEQUENCE else None
 
 
 def read_tick(document: Any) -> Tick:

@@ -28,6 +28,7 @@ from ik_service.api.stream_messages import (
     error_message,
     read_configuration,
     read_tick,
+    sequence_of,
     tick_request,
 )
 from ik_service.batching.answer import SolveAnswer
@@ -182,8 +183,9 @@ class StreamSession:
         while (frame := await self._inbox.take(IDLE_S)) is not None:
             seq: int | None = None
             try:
-                tick = read_tick(decode_frame(frame))
-                seq = tick.seq
+                document = decode_frame(frame)
+                seq = sequence_of(document)
+                tick = read_tick(document)
                 answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
             except ClosedError:
                 raise
@@ -191,7 +193,7 @@ class StreamSession:
                 await self._fail(error, seq)
                 continue
             joint_q = answer.joint_q[0]
-            await self._send(answer_message(seq, answer, self._inbox.take_skipped(), plan.codec))
+            await self._send(answer_message(tick.seq, answer, self._inbox.take_skipped(), plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> SolveAnswer:
         self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s)

@@ -70,6 +70,17 @@ def test_a_terminal_gets_text_and_everything_else_json():
     assert "{" not in text
 
 
+def test_of_the_server_only_the_line_of_refused_handshakes_is_dropped():
+    stream, server = io.StringIO(), logging.getLogger("uvicorn.error")
+    with configured_logs(ServiceSettings(log_format="json"), stream):
+        server.error("ASGI callable returned without completing handshake.")
+        server.error("ASGI callable should return None, but returned '%s'.", 5)
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
+        "ASGI callable should return None, but returned '5'."
+    ]
+    assert not server.filters
+
+
 def test_logging_is_as_before_afterwards():
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.getLogger("uvicorn").level

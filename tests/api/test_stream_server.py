@@ -1,5 +1,6 @@
 """Streams over a real server and a real client: every answer, in order, and the end with the service."""
 
+import io
 import json
 import threading
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+
+from ik_service.api.logs import configured_logs
+from ik_service.settings import ServiceSettings
 
 TICKS = 1000
 CONFIGURE = {"type": "configure", "targets": [{"link": "panda_hand"}], "options": {"seeds": 4}}
@@ -78,6 +82,16 @@ def test_an_unknown_robot_is_a_problem_document(service_url):
         connect(address(service_url).replace("panda", "pandora"))
     assert caught.value.response.status_code == 404
     assert json.loads(caught.value.response.body)["code"] == "unknown_robot"
+
+
+def test_a_refused_handshake_is_no_error_of_the_server(running_service):
+    lines = io.StringIO()
+    with configured_logs(ServiceSettings(log_format="json"), lines), running_service(robots=("panda",)) as (url, _):
+        for _ in range(3):
+            with pytest.raises(InvalidStatus):
+                connect(address(url).replace("panda", "pandora"))
+    assert "Ready: the first solve took" in lines.getvalue()
+    assert '"level":"error"' not in lines.getvalue()
 
 
 def test_a_stream_needs_the_key_that_requests_need(running_service):
