@@ -5,6 +5,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ik_service.api.access import refuse
+from ik_service.api.body import SPLIT, too_large
 from ik_service.api.errors import BodyTimeoutError
 from ik_service.api.problems import BodyTooLargeError
 
@@ -27,22 +28,24 @@ class BodyBounds:
             return await self._app(scope, receive, send)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._max_bytes:
-            return await refuse(self._too_large(), scope, receive, send)
-        return await self._app(scope, _BoundedBody(receive, self).receive, send)
+            return await refuse(self._too_large(scope["method"]), scope, receive, send)
+        return await self._app(scope, _BoundedBody(receive, self, scope["method"]).receive, send)
 
-    def _too_large(self) -> BodyTooLargeError:
-        return BodyTooLargeError(
-            f"The body is larger than {self._max_bytes} bytes. Split the problems over several requests."
-        )
+    def _too_large(self, method: str) -> BodyTooLargeError:
+        return too_large(self._max_bytes, SPLIT if method == "POST" else "That is the most for any body.")
 
-    def check(self, byte_count: int) -> None:
+    def check(self, byte_count: int, method: str) -> None:
         """Refuse a body once it is too large.
+
+        Args:
+            byte_count: Its bytes so far.
+            method: Of HTTP.
 
         Raises:
             BodyTooLargeError: More bytes than allowed.
         """
         if byte_count > self._max_bytes:
-            raise self._too_large()
+            raise self._too_large(method)
 
     async def next_message(self, receive: Receive, end: float) -> Message:
         """Wait for more of a body.
@@ -68,10 +71,10 @@ class BodyBounds:
 class _BoundedBody:
     """The body of one request."""
 
-    __slots__ = ("_bounds", "_byte_count", "_complete", "_end", "_receive")
+    __slots__ = ("_bounds", "_byte_count", "_complete", "_end", "_method", "_receive")
 
-    def __init__(self, receive: Receive, bounds: BodyBounds) -> None:
-        self._receive, self._bounds = receive, bounds
+    def __init__(self, receive: Receive, bounds: BodyBounds, method: str) -> None:
+        self._receive, self._bounds, self._method = receive, bounds, method
         self._byte_count, self._complete, self._end = 0, False, 0.0
 
     async def receive(self) -> Message:
@@ -82,6 +85,6 @@ class _BoundedBody:
         message = await self._bounds.next_message(self._receive, self._end)
         if message["type"] == "http.request":
             self._byte_count += len(message.get("body", b""))
-            self._bounds.check(self._byte_count)
+            self._bounds.check(self._byte_count, self._method)
             self._complete = not message.get("more_body", False)
         return message

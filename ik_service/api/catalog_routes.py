@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from ik_service.api.access import KEY_NAME
 from ik_service.api.body import read_body
+from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.errors import KeyRightsError, MissingKeyError
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import MediaTypeError
@@ -56,7 +57,8 @@ async def put_robot(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
-    text = await read_body(request, min(MAX_BYTES, state.max_body_bytes))
+    require_uncompressed(request.headers)
+    text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
     served, is_new = await run_in_threadpool(state.catalog.put, robot, text, Precondition(if_match, if_none_match))
     response.status_code = 201 if is_new else 200
     response.headers["ETag"] = served.etag

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.api.limits import MAX_PROBLEM_COUNT, MAX_VALUE
+from ik_service.api.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.packed_column import PackedColumn
 from ik_service.api.problems import Fault, FaultyFieldsError, TooManyProblemsError
 from ik_service.batching.request import FloatArray
@@ -105,14 +105,15 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
 
 
 def check_weights(weights: FloatArray, pointer: str) -> None:
-    """Refuse negative weights.
+    """Refuse negative weights, and those that the solver would take for 0.
 
     Raises:
-        FaultyFieldsError: A weight below 0.
+        FaultyFieldsError: A weight below `MIN_ROW_WEIGHT` that is not 0.
     """
-    negative = np.argwhere(weights < 0.0)
-    if negative.size:
-        raise _fault(_place(pointer, negative[0]), "out_of_range", "A weight is 0 or more; 0 leaves the axis free.")
+    wrong = np.argwhere((weights < MIN_ROW_WEIGHT) & (weights != 0.0))
+    if wrong.size:
+        detail = f"A weight is {MIN_ROW_WEIGHT:g} or more, or 0, which leaves the axis free."
+        raise _fault(_place(pointer, wrong[0]), "out_of_range", detail)
 
 
 def check_directions(directions: FloatArray, pointer: str) -> None:

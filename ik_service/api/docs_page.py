@@ -15,6 +15,7 @@ ASSETS_URL = "/docs/assets"
 router = APIRouter(include_in_schema=False)
 
 
+@router.head("/docs")
 @router.get("/docs")
 async def docs_page() -> HTMLResponse:
     """Show every route with its examples, and let the reader try them."""

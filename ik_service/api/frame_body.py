@@ -50,5 +50,6 @@ def check_count(given: int, expected: int, pointer: str) -> None:
         FaultyFieldsError: It has not.
     """
     if given != expected:
-        detail = f"There are {given} rows here and {expected} problems in the columns before. They must agree."
+        here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
+        detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
         raise FaultyFieldsError([Fault(pointer, "wrong_shape", detail)])

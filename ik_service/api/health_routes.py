@@ -22,6 +22,7 @@ class Health(BaseModel):
     status: Literal["live", "ready"]
 
 
+@router.head("/live", include_in_schema=False)
 @router.get("/live", summary="Is the process up?", responses=problem_answers(503))
 async def live(state: State) -> Health:
     """Answer 200 as long as the process does and its solver has not been lost; restart it when this fails."""
@@ -29,6 +30,7 @@ async def live(state: State) -> Health:
     return Health(status="live")
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get("/ready", summary="Can it solve now?", responses=problem_answers(503))
 async def ready(state: State) -> Health:
     """Answer 200 once kernels are loaded and first problems are solved, until the service ends; send no work else."""

@@ -1,5 +1,7 @@
 """What one HTTP request may ask for; the numbers stand in the schema too."""
 
+from ik_service.robots.xml_reader import MAX_ATTRIBUTE_LENGTH
+
 MAX_PROBLEM_COUNT = 100_000
 MAX_TARGET_COUNT = 32
 MAX_OBJECTIVE_COUNT = 32
@@ -14,8 +16,11 @@ MAX_VALUE = 1e6
 """Largest magnitude of a position [m], coordinate or weight: float32 keeps its square finite with room to spare."""
 MIN_WEIGHT = 1e-6
 """Smallest weight of an objective: its square is far from what float32 takes for 0."""
+MIN_ROW_WEIGHT = 1e-18
+"""Smallest weight of a row but for 0: float32 takes its square for more than 0."""
 MAX_RANDOM_SEED = 2**32 - 1
-NAME_LENGTH = 256
+NAME_LENGTH = MAX_ATTRIBUTE_LENGTH
+"""Longest name: a robot's file may have no longer one."""
 
 MAX_STREAM_MESSAGE_BYTES = 64 * 1024
 MAX_SEQUENCE = 2**53 - 1

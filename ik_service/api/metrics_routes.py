@@ -9,6 +9,7 @@ from ik_service.api.state import State
 router = APIRouter(tags=["health"])
 
 
+@router.head("/metrics", include_in_schema=False)
 @router.get(
     "/metrics",
     summary="Metrics for Prometheus",

@@ -7,7 +7,7 @@ import numpy as np
 
 from ik_service.api.columns import check_directions, check_unit_quaternions, check_weights, read_row_or_rows
 from ik_service.api.frame_body import check_link, read_offset
-from ik_service.api.limits import MAX_VALUE
+from ik_service.api.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.objective_schema import DampingObjective, JointObjective, Objective
 from ik_service.api.problems import Fault, FaultyFieldsError
 from ik_service.batching.objective_columns import ROW_WEIGHTS, ObjectiveColumns
@@ -116,6 +116,8 @@ def _read_weights(spec: Objective, robot: RobotModel, pointer: str) -> FloatArra
     weights = spec.weight * weights
     if weights.max(initial=0.0) > MAX_VALUE:
         raise _fault(f"{pointer}/weight", "out_of_range", f"Times row_weights it is above {MAX_VALUE:g}.")
+    if ((weights < MIN_ROW_WEIGHT) & (weights != 0.0)).any():
+        raise _fault(f"{pointer}/weight", "out_of_range", f"Times row_weights it is below {MIN_ROW_WEIGHT:g}.")
     return weights
 
 

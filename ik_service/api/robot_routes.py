@@ -15,12 +15,14 @@ _AS_A_FILE = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 router = APIRouter(prefix="/v1", tags=["robots"])
 
 
+@router.head("/robots", include_in_schema=False)
 @router.get("/robots", summary="List the robots")
 async def list_robots(state: State) -> RobotList:
     """Name every robot that is served, with its size and the ends of its branches."""
     return RobotList(robots=[robot_summary(name, it.model, it.source) for name, it in state.catalog.robots.items()])
 
 
+@router.head("/robots/{robot}", include_in_schema=False)
 @router.get("/robots/{robot}", summary="Describe a robot", responses=problem_answers(404, 422))
 def get_robot(robot: RobotName, state: State, response: Response) -> RobotBody:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
@@ -29,6 +31,7 @@ def get_robot(robot: RobotName, state: State, response: Response) -> RobotBody:
     return robot_body(robot, served.model, served.source)
 
 
+@router.head("/robots/{robot}/urdf", include_in_schema=False)
 @router.get(
     "/robots/{robot}/urdf",
     summary="Get the URDF of a robot",

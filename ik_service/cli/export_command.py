@@ -106,7 +106,12 @@ def use_cpu_target(asked: str | None) -> None:
     Raises:
         InputError: This machine cannot run it, or the process generates code for another level already.
     """
-    wanted = named_target(asked or os.environ.get(VARIABLE) or portable_target().name)
+    try:
+        wanted = named_target(asked or os.environ.get(VARIABLE) or portable_target().name)
+    except InputError as error:
+        if not asked:
+            raise
+        raise InputError(str(error).replace(VARIABLE, "--target", 1)) from error
     os.environ[VARIABLE] = wanted.name
     if cpu_target() != wanted:
         raise InputError(f"This process generates code for {cpu_target().name}. Export for {wanted.name} in a new one.")

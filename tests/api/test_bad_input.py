@@ -78,7 +78,8 @@ FIELDS = [
     (ORIENTATIONS, [1, 0, 0, 0], "wrong_type", f"{ORIENTATIONS}/0"),
     (f"{T0}/link", "panda_hnd", "unknown_link", None),
     (f"{T0}/link", "", "out_of_range", None),
-    (f"{T0}/link", "x" * 300, "out_of_range", None),
+    (f"{T0}/link", "x" * 1024, "unknown_link", None),
+    (f"{T0}/link", "x" * 1025, "out_of_range", None),
     (f"{T0}/link", 5, "wrong_type", None),
     (f"{T0}/link", None, "wrong_type", None),
     (f"{T0}/link", DELETED, "missing_field", None),
@@ -94,6 +95,7 @@ FIELDS = [
     (f"{T0}/offset", {"orientation_xyzw": [0, 0, 0, 2]}, "not_unit_quaternion", f"{T0}/offset/orientation_xyzw"),
     (f"{T0}/row_weights", [1, 1, 1, 1, 1], "wrong_shape", None),
     (f"{T0}/row_weights", [1, 1, 1, 1, 1, -1], "out_of_range", f"{T0}/row_weights/5"),
+    (f"{T0}/row_weights", [1, 1, 1, 1, 1e-300, 1], "out_of_range", f"{T0}/row_weights/4"),
     (f"{T0}/row_weights", [[1, 1, 1, 1, 1, 1]] * 2, "wrong_shape", f"{T0}/row_weights"),
     (T0, {"link": "panda_hand"}, "missing_field", None),
     (T0, "panda_hand", "wrong_type", None),
@@ -149,6 +151,8 @@ FIELDS = [
     (OBJECTIVES, objective(weight=0, **POINT), "out_of_range", f"{O0}/weight"),
     (OBJECTIVES, objective(weight=-1.0, **POINT), "out_of_range", f"{O0}/weight"),
     (OBJECTIVES, objective(weight=1e6, row_weights=[1, 1, 2], **POINT), "out_of_range", f"{O0}/weight"),
+    (OBJECTIVES, objective(weight=1e-6, row_weights=[1, 0, 1e-15], **POINT), "out_of_range", f"{O0}/weight"),
+    (OBJECTIVES, objective(row_weights=[1, 1, 1e-300], **POINT), "out_of_range", f"{O0}/row_weights/2"),
     (OBJECTIVES, objective(row_weights=[1, 1], **POINT), "wrong_shape", f"{O0}/row_weights"),
     (OBJECTIVES, objective(row_weights=[1, 1, -1], **POINT), "out_of_range", f"{O0}/row_weights/2"),
     (OBJECTIVES, objective("rotation", target_orientations_xyzw=[0, 0, 0, 2]), "not_unit_quaternion", f"{O0}/{XYZW}"),
@@ -209,6 +213,11 @@ def test_a_bad_field_is_422_with_a_pointer_to_it(client, media_type, pointer, va
     assert problem["errors"][0]["pointer"] == (pointer if fault is None else fault)
     assert problem["errors"][0]["code"] == code
     assert_still_served(client)
+
+
+def test_a_number_of_problems_is_not_told_as_rows(client):
+    problem = assert_problem(client.post(URL, json={**GOOD, "problem_count": 2}), 422, "wrong_shape")
+    assert problem["errors"][0]["detail"].startswith("This is 2, and there are 1 problems in the columns before.")
 
 
 @pytest.mark.parametrize(("body", "code", "fault"), WITHOUT_TARGETS)

@@ -1,5 +1,7 @@
 """Robots put, replaced and deleted over HTTP, by key only, and forward kinematics of any robot."""
 
+import gzip
+
 import msgpack
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from fastapi.testclient import TestClient
 from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.robots import builtin_urdf
+from ik_service.robots.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from ik_service.settings import ServiceSettings
 
 KEY, READER_KEY = "0123456789abcdef", "fedcba9876543210"
@@ -68,6 +71,30 @@ def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):
     problem(open_client.get(url), 404, "unknown_robot")
     problem(open_client.delete(url), 404, "unknown_robot")
     assert list(folder.iterdir()) == []
+
+
+def test_what_is_said_of_a_body_is_about_a_robot(open_client):
+    packed = open_client.put(
+        "/v1/robots/packed", content=gzip.compress(UR5E), headers={**XML, "Content-Encoding": "gzip"}
+    )
+    problem(packed, 415, "unsupported_content_encoding")
+    large = open_client.put("/v1/robots/large", content=bytes(MAX_BYTES + 1), headers=XML)
+    problem(large, 413, "body_too_large")
+    assert large.json()["detail"] == f"The body is larger than {MAX_BYTES} bytes. That is the most for a URDF."
+    huge = open_client.put("/v1/robots/large", content=bytes(40_000_000), headers=XML)
+    problem(huge, 413, "body_too_large")
+    assert "problems" not in huge.json()["detail"]
+
+
+def test_links_may_have_any_name_that_a_file_may_have(open_client):
+    name = "l" * MAX_ATTRIBUTE_LENGTH
+    assert open_client.put(
+        "/v1/robots/long", content=UR5E.replace(b'"tool0"', f'"{name}"'.encode()), headers=XML
+    ).is_success
+    target = {"link": name, "positions": [[0.3, 0.2, 0.5]]}
+    solved = open_client.post("/v1/robots/long/solve", json={"targets": [target]})
+    assert solved.json()["success"] == [True], solved.text
+    assert open_client.delete("/v1/robots/long").status_code == 204
 
 
 def test_the_urdf_comes_back_as_a_file_and_never_as_a_page(open_client):

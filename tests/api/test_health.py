@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -16,6 +17,16 @@ GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 def test_live_and_ready(client):
     assert client.get("/health/live").json() == {"status": "live"}
     assert client.get("/health/ready").json() == {"status": "ready"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/health/live", "/health/ready", "/metrics", "/v1/robots", "/v1/robots/panda", "/docs"]
+)
+def test_head_answers_as_get_does(running_service, path):
+    with running_service(robots=("panda",)) as (url, _):
+        head, get = httpx2.head(url + path), httpx2.get(url + path)
+    assert (head.status_code, head.content) == (get.status_code, b"") == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
 
 
 def test_health_answers_while_a_solve_runs(client, monkeypatch):

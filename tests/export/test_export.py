@@ -111,7 +111,7 @@ def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
     [
         (["panda", "--prefix", "9"], "prefix"),
         (["dual_panda"], "several leaf links"),
-        (["panda", "--target", "z80"], "This machine runs"),
+        (["panda", "--target", "z80"], "--target is 'z80'. This machine runs"),
         (["nobody"], "nobody"),
         (["panda", "--device", "tpu"], "cpu or cuda"),
         (["panda", "--arch", "90"], "--arch with --device cuda"),

@@ -33,10 +33,19 @@ def request_codec(headers: Headers) -> Codec:
         raise MediaTypeError(
             f"The body's Content-Type is {given}. Send for example 'Content-Type: application/json'. Served: {_SERVED}."
         )
+    require_uncompressed(headers)
+    return codec
+
+
+def require_uncompressed(headers: Headers) -> None:
+    """Refuse a compressed body.
+
+    Raises:
+        ContentEncodingError: Content-Encoding says that it is.
+    """
     encoding = headers.get("content-encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise ContentEncodingError(f"The body's Content-Encoding is {encoding[:100]!r}. Send it uncompressed.")
-    return codec
 
 
 def answer_codec(headers: Headers, preferred: Codec) -> Codec:

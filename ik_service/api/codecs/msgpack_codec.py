@@ -57,6 +57,8 @@ class MsgpackCodec:
             note_list([])
             if entries.keys() == PACKED_FIELDS:
                 return PackedColumn(**entries)
+            if bytes in map(type, entries):
+                raise ValueError("a name in a map is bytes, not text")
             return entries
 
         try:
