@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import iteration_variants as written
 
 from ik_service.compiler import Damping, IterationSource
-from ik_service.solver.lane import DAMPING
+from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.targets import ROTATION_LENGTH
 
 

@@ -69,6 +69,7 @@ class LaneState:
         norm2: |r|^2 at q.
         boost: Factor on the damping.
         steps: Steps tried.
+        hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
         lower: Lower limits, per DOF.
         upper: Upper limits, per DOF.
         inputs: Data of the problem, as the program lists it.
@@ -84,6 +85,7 @@ class LaneState:
     norm2: int
     boost: int
     steps: int
+    hessian: int
     lower: int
     upper: int
     inputs: int
@@ -91,10 +93,11 @@ class LaneState:
     size: int
 
     @classmethod
-    def of(cls, program: IslandProgram, *, data_apart: bool = False) -> "LaneState":
+    def of(cls, program: IslandProgram, *, data_apart: bool = False, with_hessian: bool = False) -> "LaneState":
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
         counts = [coordinates, coordinates, dofs, dofs, len(error_outputs(program)), 1, 1, 1]
+        counts.append(len(program.coupled) if with_hessian else 0)
         counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 
@@ -129,11 +132,21 @@ class IterationSource:
         damping: Damping of the steps.
         data_columns: 0 where the state holds the data; else, at width 1, they stand in an array of their own,
             [lanes / data_columns, data, data_columns], so that neighbours read side by side and need no registers.
+        with_hessian: Whether a lane keeps all of J'J.
     """
 
-    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, data_columns: int = 0) -> None:
+    def __init__(
+        self,
+        program: IslandProgram,
+        lanes: Lanes,
+        damping: Damping,
+        data_columns: int = 0,
+        *,
+        with_hessian: bool = False,
+    ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
-        self.state = LaneState.of(program, data_apart=data_columns > 0)
+        self.with_hessian = with_hessian
+        self.state = LaneState.of(program, data_apart=data_columns > 0, with_hessian=with_hessian)
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
         self.elimination = Elimination.of(program.dofs, program.coupled)
         self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
@@ -167,6 +180,8 @@ class IterationSource:
         kept = [(f"q{c}", f"trial{c}", state.q + k) for k, c in enumerate(self.coordinates)]
         kept += [(f"gradient{a}", f"gradient{a}", state.gradient + k) for k, a in enumerate(dofs)]
         kept += [(f"diagonal{a}", f"hessian{a}_{a}", state.diagonal + k) for k, a in enumerate(dofs)]
+        pairs = self.program.coupled if self.with_hessian else []
+        kept += [(f"hessian{a}_{b}", f"hessian{a}_{b}", state.hessian + k) for k, (a, b) in enumerate(pairs)]
         errors = range(len(error_outputs(self.program)))
         return [*kept, *((f"error{k}", f"error{k}", state.errors + k) for k in errors), ("norm2", "norm2", state.norm2)]
 

@@ -35,7 +35,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.compiled_engine import island_constants, touched_dofs
 from ik_service.solver.island_launches import PacketLaunches
 from ik_service.solver.kernel_loading import load_kernels
-from ik_service.solver.lane import DAMPING
+from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.partition import common_partition
 from ik_service.solver.row_weights import RowWeights, objective_weights
 from ik_service.solver.rows import Rows

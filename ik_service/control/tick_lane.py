@@ -7,7 +7,6 @@ with limits of acceleration, before that: where the tasks of the tick before and
 
 import math
 import typing
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +18,14 @@ from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
 from ik_service.control.packet_text import PacketText
 from ik_service.control.tick_task import DT, TickRef
 from ik_service.solver.assessment import COSINE_MAX
-from ik_service.solver.lane import FLOAT64_FLOOR2, NOT_EVALUATED, LaneIteration, coordinate_places, rotation_bits
+from ik_service.solver.lane_iteration import (
+    FLOAT64_FLOOR2,
+    NOT_EVALUATED,
+    LaneIteration,
+    coordinate_places,
+    integers,
+    rotation_bits,
+)
 from ik_service.solver.status import IKStatus
 from ik_service.solver.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
 
@@ -187,12 +193,6 @@ for (int k = 0; k < INPUT_COUNT; ++k) scatter(task.input_before, k, s[INPUTS + k
 scatter(task.approach, task.island, share);
 scatter(task.slowest, task.island, slowest);
 """
-
-
-def integers(values: Sequence[int]) -> Any:
-    """Return whole numbers as a constant for kernels, at least one."""
-    padded = [*values, 0][: max(len(values), 1)]
-    return wp.types.vector(len(padded), int)(*padded)
 
 
 class TickLane(LaneIteration):

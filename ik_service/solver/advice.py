@@ -65,7 +65,7 @@ def advice(
         problem: Which problem.
     """
     if result.success[problem]:
-        return IKStatus.CONVERGED.advice
+        return IKStatus.CONVERGED.advice if targets else IKStatus.CONVERGED.advice_without_targets
     sentences = []
     for k, target in enumerate(targets):
         moved, turned = why_static(robot, target), why_static(robot, target, angular=True)
@@ -77,7 +77,9 @@ def advice(
     for island in islands:
         if not island.success:
             name = f"{', '.join(island.rows)}: " if len(islands) > 1 else ""
-            sentences.append(f"{name}{island.status.advice}")
+            has_target = any(f"target {target.link}" in island.rows for target in targets)
+            said = island.status.advice if has_target else island.status.advice_without_targets
+            sentences.append(f"{name}{said}")
     return " ".join(dict.fromkeys(sentences)) or IKStatus(int(result.status[problem])).advice
 
 

@@ -149,8 +149,8 @@ class Batch:
         rows = (accepted.residuals, self._jacobian)
         normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
         solve = (problems.settings, problems.winners.rank, problems.lightest2, problems.heaviest2)
-        assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations)
         targets = len(problems.row_weights)  # they come first
+        assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations, 6 * targets)
         for start, weights in zip(self._rows.start[:targets], problems.row_weights, strict=True):
             meet_target(islands, (start, weights), problems.tolerances, slots, accepted.residuals)
         rank_ended(slots, problems.winners)

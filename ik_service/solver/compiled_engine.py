@@ -190,12 +190,14 @@ class CompiledEngine:
         """
         found = self._all_tasks(problems, intake, partition, problem_count, "float64")
         scratch = Winners.allocate(problems.capacity, 1, problems.winners.rank.shape[1], self._model.device)
-        for _, task in found:
+        for one, task in found:
             task.settings = problems.polish_settings
             task.start_joint_q, task.winner_joint_q_wide = problems.winners.joint_q, wide
             task.winner_joint_q, task.winner_rank = problems.polished_joint_q, scratch.rank
             task.next_seed, task.winner_cost, task.winner_seed = scratch.next_seed, scratch.cost, scratch.seed
             task.winner_iterations, task.winner_status = scratch.iterations, scratch.status
+            if one.source.with_hessian:  # without targets, what is returned is a minimum or not
+                task.winner_status = problems.winners.status
             task.winner_met = scratch.met
         return found
 

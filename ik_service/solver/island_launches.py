@@ -8,7 +8,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
-from ik_service.solver.lane import DAMPING
+from ik_service.solver.lane_iteration import iteration_of
 from ik_service.solver.packet_kernel import packet_kernel
 from ik_service.solver.recording import PartLaunches, Step, as_recorded, per_problem
 from ik_service.solver.thread_kernel import polish_kernel, thread_kernel
@@ -49,7 +49,7 @@ class PacketLaunches:
 
     def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
-        source = IterationSource(program, Lanes.on_cpu(precision), DAMPING)
+        source = iteration_of(program, Lanes.on_cpu(precision))
         return IslandKernel(packet_kernel(source), source)
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
@@ -90,9 +90,9 @@ class ThreadLaunches:
     def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
         if precision == "float64":
-            source = IterationSource(program, Lanes(1, precision), DAMPING)
+            source = iteration_of(program, Lanes(1, precision))
             return IslandKernel(polish_kernel(source), source)
-        source = IterationSource(program, Lanes(1), DAMPING, data_columns=BLOCK)
+        source = iteration_of(program, Lanes(1), data_columns=BLOCK)
         return IslandKernel(thread_kernel(source), source, waves=True)
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """What happens to one lane between iterations: it takes an attempt, and its answer is judged and kept.
 
-The functions are made per program, since a state has the size that the program needs. They serve packets and single
-lanes alike: place k of lane l stands at `k * width + l` of the state.
+The functions are made per program, see `lane_iteration`.
 """
 
 import typing
@@ -9,19 +8,26 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import Damping, IslandProgram, IterationSource, coordinate_names, error_outputs
+from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.kinematics import quat_exp
-from ik_service.solver import trial_steps
 from ik_service.solver.assessment import (
     COSINE_MAX,
-    DAMPING_MAX,
-    DAMPING_SHARE,
+    MODEL_DAMPING,
     RESIDUAL_FLOOR2,
+    UNKNOWN_GAIN,
     phase_after,
     squared_cosine,
 )
 from ik_service.solver.attempts import attempt_rank
 from ik_service.solver.island_task import TaskRef, attempt_line, follow, read_input
+from ik_service.solver.lane_iteration import (
+    FLOAT64_FLOOR2,
+    NOT_EVALUATED,
+    LaneIteration,
+    coordinate_places,
+    integers,
+    rotation_bits,
+)
 from ik_service.solver.seeds import seed_value
 from ik_service.solver.slots import (
     BLOCKED_BY_LIMITS,
@@ -36,66 +42,6 @@ from ik_service.solver.slots import (
     STATIONARY,
 )
 from ik_service.solver.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
-
-# Chosen among many: benchmarks/iteration_study.md
-DAMPING_LEAST = 4.0  # roundings of the largest diagonal entry of J'J
-PROGRESS_MIN = 1.0e-4  # of |r|^2
-BOOST_MAX = 1.0e3  # passed by five trials in a row that are no progress
-
-DAMPING = Damping(
-    share=float(DAMPING_SHARE),
-    most=float(DAMPING_MAX),
-    least=DAMPING_LEAST,
-    progress=PROGRESS_MIN,
-    up=float(trial_steps.BOOST_UP),
-    down=float(trial_steps.BOOST_DOWN),
-    boost_max=BOOST_MAX,
-)
-FLOAT64_FLOOR2 = 1.0e-22  # |r|^2 at which float64 kinematics has nothing more to give
-NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
-
-
-class LaneIteration:
-    """The state of lanes and the iteration on it, to be used in kernels.
-
-    Args:
-        source: The iteration.
-
-    Attributes:
-        Real: Type of a number.
-        State: Type of a state.
-        StateRef: Type of a reference to one.
-        iterate: Whether any lane has finished after one more iteration: (state, iterations), and where data stand
-            apart: (state, iterations, data, lane).
-        at: A number of a state: (state, place).
-    """
-
-    def __init__(self, source: IterationSource) -> None:
-        self.source = source
-        self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
-        self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
-        self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # generic at run time only
-        self._define_state()
-
-    @typing.no_type_check
-    def _define_state(self) -> None:
-        StateRef: Any = self.StateRef
-        Real: Any = self.Real
-        text = self.source.text()
-
-        if self.source.data_columns > 0:
-
-            @wp.func_native(text)
-            def iterate(state: StateRef, iterations: Real, data: wp.array3d[Real], lane: int) -> bool: ...
-        else:
-
-            @wp.func_native(text)
-            def iterate(state: StateRef, iterations: Real) -> bool: ...
-
-        @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
-        def at(state: StateRef, place: int) -> Real: ...
-
-        self.iterate, self.at = iterate, at
 
 
 class Lane(LaneIteration):
@@ -118,6 +64,7 @@ class Lane(LaneIteration):
         super().__init__(source)
         self._define_data()
         self._define_start()
+        self._define_gain()
         self._define_judgement()
         self._define_ranking()
         self._define_keep()
@@ -234,6 +181,49 @@ class Lane(LaneIteration):
         self.start_attempt = start_attempt
 
     @typing.no_type_check
+    def _define_gain(self) -> None:
+        StateRef: Any = self.StateRef
+        at, place, program, W = self.at, self.source.state, self.source.program, self.source.lanes.width
+        DOFS, PAIRS = len(program.dofs), len(program.coupled)
+        GRADIENT, DIAGONAL, HESSIAN = place.gradient, place.diagonal, place.hessian
+        Held: Any = wp.types.vector(DOFS, int)
+        Row: Any = wp.types.vector(DOFS, float)
+        Factor: Any = wp.types.vector(DOFS * DOFS, float)
+        ENTRY = integers([program.dofs.index(a) * DOFS + program.dofs.index(b) for a, b in program.coupled])
+
+        @wp.func
+        def predicted_gain(state: StateRef, lane: int, held: Held):
+            """Return what a step can lower |r|^2 by, see `assessment`; the lane keeps J'J."""
+            factor = Factor()
+            solved = Row()
+            for n in range(PAIRS):
+                factor[ENTRY[n]] = float(at(state, (HESSIAN + n) * W + lane))
+            largest = float(0.0)
+            for k in range(DOFS):
+                largest = wp.max(largest, float(at(state, (DIAGONAL + k) * W + lane)))
+            damping = MODEL_DAMPING * largest
+            gain = float(0.0)
+            for k in range(DOFS):
+                free = 1.0 - float(held[k])
+                pivot = float(at(state, (DIAGONAL + k) * W + lane)) + damping
+                value = free * float(at(state, (GRADIENT + k) * W + lane))
+                for m in range(k):
+                    entry = free * factor[k * DOFS + m]
+                    for b in range(m):
+                        entry -= factor[k * DOFS + b] * factor[m * DOFS + b]
+                    entry *= factor[m * DOFS + m]
+                    factor[k * DOFS + m] = entry
+                    pivot -= entry * entry
+                    value -= entry * solved[m]
+                inverse = free / wp.sqrt(wp.max(pivot, damping))
+                factor[k * DOFS + k] = inverse
+                solved[k] = value * inverse
+                gain += solved[k] * solved[k]
+            return gain
+
+        self._predicted_gain = predicted_gain
+
+    @typing.no_type_check
     def _define_judgement(self) -> None:
         StateRef: Any = self.StateRef
         at, place, program = self.at, self.source.state, self.source.program
@@ -246,6 +236,8 @@ class Lane(LaneIteration):
         Q, GRADIENT, DIAGONAL, Real = place.q, place.gradient, place.diagonal, self.Real
         NORM2, BOOST, STEPS, ERROR = place.norm2, place.boost, place.steps, place.errors
         BOOST_MAX = self.source.damping.boost_max
+        Held: Any = wp.types.vector(DOFS, int)
+        predicted_gain = self._predicted_gain
 
         @wp.func
         def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
@@ -254,6 +246,7 @@ class Lane(LaneIteration):
             blocked = int(0)
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             slope = float(0.0)
+            held = Held()
             for k in range(DOFS):
                 g = float(at(state, (GRADIENT + k) * W + lane))
                 cosine2 = squared_cosine(g, float(at(state, (DIAGONAL + k) * W + lane)), norm2)
@@ -263,6 +256,9 @@ class Lane(LaneIteration):
                     q = at(state, (Q + c) * W + lane)
                     below = q <= Real(task.limit_lower[line, task.dof[k]]) and g > 0.0
                     outwards = below or (q >= Real(task.limit_upper[line, task.dof[k]]) and g < 0.0)
+                if wp.static(self.source.with_hessian):
+                    if outwards:
+                        held[k] = 1
                 if outwards and cosine2 > COSINE_MAX * COSINE_MAX:
                     blocked = 1
                 if not outwards or not wp.isfinite(cosine2):
@@ -272,8 +268,11 @@ class Lane(LaneIteration):
                 ended = STALLED
             w = wp.min(p, task.lightest2.shape[0] - 1)
             left = task.settings[ITERATIONS] - int(at(state, STEPS * W + lane))
+            gain = float(UNKNOWN_GAIN)
+            if wp.static(self.source.with_hessian):
+                gain = predicted_gain(state, lane, held) / norm2
             status = phase_after(
-                norm2, task.lightest2[w, island], task.heaviest2[w, island], slope, blocked, ended, left
+                norm2, task.lightest2[w, island], task.heaviest2[w, island], slope, gain, blocked, ended, left
             )
             if norm2 >= NOT_EVALUATED:
                 status = INVALID
@@ -368,14 +367,3 @@ class Lane(LaneIteration):
             return rank
 
         self.keep_answer = keep_answer
-
-
-def coordinate_places(program: IslandProgram) -> Any:
-    """Return a constant for kernels: the place of each DOF's coordinate; of a rotation's second and third DOF: -1."""
-    active = [a for a, _ in coordinate_names(program)]
-    return wp.types.vector(len(program.dofs), int)(*(active.index(a) if a in active else -1 for a in program.dofs))
-
-
-def rotation_bits(program: IslandProgram) -> int:
-    """Return a constant for kernels: the bits of the DOFs at which a rotation that has a quaternion starts."""
-    return sum(1 << k for k, a in enumerate(program.dofs) if a in program.quaternions)

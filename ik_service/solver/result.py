@@ -27,7 +27,7 @@ class IKResult:
         joint_q: Configurations [m or rad, quaternions xyzw], [n, coordinates]; float32, or float64 where that precision
             was asked for.
         success: Whether every target is met within its tolerance, judged in float64 on `joint_q`, bool [n]. With
-            objectives alone: whether the gradient test says stationary.
+            objectives alone: whether it is a minimum by the tests of `docs/conventions.md`.
         status: IKStatus codes, int8 [n].
         position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
         orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.

@@ -19,6 +19,11 @@ class IKStatus(IntEnum):
         return _ADVICE[self]
 
     @property
+    def advice_without_targets(self) -> str:
+        """The same where objectives alone are minimised."""
+        return _ADVICE_WITHOUT_TARGETS.get(self, _ADVICE[self])
+
+    @property
     def moveit_error_code(self) -> int:
         """The value of `moveit_msgs/MoveItErrorCodes` that says the same to programs written for MoveIt."""
         return _MOVEIT_ERROR_CODES[self]
@@ -35,6 +40,14 @@ _ADVICE = {
     "see active_limits, move the target or start elsewhere.",
     IKStatus.INVALID: "Numbers that are not finite came up: check the targets and weights written to device arrays, "
     "and the values and derivatives of the objectives.",
+}
+_ADVICE_WITHOUT_TARGETS = {
+    IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
+    IKStatus.STALLED: "No step was found that lowers the cost, though it is no proven minimum: look at the cost, "
+    "or try other weights, or a start or more seeds.",
+    IKStatus.MAX_ITERATIONS: "The iterations ran out before the cost settled: allow more of them.",
+    IKStatus.BLOCKED_BY_LIMITS: "The least cost found sits at joint limits, beyond which it would fall further: "
+    "see active_limits, look at the cost or start elsewhere.",
 }
 _SUCCESS, _TIMED_OUT, _INVALID_ROBOT_STATE, _NO_IK_SOLUTION = 1, -6, -17, -31
 _MOVEIT_ERROR_CODES = {

@@ -28,6 +28,7 @@ class States:
     norm2: np.ndarray  # [n]
     boost: np.ndarray
     steps: np.ndarray
+    hessian: np.ndarray  # [n, 0]: these lanes do not keep it
     lower: np.ndarray  # [n, dofs]
     upper: np.ndarray
     inputs: np.ndarray  # [n, inputs]
@@ -43,7 +44,7 @@ class States:
         errors = np.zeros((n, len(error_outputs(program))))
         lanes = [np.zeros(n) + number for number in (NOT_EVALUATED, boost, 0.0, floor2)]
         blank = [np.zeros((n, dofs)), np.zeros((n, dofs))]
-        return cls(trial.copy(), trial, *blank, errors, *lanes[:3], *limits, inputs, *lanes[3:])
+        return cls(trial.copy(), trial, *blank, errors, *lanes[:3], np.zeros((n, 0)), *limits, inputs, *lanes[3:])
 
     def packed(self):
         """As the native line holds them, [n, places]."""

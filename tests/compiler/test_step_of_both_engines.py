@@ -11,7 +11,7 @@ import pytest
 import ik_service
 from ik_service.compiler import IterationSource, Lanes
 from ik_service.solver.assessment import DAMPING_MIN
-from ik_service.solver.lane import DAMPING
+from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.targets import ROTATION_LENGTH
 from objectives import IKObjectivePose
 from tests.compiler import oracles

@@ -1,0 +1,108 @@
+"""The state of lanes and the iteration on it, as functions for kernels, and how steps are damped.
+
+The functions are made per program, since a state has the size that the program needs. They serve packets and single
+lanes alike: place k of lane l stands at `k * width + l` of the state.
+"""
+
+import typing
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import Damping, IslandProgram, IterationSource, Lanes, coordinate_names
+from ik_service.solver import trial_steps
+from ik_service.solver.assessment import DAMPING_MAX, DAMPING_SHARE
+
+# Chosen among many: benchmarks/iteration_study.md
+DAMPING_LEAST = 4.0  # roundings of the largest diagonal entry of J'J
+PROGRESS_MIN = 1.0e-4  # of |r|^2
+BOOST_MAX = 1.0e3  # passed by five trials in a row that are no progress
+
+DAMPING = Damping(
+    share=float(DAMPING_SHARE),
+    most=float(DAMPING_MAX),
+    least=DAMPING_LEAST,
+    progress=PROGRESS_MIN,
+    up=float(trial_steps.BOOST_UP),
+    down=float(trial_steps.BOOST_DOWN),
+    boost_max=BOOST_MAX,
+)
+# Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
+OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
+FLOAT64_FLOOR2 = 1.0e-22  # |r|^2 at which float64 kinematics has nothing more to give
+NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
+
+
+def iteration_of(program: IslandProgram, lanes: Lanes, *, data_columns: int = 0) -> IterationSource:
+    """Return the iteration that solves an island.
+
+    Args:
+        program: Arithmetic of the island.
+        lanes: Width and precision.
+        data_columns: See `IterationSource`.
+    """
+    has_target = bool(program.errors)
+    damping = DAMPING if has_target else OBJECTIVE_DAMPING
+    return IterationSource(program, lanes, damping, data_columns, with_hessian=not has_target)
+
+
+class LaneIteration:
+    """The state of lanes and the iteration on it, to be used in kernels.
+
+    Args:
+        source: The iteration.
+
+    Attributes:
+        Real: Type of a number.
+        State: Type of a state.
+        StateRef: Type of a reference to one.
+        iterate: Whether any lane has finished after one more iteration: (state, iterations), and where data stand
+            apart: (state, iterations, data, lane).
+        at: A number of a state: (state, place).
+    """
+
+    def __init__(self, source: IterationSource) -> None:
+        self.source = source
+        self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
+        self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
+        self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # generic at run time only
+        self._define_state()
+
+    @typing.no_type_check
+    def _define_state(self) -> None:
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        text = self.source.text()
+
+        if self.source.data_columns > 0:
+
+            @wp.func_native(text)
+            def iterate(state: StateRef, iterations: Real, data: wp.array3d[Real], lane: int) -> bool: ...
+        else:
+
+            @wp.func_native(text)
+            def iterate(state: StateRef, iterations: Real) -> bool: ...
+
+        @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
+        def at(state: StateRef, place: int) -> Real: ...
+
+        self.iterate, self.at = iterate, at
+
+
+def integers(values: Sequence[int]) -> Any:
+    """Return whole numbers as a constant for kernels, at least one."""
+    padded = [*values, 0][: max(len(values), 1)]
+    return wp.types.vector(len(padded), int)(*padded)
+
+
+def coordinate_places(program: IslandProgram) -> Any:
+    """Return a constant for kernels: the place of each DOF's coordinate; of a rotation's second and third DOF: -1."""
+    active = [a for a, _ in coordinate_names(program)]
+    return wp.types.vector(len(program.dofs), int)(*(active.index(a) if a in active else -1 for a in program.dofs))
+
+
+def rotation_bits(program: IslandProgram) -> int:
+    """Return a constant for kernels: the bits of the DOFs at which a rotation that has a quaternion starts."""
+    return sum(1 << k for k, a in enumerate(program.dofs) if a in program.quaternions)
