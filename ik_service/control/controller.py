@@ -119,7 +119,7 @@ class IKController:
         wxyz: bool = False,
         device: Any = "cpu",
     ) -> None:
-        check_construction(robot, targets, objectives, "compiled", None, True, None)
+        check_construction(robot, targets, objectives, "compiled", None, True, None, wxyz)
         check_counts(robots, iterations)
         check_weights(posture_weight, damping_weight)
         check_tolerances(position_tolerance, orientation_tolerance)

@@ -23,6 +23,7 @@ def check_construction(
     threads: Any,
     islands: object,
     options: object,
+    wxyz: object = False,
 ) -> None:
     """Check the arguments of a solver.
 
@@ -41,8 +42,9 @@ def check_construction(
         raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")
     if engine not in ("auto", "compiled", "staged"):
         raise InputError(f"engine is {engine!r}. Allowed: 'auto', 'compiled', 'staged'.")
-    if not isinstance(islands, bool):
-        raise InputError(f"islands is {islands!r}. Allowed: True, False.")
+    for name, value in (("islands", islands), ("wxyz", wxyz)):
+        if not isinstance(value, bool):
+            raise InputError(f"{name} is {value!r}. Allowed: True, False.")
     if options is not None and not isinstance(options, SolverOptions):
         raise InputError(f"options is {options!r}. Allowed: SolverOptions(...).")
     whole = isinstance(threads, Integral) and not isinstance(threads, bool)

@@ -76,7 +76,7 @@ class Rows:
         The others are written once, as zeros, when the Jacobian is allocated.
         """
         self._cleared = None
-        if support.mean() > MOSTLY:
+        if support.size == 0 or support.mean() > MOSTLY:
             return
         offsets = np.concatenate([[0], np.cumsum(support.sum(axis=1))])
         lists = (offsets, np.nonzero(support)[1])

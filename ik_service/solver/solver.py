@@ -91,7 +91,7 @@ class IKSolver:
         joint_order: Sequence[str] | None = None,
         wxyz: bool = False,
     ) -> None:
-        check_construction(robot, targets, objectives, engine, threads, islands, options)
+        check_construction(robot, targets, objectives, engine, threads, islands, options, wxyz)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
         self._poses = PoseTargets(robot, targets)
         self.islands_enabled = islands

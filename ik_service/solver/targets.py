@@ -87,7 +87,8 @@ def replaced(
     Raises:
         InputError: There is no such target, it has no offset and is given one, or a value is not allowed.
     """
-    if not 0 <= number < len(targets):
+    whole = isinstance(number, Integral) and not isinstance(number, bool)
+    if not (whole and 0 <= number < len(targets)):
         raise InputError(f"target is {number!r}. Allowed: 0 to {len(targets) - 1}.")
     old = targets[number]
     if offset is not None and old.offset is None:

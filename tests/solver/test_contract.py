@@ -187,6 +187,23 @@ def test_a_quick_objective_works_in_every_mode(panda, mode):
     np.testing.assert_allclose(wrist, POINT, atol=1e-5)
 
 
+class NothingToSay(QuickObjective):
+    def residual_dim(self):
+        return 0
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        pass
+
+
+def test_an_objective_without_rows_changes_nothing_and_warns_of_nothing(panda):
+    """Warnings are errors here."""
+    start = (panda.mid_joint_q[None] + 0.1).astype(np.float32)
+    solver = ik_service.IKSolver(panda, objectives=[NothingToSay(0, [POINT])], device="cpu")
+    result = solver.solve(problem_count=1, initial_joint_q=start)
+    np.testing.assert_array_equal(result.joint_q, start)
+    assert result.success.all()
+
+
 def test_targets_and_objectives_combine(panda, panda_targets):
     quick = QuickObjective(panda.link_frame("panda_link4")[0], [POINT] * 20)
     solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[quick], device="cpu")

@@ -101,8 +101,9 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
     targets, tools, _ = drawn(panda, 3)
     solver = IKSolver(panda, ["panda_hand"], device="cpu")
     before = solver.solve(*targets)
-    with pytest.raises(InputError, match="Allowed: 0 to 0"):
-        solver.set_target_data(1, row_weights=np.ones(6))
+    for target in (1, -1, None, "panda_hand", 0.0, False):
+        with pytest.raises(InputError, match="Allowed: 0 to 0"):
+            solver.set_target_data(target, row_weights=np.ones(6))
     with pytest.raises(InputError, match="declared without an offset"):
         solver.set_target_data(0, offset=tools)
     with pytest.raises(InputError, match="row_weights hold -1"):

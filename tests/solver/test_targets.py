@@ -169,6 +169,7 @@ CONSTRUCTION = {
     "none": ({"targets": None}, InputError, "targets is None"),
     "objective": ({"objectives": IKObjectivePosition("panda_hand", (0, 0, 0))}, InputError, "a list of objectives"),
     "options": ({"targets": ["panda_hand"], "options": {"seeds": 3}}, InputError, "SolverOptions"),
+    "wxyz": ({"targets": ["panda_hand"], "wxyz": "yes"}, InputError, "wxyz is 'yes'"),
     "islands": ({"targets": ["panda_hand"], "islands": "no"}, InputError, "islands is 'no'"),
     "device": ({"targets": ["panda_hand"], "device": "tpu"}, InputError, "device is 'tpu'"),
     "engine": ({"targets": ["panda_hand"], "engine": "magic"}, InputError, "engine is 'magic'"),
