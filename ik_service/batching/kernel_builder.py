@@ -23,6 +23,7 @@ import warp as wp
 
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.warp_start import start_warp
 from ik_service.compiler import cpu_target
 from ik_service.robots import RobotModel
 
@@ -112,6 +113,7 @@ def end_with_parent() -> None:
 def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path, log_level: int) -> None:
     """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
+    start_warp(log_notes=False)  # as the one that started it has
     SolverShelf(device).solve(robot, sample)
     _put(mark)
 

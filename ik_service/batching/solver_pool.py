@@ -25,6 +25,7 @@ from ik_service.batching.pace import Pace
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.warp_start import start_warp
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
@@ -284,6 +285,7 @@ class SolverPool:
     # ------------------------------------------------------------------ the thread
     def _run(self) -> None:
         try:
+            start_warp()
             self._serve()
         except BaseException as error:  # noqa: BLE001  # whatever it is: callers would wait for a thread that is gone
             _log.exception("The thread of the solver has failed; nothing is solved any more.")
