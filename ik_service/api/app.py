@@ -144,7 +144,7 @@ def create_app(
     if unknown:
         _log.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
 
-    metrics = ServiceMetrics(catalog.name_of)
+    metrics = ServiceMetrics(catalog.serves)
     admission = Admission(settings.request_timeout_s, metrics)
 
     @asynccontextmanager

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
@@ -46,11 +47,11 @@ class ServiceMetrics:
     """Metrics of an application; an observer of its requests and of its solver pool.
 
     Args:
-        name_of: Gives the name under which a model is served, None where it no longer is.
+        is_served: Tells whether a robot of a name is served.
     """
 
-    def __init__(self, name_of: Callable[[RobotModel], str | None]) -> None:
-        self._name_of = name_of
+    def __init__(self, is_served: Callable[[str], bool]) -> None:
+        self._is_served = is_served
         self.registry = registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=registry)
         Info("ik_service_build", "Version of the service.", registry=registry).info({"version": version("ik-service")})
@@ -140,25 +141,29 @@ class ServiceMetrics:
 
     # ------------------------------------------------------------------ of the pool
     def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
-        """Count a batch."""
-        name = self._name_of(robot) or REMOVED
-        metrics = self._of_robot(name)
-        metrics.batch_problems.observe(sum(share.count for share in shares))
-        metrics.solve.observe(seconds)
-        started_at = time.monotonic() - seconds
+        """Count a batch; of robots that share one, each its own problems and the time of the whole."""
+        started_at, row = time.monotonic() - seconds, 0
+        rows: dict[str, list[slice]] = {}
         for share in shares:
+            name = self._name_of(share.work)
+            rows.setdefault(name, []).append(slice(row, row + share.count))
+            row += share.count
             if share.rows.start == 0:
-                metrics.queue_wait.observe(max(0.0, started_at - share.work.queued_at))
-        for status, count in enumerate(np.bincount(result.status).tolist()):
-            if count:
-                metrics.problems[status].inc(count)
-        for islands, count in enumerate(np.bincount(result.islands.nisland).tolist()):
-            if count:
-                self._islands.observe(name, islands, count)
+                self._of_robot(name).queue_wait.observe(max(0.0, started_at - share.work.queued_at))
+        for name, own in rows.items():
+            metrics = self._of_robot(name)
+            metrics.batch_problems.observe(sum(each.stop - each.start for each in own))
+            metrics.solve.observe(seconds)
+            for status, count in enumerate(_counts(result.status, own)):
+                if count:
+                    metrics.problems[status].inc(count)
+            for islands, count in enumerate(_counts(result.islands.nisland, own)):
+                if count:
+                    self._islands.observe(name, islands, count)
 
-    def compiled(self, robot: RobotModel, seconds: float) -> None:
+    def compiled(self, work: Work, seconds: float) -> None:
         """Count a compilation."""
-        self._compile_time.labels(self._name_of(robot) or REMOVED).observe(seconds)
+        self._compile_time.labels(self._name_of(work)).observe(seconds)
 
     def dropped(self, works: Sequence[Work]) -> None:
         """Count requests that nobody waits for any more."""
@@ -172,6 +177,9 @@ class ServiceMetrics:
             counter = self._by_reason.setdefault(reason, self._refused.labels(reason))
         counter.inc()
 
+    def _name_of(self, work: Work) -> str:
+        return work.label if work.label is not None and self._is_served(work.label) else REMOVED
+
     def _of_robot(self, name: str) -> _RobotMetrics:
         found = self._by_robot.get(name)
         if found is None:
@@ -181,6 +189,12 @@ class ServiceMetrics:
             )
             self._by_robot[name] = found
         return found
+
+
+def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice]) -> list[int]:
+    """How often each of 0, 1, 2 and so on is there in some of the rows."""
+    taken = values[rows[0]] if len(rows) == 1 else np.concatenate([values[each] for each in rows])
+    return [int(count) for count in np.bincount(taken)]
 
 
 def _histogram(name: str, documentation: str, label: str, buckets: Sequence[float], registry: CollectorRegistry) -> Any:

@@ -149,9 +149,9 @@ class RobotCatalog:
             raise NoUrdfError(f"Robot '{name}' was not read from a URDF.")
         return urdf
 
-    def name_of(self, model: RobotModel) -> str | None:
-        """Return a name under which a model is served, None where it no longer is."""
-        return self._names.get(model.content_hash)
+    def serves(self, name: str) -> bool:
+        """Tell whether a robot of a name is served, as far as this process has seen."""
+        return name in self._served
 
     def put(self, name: str, text: bytes, precondition: Precondition) -> tuple[ServedRobot, bool]:
         """Put a robot, or replace one; return it, and whether its name is new. Blocks for the parser and the disk.
@@ -254,7 +254,6 @@ class RobotCatalog:
     def _set(self, served: dict[str, ServedRobot]) -> None:
         self._served = MappingProxyType(served)
         self._models = MappingProxyType({name: robot.model for name, robot in served.items()})
-        self._names = {robot.model.content_hash: name for name, robot in reversed(served.items())}
 
 
 def _urdf_of(name: str, model: RobotModel) -> bytes | None:

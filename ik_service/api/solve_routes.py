@@ -67,7 +67,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
         raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
     state.admission.learn(arrival, model, decoded.request)
     timeout_s = state.admission.solver_timeout_s(arrival)
-    answer = await wait_for(request, state.bridge.solve(model, decoded.request, timeout_s=timeout_s))
+    answer = await wait_for(request, state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot))
     if arrival.time_left_s < 0.0:
         raise ExpiredError("The deadline passed before the answer could be sent.")
 

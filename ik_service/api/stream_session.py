@@ -196,7 +196,7 @@ class StreamSession:
             await self._send(answer_message(tick.seq, answer, self._inbox.take_skipped(), plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> SolveAnswer:
-        self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s)
+        self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name)
         task = asyncio.current_task()
         try:
             return await self._solving

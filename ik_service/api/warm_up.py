@@ -31,7 +31,8 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     """
     robots = warmed_robots(state, names)
     futures = [
-        state.pool.submit(robot, first_request(robot), timeout_s=PATIENCE_S, compile_here=True) for robot in robots
+        state.pool.submit(robot, first_request(robot), timeout_s=PATIENCE_S, label=name, compile_here=True)
+        for name, robot in robots
     ]
     joined: Future[SolveAnswer] = Future()
     joined.add_done_callback(_report)
@@ -39,8 +40,8 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     return joined
 
 
-def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[RobotModel]:
-    """Return the robots that are solved for at the start.
+def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[tuple[str, RobotModel]]:
+    """Return the robots that are solved for at the start, with their names.
 
     Args:
         state: The robots that are served.
@@ -48,8 +49,8 @@ def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> li
             moves. A catalog may hold none: then it is the built-in panda, which needs not be served.
     """
     moving = {name: robot for name, robot in state.robots.items() if leaf_links(robot)}
-    named = [moving[name] for name in names or ("panda",) if name in moving]
-    return named or list(moving.values())[:1] or [load_robot("panda")]
+    named = [(name, moving[name]) for name in names or ("panda",) if name in moving]
+    return named or list(moving.items())[:1] or [("panda", load_robot("panda"))]
 
 
 def first_request(robot: RobotModel) -> SolveRequest:

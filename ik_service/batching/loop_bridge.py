@@ -11,6 +11,7 @@ with one timer for all.
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
@@ -30,7 +31,7 @@ class LoopBridge:
 
     def __init__(self, pool: SolverPool) -> None:
         self._pool = pool
-        self._collected: list[tuple[asyncio.Future[SolveAnswer], RobotModel, SolveRequest, float | None]] = []
+        self._collected: list[tuple[asyncio.Future[SolveAnswer], Callable[[], Future[SolveAnswer]], float]] = []
         self._ended: list[tuple[asyncio.Future[SolveAnswer], Future[SolveAnswer]]] = []
         self._lock = threading.Lock()  # of `_ended`
         # Answers under way, each with what the pool knows it by, when it is given up [s], and how long it had [s].
@@ -38,7 +39,12 @@ class LoopBridge:
         self._swept: asyncio.AbstractEventLoop | None = None  # the loop whose timer looks after them
 
     def solve(
-        self, robot: RobotModel, request: SolveRequest, *, timeout_s: float | None = None
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        *,
+        timeout_s: float | None = None,
+        label: str | None = None,
     ) -> "asyncio.Future[SolveAnswer]":
         """Queue a request at the end of this turn of the loop; arguments and errors are those of `SolverPool.submit`.
 
@@ -49,21 +55,21 @@ class LoopBridge:
         if not self._collected:
             loop.call_soon(self._submit, loop)
         answer: asyncio.Future[SolveAnswer] = loop.create_future()
-        self._collected.append((answer, robot, request, timeout_s))
+        submit = partial(self._pool.submit, robot, request, timeout_s=timeout_s, label=label)
+        self._collected.append((answer, submit, self._pool.limits.timeout_s if timeout_s is None else timeout_s))
         return answer
 
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
         collected, self._collected = self._collected, []
         with self._pool.together():
-            for answer, robot, request, timeout_s in collected:
+            for answer, submit, had_s in collected:
                 if answer.cancelled():
                     continue
                 try:
-                    submitted = self._pool.submit(robot, request, timeout_s=timeout_s)
+                    submitted = submit()
                 except Exception as error:  # noqa: BLE001  # it belongs to the caller, whatever it is
                     answer.set_exception(error)
                     continue
-                had_s = self._pool.limits.timeout_s if timeout_s is None else timeout_s
                 self._open[answer] = (submitted, loop.time() + had_s + GRACE_S, had_s)
                 answer.add_done_callback(self._close)
                 submitted.add_done_callback(partial(self._note, loop, answer))

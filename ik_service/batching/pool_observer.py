@@ -19,8 +19,8 @@ class PoolObserver(Protocol):
     def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
         """A batch has been solved."""
 
-    def compiled(self, robot: RobotModel, seconds: float) -> None:
-        """Kernels have been compiled, or found in the cache."""
+    def compiled(self, work: Work, seconds: float) -> None:
+        """Kernels for a request have been compiled, or found in the cache."""
 
     def dropped(self, works: Sequence[Work]) -> None:
         """Requests were dropped before they were solved: cancelled, or past their deadline."""
@@ -45,11 +45,11 @@ class Messenger:
             if observer is not None:
                 observer.solved(robot, shares, result, seconds)
 
-    def compiled(self, robot: RobotModel, seconds: float) -> None:
+    def compiled(self, work: Work, seconds: float) -> None:
         """Tell `PoolObserver.compiled`."""
         with self._told() as observer:
             if observer is not None:
-                observer.compiled(robot, seconds)
+                observer.compiled(work, seconds)
 
     def dropped(self, works: Sequence[Work]) -> None:
         """Tell `PoolObserver.dropped`, where there are any."""

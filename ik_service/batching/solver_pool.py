@@ -120,7 +120,13 @@ class SolverPool:
             return time.monotonic() - self._took_at if self._is_solving else 0.0
 
     def submit(
-        self, robot: RobotModel, request: SolveRequest, *, timeout_s: float | None = None, compile_here: bool = False
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        *,
+        timeout_s: float | None = None,
+        label: str | None = None,
+        compile_here: bool = False,
     ) -> Future[SolveAnswer]:
         """Queue a request; what of it has not begun when its future is cancelled or its time is over is never solved.
 
@@ -128,6 +134,7 @@ class SolverPool:
             robot: The robot.
             request: At least one problem.
             timeout_s: How long anybody waits for the answer [s]; None takes the pool's.
+            label: What the observer is to call the robot.
             compile_here: Whether the solver's own thread compiles, which is sooner where it has nothing else to do.
 
         Raises:
@@ -135,7 +142,7 @@ class SolverPool:
             ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
-        work = Work(robot, request, now, now + timeout_s)
+        work = Work(robot, request, now, now + timeout_s, label=label)
         with self._changed:
             self._require_open()
             if self._is_solving or self._queue.requests:
@@ -274,7 +281,7 @@ class SolverPool:
                 for key in self._code.arrived(work.code_key):
                     self._queue.open(key)
                 self._changed.notify()
-            self._messenger.compiled(work.robot, time.monotonic() - work.queued_at)
+            self._messenger.compiled(work, time.monotonic() - work.queued_at)
 
         try:
             self._builder.build(work.robot, work.request, open_lanes)

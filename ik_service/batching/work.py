@@ -38,6 +38,7 @@ class Work:
         request: What to solve.
         queued_at: When it came, on the monotonic clock [s].
         deadline: When nobody wants the answer any more, on the same clock [s].
+        label: What the robot is called where it is counted; robots of equal content may have several names.
 
     Attributes:
         key: Requests of equal keys can be solved together.
@@ -47,8 +48,11 @@ class Work:
         is_small: Whether it goes into a batch whole, before the large ones.
     """
 
-    def __init__(self, robot: RobotModel, request: SolveRequest, queued_at: float, deadline: float) -> None:
+    def __init__(
+        self, robot: RobotModel, request: SolveRequest, queued_at: float, deadline: float, *, label: str | None = None
+    ) -> None:
         self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
+        self.label = label
         own = request.joint_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
         self.future: Future[SolveAnswer] = Future()

@@ -148,9 +148,10 @@ async def require_solving(service: ServiceState, settings: ServiceSettings) -> N
     """
     if service.pool.solving_s > settings.request_timeout_s:
         raise UnhealthyError("The solver's thread has ended, or does not come back from a batch.")
-    robot = warmed_robots(service, settings.warm_up_robots)[0]
+    name, robot = warmed_robots(service, settings.warm_up_robots)[0]
     with suppress(QueueFullError, ExpiredError, TimeoutError):
-        await asyncio.wait_for(service.bridge.solve(robot, first_request(robot), timeout_s=PROBE_S), PROBE_S)
+        probe = service.bridge.solve(robot, first_request(robot), timeout_s=PROBE_S, label=name)
+        await asyncio.wait_for(probe, PROBE_S)
 
 
 def _assigned_cpus() -> float:

@@ -8,9 +8,12 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from ik_service import load_robot
+from ik_service import IKSolver, load_robot
 from ik_service.api import create_app
+from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.weighted_histogram import WeightedHistogram
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.work import Work
 from ik_service.robots import builtin_urdf
 from ik_service.settings import ServiceSettings
 
@@ -126,6 +129,46 @@ def test_a_deleted_robot_leaves_no_labels(own_client):
     assert of_robot(samples_after(own_client, 1, "arm"), "ik_service_batch_problems_count", "arm") == 1
     assert own_client.delete(url).status_code == 204
     assert not [key for key in samples(own_client) if ("robot", "arm") in key]
+
+
+def test_robots_of_equal_urdfs_are_counted_each_under_its_own_name(own_client):
+    names = ("twin_a", "twin_b")
+    for name in names:
+        headers = {"Content-Type": "text/xml"}
+        assert own_client.put(f"/v1/robots/{name}", content=builtin_urdf("ur5e"), headers=headers).status_code == 201
+    far = {"targets": [{"link": "tool0", "positions": [[9.0, 9.0, 9.0]] * 3}], "options": {"seeds": 1}}
+    for _ in range(2):
+        assert own_client.post("/v1/robots/twin_b/solve", json=far).status_code == 200
+    found = samples_after(own_client, 2, "twin_b")
+    assert not [key for key in found if ("robot", "twin_a") in key]
+    assert sum(found[key] for key in found if key[0] == "ik_service_problems_total" and ("robot", "twin_b") in key) == 6
+    assert own_client.delete("/v1/robots/twin_a").status_code == 204
+    assert own_client.post("/v1/robots/twin_b/solve", json=far).status_code == 200
+    found = samples_after(own_client, 3, "twin_b")
+    assert of_robot(found, "ik_service_problem_islands_count", "twin_b") == 9
+
+
+def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
+    panda = load_robot("panda")
+    poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_hand"]).positions[0]
+    result = IKSolver(panda, ["panda_hand"], device="cpu").solve(np.concatenate([poses, poses, [[9.0, 9.0, 9.0]]]))
+    metrics = ServiceMetrics(lambda name: name != "gone")
+    works = [
+        Work(panda, SolveRequest((TargetColumns("panda_hand", poses),)), 0.0, 1.0, label=name)
+        for name in ("a", "b", "gone")
+    ]
+    metrics.solved(panda, [work.take(1) for work in works], result, 0.5)
+    metrics.compiled(works[1], 2.0)
+
+    def value(name, robot, **labels):
+        return metrics.registry.get_sample_value(f"ik_service_{name}", {"robot": robot, **labels})
+
+    for robot in ("a", "b", "(removed)"):
+        assert value("batch_problems_sum", robot) == value("queue_wait_seconds_count", robot) == 1
+        assert value("solve_seconds_sum", robot) == 0.5
+    assert value("problems_total", "a", status="converged") == value("problems_total", "b", status="converged") == 1
+    assert value("problems_total", "(removed)", status="converged") == 0
+    assert [value("compile_seconds_count", robot) for robot in ("a", "b")] == [None, 1]
 
 
 def test_metrics_are_in_the_form_that_the_scraper_asks_for(own_client):

@@ -10,7 +10,7 @@ from ik_service.api.errors import CatalogFullError, ReadOnlyRobotError, RobotNam
 from ik_service.api.problems import UnknownRobotError
 from ik_service.api.robot_catalog import Precondition, RobotCatalog
 from ik_service.api.robot_store import RobotStore
-from ik_service.robots import builtin_urdf, load_robot, load_urdf
+from ik_service.robots import builtin_urdf, load_robot
 from objectives.errors import InputError
 
 ANY = Precondition()
@@ -130,9 +130,9 @@ def test_readers_keep_the_snapshot_that_they_have(tmp_path):
     before = catalog.models
     catalog.put("a", UR5E, ANY)
     assert "a" not in before
-    assert catalog.name_of(load_urdf(UR5E)) == "a"
+    assert catalog.serves("a")
     catalog.delete("a", ANY)
-    assert catalog.name_of(load_urdf(UR5E)) is None
+    assert not catalog.serves("a")
 
 
 def test_catalogs_of_several_processes_share_a_folder(tmp_path):

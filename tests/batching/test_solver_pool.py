@@ -331,7 +331,7 @@ class Record:
     def dropped(self, works):
         self.dropped_requests += len(works)
 
-    def compiled(self, robot, seconds):
+    def compiled(self, work, seconds):
         self.compiled_count += 1
 
     def refused(self, reason):
@@ -366,7 +366,7 @@ def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
         def solved(self, robot, shares, result, seconds):
             raise RuntimeError("observer")
 
-        def compiled(self, robot, seconds):
+        def compiled(self, work, seconds):
             raise RuntimeError("observer")
 
     pool, _ = make_pool(observer=Broken())
