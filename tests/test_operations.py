@@ -40,7 +40,7 @@ def test_every_path_and_script_that_is_named_exists():
     routes = {"/health/live", "/health/ready", "/openapi.json", "/docs", "/metrics"}
     assert routes <= set(re.findall(r"`(/[a-z/.]+)`", TEXT))
     scripts = re.findall(r"python (\S+\.py)", TEXT)
-    assert len(scripts) == 2
+    assert len(scripts) == 3
     assert all((Path(__file__).parents[1] / script).exists() for script in scripts)
 
 

@@ -22,6 +22,10 @@ MAX_RANDOM_SEED = 2**32 - 1
 NAME_LENGTH = MAX_ATTRIBUTE_LENGTH
 """Longest name: a robot's file may have no longer one."""
 
+MAX_ACTIVE_DOFS = 512
+"""DOFs of a robot that is put: with so many in a chain it takes some 3 s of a core to make a solver, and the time grows
+with their cube (`python benchmarks/large_robots.py`)."""
+
 MAX_STREAM_MESSAGE_BYTES = 64 * 1024
 MAX_SEQUENCE = 2**53 - 1
 """Largest whole number that every JSON reader holds exactly."""

@@ -22,10 +22,12 @@ from ik_service.api.errors import (
     StaleRobotError,
     UploadsDisabledError,
 )
+from ik_service.api.limits import MAX_ACTIVE_DOFS
 from ik_service.api.problems import UnknownRobotError
 from ik_service.api.robot_store import ROBOT_NAME, Files, RobotStore
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf
+from objectives.errors import InputError
 
 Source = Literal["built_in", "uploaded"]
 
@@ -245,9 +247,9 @@ class RobotCatalog:
                 _log.error("Robot %s of the catalog is left out: a built-in robot has its name.", name)
             elif (text := store.text(name)) is not None:
                 try:
-                    served[name] = ServedRobot(load_urdf(text), "uploaded", text)
-                except RobotFileError as error:
-                    _log.error("Robot %s of the catalog is left out, its file is damaged: %s", name, error)
+                    served[name] = ServedRobot(_parsed(text), "uploaded", text)
+                except InputError as error:
+                    _log.error("Robot %s of the catalog is left out, its file is not as it must be: %s", name, error)
         self._files = files
         self._set(served)
 
@@ -266,8 +268,17 @@ def _urdf_of(name: str, model: RobotModel) -> bytes | None:
 
 def _parsed(text: bytes) -> RobotModel:
     try:
-        return load_urdf(text)
+        return _bounded(load_urdf(text))
     except RobotFileError as error:
         if (error.element or "").startswith(("mujoco '", "<mujoco>")):
             raise MjcfRefusedError("This is MJCF. Put a URDF; MJCF is read from local files only.") from None
         raise
+
+
+def _bounded(model: RobotModel) -> RobotModel:
+    if model.active_dof_count > MAX_ACTIVE_DOFS:
+        raise RobotFileError(
+            f"The robot has {model.active_dof_count} active DOFs. Allowed: {MAX_ACTIVE_DOFS}; make joints fixed that "
+            "are not to move."
+        )
+    return model

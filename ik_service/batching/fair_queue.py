@@ -125,6 +125,16 @@ class FairQueue:
         if key in self._lanes:
             self._lanes[key].is_open = True
 
+    def is_open(self, key: Hashable) -> bool:
+        """Tell whether batches of a lane may be taken."""
+        return key in self._lanes and self._lanes[key].is_open
+
+    def first_live(self, keys: Collection[Hashable], now: float) -> Work | None:
+        """Return a request of some lanes that somebody still waits for, None where there is none."""
+        lanes = (self._lanes[key] for key in keys if key in self._lanes)
+        works = (work for lane in lanes for kind in lane.works for work in kind)
+        return next((work for work in works if not is_stale(work, now)), None)
+
     def take(self, budget: Callable[[Hashable], int]) -> tuple[Share, ...]:
         """Return the next batch: problems of one key; nothing where nothing waits in an open lane.
 
@@ -174,7 +184,7 @@ class FairQueue:
 
     def drop_stale(self, now: float) -> list[Work]:
         """Take out the requests that are cancelled or past their deadline."""
-        stale = [work for work in self if work.future.cancelled() or work.deadline <= now]
+        stale = [work for work in self if is_stale(work, now)]
         for work in stale:
             self.discard(work)
         return stale
@@ -182,6 +192,11 @@ class FairQueue:
     def __iter__(self) -> Iterator[Work]:
         """Go through the requests that wait."""
         return (work for lane in list(self._lanes.values()) for works in lane.works for work in list(works))
+
+
+def is_stale(work: Work, now: float) -> bool:
+    """Return whether a request is cancelled or past its deadline."""
+    return work.future.cancelled() or work.deadline <= now
 
 
 def expired(work: Work, now: float) -> ExpiredError:

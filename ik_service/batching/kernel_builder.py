@@ -1,94 +1,171 @@
 """Compiling in a process of its own, so that the thread of the solver goes on with what is compiled already.
 
-    first request that needs certain kernels -> the process solves some of its problems -> kernels in the cache, and a
-    mark that they are there -> the thread loads them
+    first request that needs certain kernels -> the process solves the least that needs them -> kernels in the cache,
+    and a mark that they are there -> the thread loads them
 
-The process lives as long as there is something to compile. A mark that is wrong, because somebody has removed kernels,
-does no harm: the thread compiles then.
+One kind of request is built at a time. A build that nobody waits for any more when its turn comes is dropped, and one
+that outstays its turn is ended with its process; what it has compiled stays in the cache. A mark that is wrong, because
+somebody has removed kernels, does no harm: the thread compiles then.
 """
 
 import hashlib
 import logging
-import multiprocessing
-import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import warp as wp
 
+from ik_service.batching.builder_process import BuilderProcess, put_mark
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_shelf import SolverShelf
-from ik_service.batching.warp_start import start_warp
 from ik_service.compiler import cpu_target
 from ik_service.robots import RobotModel
 
 MARKS = "ik_service_marks"
 """Folder of the marks in the kernel cache."""
-SAMPLE_SIZE = 64
-"""Problems of a request that are solved to compile for it: weights by problem may need several kernels."""
+TURN_S = 60.0
+"""How long a build may take while others wait for theirs, or once nobody waits for it any more [s]. What generated code
+needs takes seconds, the longest that the compiled engine holds some ten (`benchmarks/first_use.md`)."""
+LOOK_S = 0.1
+"""How often a build under way is looked after."""
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, eq=False)
+class Build:
+    """Kernels that are wanted.
+
+    Attributes:
+        robot: The robot.
+        request: A request that needs them.
+        mark: The file that stands for them.
+        done: Is told whether somebody may load them now, or that they have been given up.
+        is_wanted: Tells whether anybody still waits for them.
+    """
+
+    robot: RobotModel
+    request: SolveRequest
+    mark: Path
+    done: Callable[[bool], None]
+    is_wanted: Callable[[], bool]
+
+
 class KernelBuilder:
-    """Fills the kernel cache for requests, one after the other.
+    """Fills the kernel cache for requests, one after the other, from a thread that lives as long as any are left.
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
+        turn_s: How long a build may hold up others [s].
     """
 
-    def __init__(self, device: str) -> None:
-        self._device = device
+    def __init__(self, device: str, *, turn_s: float = TURN_S) -> None:
+        self._device, self._turn_s = device, turn_s
         self._lock = threading.Lock()
-        self._process: ProcessPoolExecutor | None = None
-        self._pending = 0
+        self._waiting: deque[Build] = deque()
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
-    def build(self, robot: RobotModel, request: SolveRequest, done: Callable[[], None]) -> None:
-        """Compile what a request needs; call `done` from some thread once it is there, or cannot be made there.
+    def build(
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        done: Callable[[bool], None],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Compile what a request needs.
 
         What cannot be made in the process is left to the thread of the solver, whose error goes to the caller.
 
+        Args:
+            robot: The robot.
+            request: The request.
+            done: Called from some thread, once: with True when its kernels are there, or cannot be made in a process,
+                with False when they are given up because nobody wanted them or they took too long.
+            is_wanted: Called from some thread; tells whether anybody still waits for them.
+
         Raises:
-            Exception: Whatever keeps the process from being asked, such as too few descriptors; `done` is not called.
+            Exception: Whatever keeps the build from being asked for; `done` is not called.
         """
-        sample, mark = request.part(slice(0, SAMPLE_SIZE)), mark_of(robot, request, self._device)
+        mark = mark_of(robot, request, self._device)
         if mark.exists():
-            done()
+            done(True)
             return
         with self._lock:
-            # Spawned: a fork would inherit the state of Warp and of threads that are not there.
-            process = self._process or ProcessPoolExecutor(
-                1, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent
-            )
-            future = process.submit(fill_cache, robot, sample, self._device, mark, wp.config.log_level)
-            self._process = process  # one that could not start would keep what it was asked
-            self._pending += 1
-        future.add_done_callback(lambda ended: self._end(ended, done))
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="ik-builder", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._waiting.append(Build(robot, request, mark, done, is_wanted))
 
     def close(self) -> None:
-        """End the process, after what it is compiling."""
+        """End the process with what it is compiling, and forget what waits."""
         with self._lock:
-            process, self._process = self._process, None
-        if process is not None:
-            process.shutdown(wait=True, cancel_futures=True)
+            self._closed, thread = True, self._thread
+        if thread is not None:
+            thread.join()
 
-    def _end(self, ended: "Future[None]", done: Callable[[], None]) -> None:
-        error = None if ended.cancelled() else ended.exception()
-        if isinstance(error, BrokenProcessPool):
+    # ------------------------------------------------------------------ the thread
+    def _run(self) -> None:
+        process: BuilderProcess | None = None
+        try:
+            while (build := self._next()) is not None:
+                process = self._carry_out(build, process)
+        finally:
+            if process is not None:
+                process.kill()
+
+    def _carry_out(self, build: Build, process: BuilderProcess | None) -> BuilderProcess | None:
+        """Build what is wanted; return the process that is there for the next build, None where there is none."""
+        if not build.is_wanted():
+            build.done(False)
+            return process
+        try:
+            process = process or BuilderProcess(self._device)
+            is_there = goes_on = self._follow(process, build)
+        except Exception as error:  # noqa: BLE001  # no descriptors, no memory, or ended from outside
             _log.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
+            is_there, goes_on = True, False
+        if process is not None and not goes_on:
+            process.kill()
+            process = None
+        if not self._closed:
+            build.done(is_there)
+        return process
+
+    def _next(self) -> Build | None:
         with self._lock:
-            self._pending -= 1
-            idle = self._process if self._pending == 0 or isinstance(error, BrokenProcessPool) else None
-            if idle is not None:
-                self._process = None
-        if idle is not None:
-            idle.shutdown(wait=False)
-        done()
+            if self._waiting and not self._closed:
+                return self._waiting.popleft()
+            self._thread = None
+            self._waiting.clear()
+            return None
+
+    def _follow(self, process: BuilderProcess, build: Build) -> bool:
+        """Have something built; return False where it is given up, and the process with it.
+
+        Raises:
+            OSError: The process has ended.
+            EOFError: The same.
+        """
+        end = time.monotonic() + self._turn_s
+        process.begin(build.robot, build.request.sample(), build.mark)
+        while not process.has_ended_one(LOOK_S):
+            if self._closed:
+                return False
+            if time.monotonic() > end and (self._holds_up_others() or not build.is_wanted()):
+                _log.warning("Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s)
+                return False
+        return True
+
+    def _holds_up_others(self) -> bool:
+        with self._lock:
+            waiting = list(self._waiting)
+        return any(build.is_wanted() for build in waiting)
 
 
 def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
@@ -96,26 +173,6 @@ def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
     code = (version("ik-service"), wp.__version__, device.partition(":")[0], cpu_target().name)
     key = (*code, robot.content_hash, request.code_key)
     return Path(str(wp.config.kernel_cache_dir), MARKS, hashlib.sha256(repr(key).encode()).hexdigest())
-
-
-def end_with_parent() -> None:
-    """End this process as soon as the one that started it is gone, however that ended; runs in the process."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None  # it has been started by one
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="ik-parent", daemon=True).start()
-
-
-def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path, log_level: int) -> None:
-    """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
-    wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
-    start_warp(log_notes=False)  # as the one that started it has
-    SolverShelf(device).solve(robot, sample)
-    _put(mark)
 
 
 def mark_compiled(robot: RobotModel, request: SolveRequest, device: str) -> None:
@@ -126,11 +183,9 @@ def mark_compiled(robot: RobotModel, request: SolveRequest, device: str) -> None
         request: Such as a caller may send; its numbers do not matter.
         device: What they were compiled for.
     """
-    for name in (device, "auto"):
-        _put(mark_of(robot, request, name))
-
-
-def _put(mark: Path) -> None:
-    with suppress(OSError):  # a cache that is only read
-        mark.parent.mkdir(exist_ok=True)
-        mark.touch()
+    requests = [request]
+    if request.options.precision == "float64":  # which needs whatever a choice among seeds does
+        requests.append(replace(request, options=replace(request.options, precision="float32", best_of="cost")))
+    for one in requests:
+        for name in (device, "auto"):
+            put_mark(mark_of(robot, one, name))

@@ -1,7 +1,7 @@
 """Which kernels are there, and which lanes wait for those that are being compiled. It holds no lock; its owner does."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 CODES_MOST = 4096
 
@@ -11,7 +11,7 @@ class KnownCode:
 
     def __init__(self) -> None:
         self._compiled: OrderedDict[Hashable, None] = OrderedDict()
-        self._awaited: dict[Hashable, list[Hashable]] = {}
+        self._awaited: dict[Hashable, dict[Hashable, None]] = {}
 
     def __contains__(self, code: Hashable) -> bool:
         """Tell whether code is there."""
@@ -26,11 +26,19 @@ class KnownCode:
 
     def wait(self, code: Hashable, lane: Hashable) -> bool:
         """Let a lane wait for code; return whether it is the first, so that somebody has to compile it."""
-        lanes = self._awaited.setdefault(code, [])
-        lanes.append(lane)
-        return len(lanes) == 1
+        is_first = code not in self._awaited
+        self._awaited.setdefault(code, {})[lane] = None
+        return is_first
 
-    def arrived(self, code: Hashable) -> list[Hashable]:
+    def awaiting(self, code: Hashable) -> Collection[Hashable]:
+        """Return the lanes that wait for code."""
+        return self._awaited.get(code, {})
+
+    def arrived(self, code: Hashable) -> Collection[Hashable]:
         """Remember that code is there, and return the lanes that have waited for it."""
         self.add(code)
-        return self._awaited.pop(code, [])
+        return self._awaited.pop(code, {})
+
+    def given_up(self, code: Hashable) -> None:
+        """Forget code that nobody waits for; the next lane that wants it is the first again."""
+        self._awaited.pop(code, None)

@@ -77,7 +77,7 @@ class ObjectiveColumns:
         """Return the objective as a solver wants it."""
         return KINDS[self.kind](**dict(self.names), **self.data)
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return the objective of some of the problems."""
         return replace(
             self, data={name: value[rows] if value.ndim == 2 else value for name, value in self.data.items()}

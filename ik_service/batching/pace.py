@@ -2,6 +2,10 @@
 
 A large batch costs less per problem. So a request that has had the solver to itself for a while gets long quanta; who
 comes then waits once for the end of such a batch, and quanta are short from there on.
+
+Batches below a certain size would waste the solver, and a batch once begun goes on to its end. So where problems are so
+slow that those few would hold up everybody, batches are smaller still, down to one problem; kinds of requests that may
+be slow begin with one, and those of which it is known what they can take at worst never hold more.
 """
 
 from collections import OrderedDict, deque
@@ -10,6 +14,8 @@ from collections.abc import Hashable
 QUANTUM_S, LONG_QUANTUM_S = 1e-3, 20e-3
 BATCH_LEAST = 64
 """Fewer would not fill the lanes of the solver."""
+HOLD_S = 0.25
+"""Time that a batch of so few may take: of slower problems there are less."""
 FIRST_GUESS_S = 4e-6
 """Time of a problem of which nothing is known yet."""
 BATCHES_KEPT = 4
@@ -27,6 +33,22 @@ class Pace:
     def __init__(self, batch_problems: int) -> None:
         self._most = batch_problems
         self._seconds: OrderedDict[Hashable, deque[float]] = OrderedDict()
+        self._untried: OrderedDict[Hashable, bool] = OrderedDict()  # that may be slow: whether none has been solved
+        self._bounds: OrderedDict[Hashable, int] = OrderedDict()
+
+    def may_be_slow(self, key: Hashable) -> None:
+        """Begin with single problems of a key that nothing is known of; the first of them has the solver made."""
+        if key not in self._seconds and key not in self._untried:
+            self._untried[key] = True
+            if len(self._untried) > KEYS_MOST:
+                self._untried.popitem(last=False)
+
+    def bound(self, key: Hashable, problem_count: int) -> None:
+        """Let no batch of a key hold more problems."""
+        self._bounds[key] = problem_count
+        self._bounds.move_to_end(key)
+        if len(self._bounds) > KEYS_MOST:
+            self._bounds.popitem(last=False)
 
     def budget(self, key: Hashable, *, alone: bool = False) -> int:
         """Return how many problems of a key a batch may hold.
@@ -37,9 +59,15 @@ class Pace:
             key: The key.
             alone: Whether nobody else seems to want the solver.
         """
+        if key in self._untried:
+            return 1
         quantum = LONG_QUANTUM_S if alone else QUANTUM_S
-        fitting = int(max(quantum / self.seconds(key), BATCH_LEAST))
-        return int(min(1 << (fitting.bit_length() - 1), self._most))
+        slowest = max(self._seconds.get(key, (FIRST_GUESS_S,)))
+        if BATCH_LEAST * slowest > HOLD_S:
+            fitting = int(max(HOLD_S / slowest, 1))
+        else:
+            fitting = int(max(quantum / self.seconds(key), BATCH_LEAST))
+        return min(1 << (fitting.bit_length() - 1), self._most, self._bounds.get(key, self._most))
 
     def seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key takes in a large batch, about [s]."""
@@ -55,9 +83,13 @@ class Pace:
         return sum(kept) / len(kept)
 
     def note(self, key: Hashable, problem_count: int, seconds: float) -> None:
-        """Remember the time of a batch; those of a few problems say little and are left out."""
-        if problem_count < BATCH_LEAST:
+        """Remember the time of a batch; those of fewer problems than it could hold say little and are left out."""
+        if self._untried.get(key):
+            self._untried[key] = False
             return
+        if problem_count < min(BATCH_LEAST, self.budget(key)):
+            return
+        self._untried.pop(key, None)
         kept = self._seconds.pop(key, None) or deque(maxlen=BATCHES_KEPT)
         kept.append(max(seconds / problem_count, 1e-9))
         self._seconds[key] = kept

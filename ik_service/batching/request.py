@@ -12,13 +12,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.objective_columns import ObjectiveColumns, joined_lines, patterns_on
+from ik_service.batching.objective_columns import ROW_WEIGHTS, ObjectiveColumns, joined_lines, patterns_on
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 
 Float64Array = NDArray[np.float64]
 FloatArray = NDArray[np.floating[Any]]
 """Of float32 or float64; what comes as float32 is not copied to be wider."""
+Selection = slice | NDArray[np.intp]
+"""Some of the problems: a range of them, or their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class TargetColumns:
         """Return the target as the solver wants it declared."""
         return Target(self.link, self.offset, self.reference_link, self.row_weights)
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: Selection) -> Self:
         """Return the target of some of the problems."""
         return replace(
             self,
@@ -135,18 +137,45 @@ class SolveRequest:
     def code_key(self) -> Hashable:
         """Key of the requests that need the same kernels on one robot."""
         further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
-        return (tuple(target.code for target in self.targets), further, self.options.precision)
+        options, extras = self.options, "none"
+        if options.precision == "float64":
+            extras = "float64"  # which is to choose among seeds too
+        elif options.best_of is not None or options.solutions > 1:
+            extras = "choice"
+        return (tuple(target.code for target in self.targets), further, extras)
+
+    def sample(self) -> Self:
+        """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.
+
+        There is one problem of each pattern of rows that are on, since each may have islands of its own.
+        """
+        options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solutions))
+        return replace(self._taken(self._first_of_each_pattern()), options=options)
+
+    def _first_of_each_pattern(self) -> NDArray[np.intp]:
+        """The first problem of each pattern of rows that are on."""
+        weights = [target.row_weights for target in self.targets]
+        weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
+        varying = [array.astype(np.float32) > 0.0 for array in weights if array is not None and array.ndim == 2]
+        on = np.hstack([np.zeros((self.problem_count, 1), bool), *varying])
+        if (on == on[0]).all():
+            return np.zeros(1, np.intp)
+        return np.sort(np.unique(on, axis=0, return_index=True)[1])
 
     def part(self, rows: slice) -> Self:
         """Return some of the problems as a request."""
         if rows.start == 0 and rows.stop >= self.problem_count:
             return self
+        return self._taken(rows)
+
+    def _taken(self, rows: Selection) -> Self:
+        count = len(range(*rows.indices(self.problem_count))) if isinstance(rows, slice) else len(rows)
         return replace(
             self,
             targets=tuple(target.part(rows) for target in self.targets),
             initial_joint_q=_rows(self.initial_joint_q, rows),
             objectives=tuple(objective.part(rows) for objective in self.objectives),
-            count=len(range(*rows.indices(self.problem_count))),
+            count=count,
         )
 
 
@@ -177,5 +206,5 @@ def joined_data(targets: Sequence[TargetColumns], counts: Sequence[int]) -> dict
     return data
 
 
-def _rows(array: FloatArray | None, rows: slice) -> FloatArray | None:
+def _rows(array: FloatArray | None, rows: Selection) -> FloatArray | None:
     return array[rows] if array is not None and array.ndim == 2 else array

@@ -20,11 +20,11 @@ from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError, held_up
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
-from ik_service.batching.known_code import KnownCode
+from ik_service.batching.kernel_gate import KernelGate
 from ik_service.batching.pace import Pace
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.solver_shelf import EFFORT_MOST, SolverShelf, staged_effort
 from ik_service.batching.warp_start import start_warp
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
@@ -84,15 +84,15 @@ class SolverPool:
         observer: PoolObserver | None = None,
     ) -> None:
         self.limits = limits or PoolLimits()
-        self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads)
-        self._builder = KernelBuilder(device) if compile_apart else None
+        self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads, effort_most=EFFORT_MOST)
         self._messenger, self._pace = Messenger(observer), Pace(self.limits.batch_problems)
-        self._code = KnownCode()
         self._unbuilt: list[Work] | None = None  # within `together`: those whose code has to be compiled
         self._queue = FairQueue(
             request_limit=self.limits.requests, problem_limit=self.limits.problems, lane_limit=self.limits.keys
         )
         self._changed = threading.Condition()  # of a lock that one thread may take several times
+        builder = KernelBuilder(device) if compile_apart else None
+        self._gate = KernelGate(builder, self._queue, self._changed, self._messenger)
         self._closed, self._swept_at = False, 0.0
         self._failure: BaseException | None = None  # what has ended the thread
         self._at_hand: tuple[Work, ...] = ()  # taken out of the queue by the thread
@@ -147,21 +147,24 @@ class SolverPool:
             self._require_open()
             if self._is_solving or self._queue.requests:
                 self._shared_at = now
+            if work.may_be_slow:
+                self._pace.may_be_slow(work.key)
             work.is_small = self._is_small(work.key, request.problem_count)
             wait_s = self._wait_s(work.key, is_small=work.is_small)
             try:
                 self._require_room(request.problem_count, wait_s, timeout_s)
-                opened = self._queue.put(work)
+                self._queue.put(work)
             except QueueFullError as error:
                 self._messenger.refused(error.reason)
                 raise
-            must_compile = opened and self._open_or_await(work, compile_here)
+            is_open = self._queue.is_open(work.key)
+            must_compile = not is_open and self._gate.open_or_await(work, compile_here)
             if must_compile and self._unbuilt is not None:
                 self._unbuilt.append(work)
                 must_compile = False
             self._changed.notify()
         if must_compile:
-            self._compile(work)
+            self._gate.compile(work)
         return work.future
 
     @contextmanager
@@ -177,7 +180,7 @@ class SolverPool:
                     self._unbuilt = None
         finally:
             for work in unbuilt:  # without the lock: a process takes a while to start
-                self._compile(work)
+                self._gate.compile(work)
 
     def require_room(
         self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0
@@ -239,8 +242,7 @@ class SolverPool:
         for work in left:
             work.future.cancel()
         self._thread.join()
-        if self._builder is not None:
-            self._builder.close()
+        self._gate.close()
 
     # ------------------------------------------------------------------ room
     def _is_small(self, key: Hashable, problem_count: int) -> bool:
@@ -261,33 +263,6 @@ class SolverPool:
         except QueueFullError as error:
             error.retry_after_s = max(1, min(60, math.ceil(0.5 * wait_s)))
             raise
-
-    # ------------------------------------------------------------------ kernels
-    def _open_or_await(self, work: Work, compile_here: bool) -> bool:
-        """Open a new lane if its kernels are there; return whether somebody has to compile them."""
-        code = work.code_key
-        if self._builder is not None and not compile_here and code not in self._code:
-            return self._code.wait(code, work.key)
-        self._code.add(code)
-        self._queue.open(work.key)
-        return False
-
-    def _compile(self, work: Work) -> None:
-        """Have the code of a request compiled apart; where that cannot even begin, the solver's own thread does it."""
-        assert self._builder is not None
-
-        def open_lanes() -> None:
-            with self._changed:
-                for key in self._code.arrived(work.code_key):
-                    self._queue.open(key)
-                self._changed.notify()
-            self._messenger.compiled(work, time.monotonic() - work.queued_at)
-
-        try:
-            self._builder.build(work.robot, work.request, open_lanes)
-        except Exception:  # noqa: BLE001  # without descriptors, memory or a cache that can be read; the lanes would wait
-            _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
-            open_lanes()
 
     # ------------------------------------------------------------------ the thread
     def _run(self) -> None:
@@ -384,6 +359,9 @@ class SolverPool:
             for share in shares:
                 self._fail(share.work, error)
             return
+        if result.engine == "staged" and result.device == "cpu":
+            effort = staged_effort(robot, shares[0].work.request.options)
+            self._pace.bound(shares[0].work.key, max(1, int(EFFORT_MOST / effort)))
         ended_at, row = time.monotonic(), 0
         for share in shares:
             rows, row = slice(row, row + share.count), row + share.count

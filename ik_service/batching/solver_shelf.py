@@ -4,6 +4,7 @@ Building a solver allocates its arrays and records its launches, so requests of 
 requests are solved in parts, which bounds their memory; the parts do not change the answers.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,11 +16,16 @@ from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.objective_columns import set_columns
 from ik_service.batching.request import FloatArray, Progress, SolveRequest, joined_data
 from ik_service.robots import RobotModel
-from ik_service.solver import IKResult, IKSolver
+from ik_service.solver import IKResult, IKSolver, SolverOptions
+from ik_service.solver.solver import DEFAULT_SEEDS
+from objectives.errors import InputError
 from objectives.expression_objective import ExpressionObjective
 
 PART_SIZE = 4096
 """Problems that are handed to a solver at once."""
+EFFORT_MOST = 1e10
+"""DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU where others wait: some
+6 s of a core (`python benchmarks/large_robots.py`). With default options that is 157 DOFs."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +39,23 @@ class ShelfEntry:
 class SolverShelf:
     """Solvers by robot and target structure, on one device. Not thread-safe: it belongs to one thread."""
 
-    def __init__(self, device: str = "auto", *, capacity: int = 8, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        device: str = "auto",
+        *,
+        capacity: int = 8,
+        threads: int | None = None,
+        effort_most: float = math.inf,
+    ) -> None:
         """Start with an empty shelf.
 
         Args:
             device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
             capacity: Solvers kept at most.
             threads: Threads of each solver on a CPU; None is one.
+            effort_most: DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU.
         """
-        self.device = device
+        self.device, self._effort_most = device, effort_most
         self._capacity, self._threads = capacity, threads
         self._solvers: OrderedDict[tuple[str, tuple[object, ...]], ShelfEntry] = OrderedDict()
 
@@ -84,6 +98,8 @@ class SolverShelf:
         """
         first = requests[0]
         entry, targets = self._entry(robot, first), range(len(first.targets))
+        if entry.solver.engine == "staged" and entry.solver.device.is_cpu:  # on a GPU attempts are side by side
+            self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
         for k, target in enumerate(first.targets):
             if not target.is_bare:
@@ -99,6 +115,15 @@ class SolverShelf:
         )
         return _labelled(result, first, entry) if entry.objectives else result
 
+    def _require_bounded(self, robot: RobotModel, options: SolverOptions) -> None:
+        seeds, iterations, dofs = seed_count(options), options.max_iterations, robot.active_dof_count
+        if staged_effort(robot, options) > self._effort_most:
+            raise InputError(
+                f"Robot '{robot.name}' has {dofs} DOFs, too many for generated code. {seeds} seeds of {iterations} "
+                f"iterations are {seeds * iterations} iterations per problem, which would hold up everybody. Allowed: "
+                f"seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
+            )
+
     def _entry(self, robot: RobotModel, request: SolveRequest) -> ShelfEntry:
         key = (robot.content_hash, request.structure)
         entry = self._solvers.pop(key, None) or self._build(robot, request)
@@ -112,6 +137,16 @@ class SolverShelf:
         further = tuple(columns.objective() for columns in request.objectives)
         solver = IKSolver(robot, targets=targets, objectives=further, device=self.device, threads=self._threads)
         return ShelfEntry(solver, further)
+
+
+def seed_count(options: SolverOptions) -> int:
+    """Return how many seeds a problem has at most."""
+    return DEFAULT_SEEDS if options.seeds is None else options.seeds
+
+
+def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
+    """Return what a problem can take of the staged engine on a CPU, in the unit of `EFFORT_MOST`."""
+    return float(robot.active_dof_count**3 * seed_count(options) * options.max_iterations)
 
 
 def _labelled(result: IKResult, request: SolveRequest, entry: ShelfEntry) -> IKResult:

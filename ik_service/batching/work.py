@@ -8,8 +8,14 @@ from typing import Self
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import SolveRequest
+from ik_service.batching.solver_shelf import seed_count
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
+
+COMPILED_DOFS = 34
+"""A chain of so many DOFs is the longest that the compiled engine holds on a CPU; the staged one is slower by far."""
+USUAL_EFFORT = 100_000
+"""DOFs times seeds times iterations of a problem that take no time worth mentioning in generated code."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,12 @@ class Work:
     def code_key(self) -> Hashable:
         """Requests of equal ones need the same kernels; only the first of a lane is asked."""
         return (self.robot.content_hash, self.request.code_key)
+
+    @property
+    def may_be_slow(self) -> bool:
+        """Whether its problems may hold up others one by one: for their DOFs, or for all that they may try."""
+        options, dofs = self.request.options, self.robot.active_dof_count
+        return dofs > COMPILED_DOFS or dofs * seed_count(options) * options.max_iterations > USUAL_EFFORT
 
     @property
     def remaining(self) -> int:

@@ -7,9 +7,11 @@ import time
 import pytest
 
 from ik_service.api.errors import CatalogFullError, ReadOnlyRobotError, RobotNameError, StaleRobotError
+from ik_service.api.limits import MAX_ACTIVE_DOFS
 from ik_service.api.problems import UnknownRobotError
 from ik_service.api.robot_catalog import Precondition, RobotCatalog
 from ik_service.api.robot_store import RobotStore
+from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot
 from objectives.errors import InputError
 
@@ -189,3 +191,24 @@ def test_a_folder_that_cannot_be_used_is_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="catalog_dir"):
         RobotStore(tmp_path / "file")
+
+
+def test_a_robot_of_more_dofs_than_allowed_is_refused_and_left_out_of_the_folder(tmp_path, caplog):
+    catalog = catalog_of(tmp_path)
+    catalog.put("a", chain(MAX_ACTIVE_DOFS), ANY)
+    with pytest.raises(RobotFileError, match=f"has {MAX_ACTIVE_DOFS + 1} active DOFs. Allowed: {MAX_ACTIVE_DOFS}"):
+        catalog.put("b", chain(MAX_ACTIVE_DOFS + 1), ANY)
+    assert not catalog.serves("b")
+    (tmp_path / "c.urdf").write_bytes(chain(MAX_ACTIVE_DOFS + 1))
+    assert set(catalog_of(tmp_path).robots) >= {"a"}
+    assert not catalog_of(tmp_path).serves("c")
+    assert "Robot c of the catalog is left out" in caplog.text
+
+
+def chain(dofs):
+    links = "".join(f'<link name="l{k}"/>' for k in range(dofs + 1))
+    joints = "".join(
+        f'<joint name="j{k}" type="continuous"><parent link="l{k}"/><child link="l{k + 1}"/></joint>'
+        for k in range(dofs)
+    )
+    return f'<robot name="chain">{links}{joints}</robot>'.encode()

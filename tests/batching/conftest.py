@@ -10,6 +10,7 @@ import pytest
 from ik_service import IKSolver, load_robot
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.robots import load_urdf
 from ik_service.solver import SolverOptions
 
 
@@ -23,6 +24,17 @@ def template(panda):
     """A result of one problem, to be filled with other numbers."""
     poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_hand"])
     return IKSolver(panda, ["panda_hand"], device="cpu").solve(poses.positions, poses.orientations_xyzw)
+
+
+def chain(dofs):
+    """A chain of revolute joints; generated code holds those of up to 34 DOFs."""
+    links = "".join(f'<link name="l{k}"/>' for k in range(dofs + 1))
+    joints = "".join(
+        f'<joint name="j{k}" type="revolute"><parent link="l{k}"/><child link="l{k + 1}"/><origin xyz="0 0 .05"/>'
+        f'<axis xyz="{k % 2} {1 - k % 2} 0"/><limit lower="-1" upper="1"/></joint>'
+        for k in range(dofs)
+    )
+    return load_urdf(f'<robot name="chain">{links}{joints}</robot>'.encode())
 
 
 def numbered(first, count, *, link="panda_hand", weights=None, seeds=None):

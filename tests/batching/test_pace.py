@@ -1,6 +1,6 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
-from ik_service.batching.pace import BATCH_LEAST, BATCHES_KEPT, FIRST_GUESS_S, LONG_QUANTUM_S, QUANTUM_S, Pace
+from ik_service.batching.pace import BATCH_LEAST, BATCHES_KEPT, FIRST_GUESS_S, HOLD_S, LONG_QUANTUM_S, QUANTUM_S, Pace
 
 
 def test_a_key_that_is_not_known_gets_a_guess():
@@ -39,10 +39,41 @@ def test_problems_that_have_become_slow_shrink_the_batches():
 
 def test_a_batch_is_never_tiny_and_never_too_large():
     pace = Pace(1000)
-    pace.note("slow", 100, 100.0)
+    pace.note("slow", 100, 100 * HOLD_S / BATCH_LEAST)
     pace.note("fast", 100, 1e-9)
     assert pace.budget("slow") == BATCH_LEAST
     assert pace.budget("fast") == 1000
+
+
+def test_of_problems_that_would_hold_up_everybody_a_batch_holds_few():
+    pace = Pace(4096)
+    pace.note("slow", BATCH_LEAST, 20 * HOLD_S)
+    assert pace.budget("slow") == 2
+    pace.note("slower", BATCH_LEAST, 1000.0)
+    assert pace.budget("slower") == pace.budget("slower", alone=True) == 1
+    for _ in range(BATCHES_KEPT):
+        pace.note("slower", 1, HOLD_S / 600)  # now they say something
+    assert pace.budget("slower") == BATCH_LEAST
+
+
+def test_what_is_known_to_take_long_at_worst_never_fills_a_batch():
+    pace = Pace(4096)
+    pace.bound("key", 5)
+    for _ in range(BATCHES_KEPT):
+        pace.note("key", BATCH_LEAST, 1e-6)
+    assert pace.budget("key") == pace.budget("key", alone=True) == 5
+
+
+def test_a_kind_that_may_be_slow_begins_with_single_problems():
+    pace = Pace(4096)
+    pace.may_be_slow("key")
+    assert pace.budget("key", alone=True) == 1
+    pace.note("key", 1, 10.0)  # which has made the solver
+    assert pace.seconds("key") == FIRST_GUESS_S
+    assert pace.budget("key") == 1
+    pace.note("key", 1, QUANTUM_S)
+    pace.may_be_slow("key")
+    assert pace.budget("key") == BATCH_LEAST
 
 
 def test_who_is_alone_gets_long_batches():

@@ -1,16 +1,15 @@
 """The pool and its kernels: other work goes on while code is compiled, once each, and answers stay the same."""
 
-import os
 import threading
-from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ik_service.batching import kernel_builder
 from ik_service.batching.errors import ExpiredError
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.solver import SolverOptions
 from tests.batching.conftest import numbered, numbers_of
 
 PATIENCE = 60
@@ -22,27 +21,27 @@ class SlowBuilder:
     def __init__(self, *, at_once=False):
         self.asked, self._at_once = [], at_once
 
-    def build(self, robot, request, done):
+    def build(self, robot, request, done, is_wanted):
         if self._at_once:
-            done()
+            done(True)
         else:
-            self.asked.append((robot, request, done))
+            self.asked.append((robot, request, done, is_wanted))
 
     def close(self):
-        for _, _, done in self.asked:
-            done()
+        for _, _, done, _ in self.asked:
+            done(True)
 
 
 def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
     pool, _ = make_pool()
     assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
-    pool._builder = builder = SlowBuilder()
+    pool._gate.builder = builder = SlowBuilder()
     waiting = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(3)]
     waiting.append(pool.submit(panda, numbered(3, 1, link="panda_link6", seeds=5)))  # another lane, the same code
     assert numbers_of(pool.solve(panda, numbered(2, 1))) == [2]
     assert len(builder.asked) == 1
     assert not any(future.done() for future in waiting)
-    builder.asked.pop()[2]()
+    builder.asked.pop()[2](True)
     assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
     assert numbers_of(pool.solve(panda, numbered(5, 1, link="panda_link6"))) == [5]
     assert not builder.asked  # compiled once
@@ -50,11 +49,11 @@ def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
 
 def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
     pool, shelf = make_pool()
-    pool._builder = builder = SlowBuilder()
+    pool._gate.builder = builder = SlowBuilder()
     late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
     with pytest.raises(ExpiredError):
         late.result(PATIENCE)
-    builder.asked.pop()[2]()
+    builder.asked.pop()[2](True)
     assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
     assert shelf.batches == [[1.0]]
 
@@ -62,14 +61,14 @@ def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
 class FailingBuilder(SlowBuilder):
     """Cannot even be asked."""
 
-    def build(self, robot, request, done):
-        self.asked.append((robot, request, lambda: None))
+    def build(self, robot, request, done, is_wanted):
+        self.asked.append((robot, request, lambda _: None, is_wanted))
         raise OSError(24, "Too many open files")
 
 
 def test_where_no_process_can_be_asked_the_solver_compiles_itself(make_pool, panda, caplog):
     pool, _ = make_pool()
-    pool._builder = builder = FailingBuilder()
+    pool._gate.builder = builder = FailingBuilder()
     assert numbers_of(pool.submit(panda, numbered(1, 1)).result(PATIENCE)) == [1]
     assert numbers_of(pool.submit(panda, numbered(2, 1)).result(PATIENCE)) == [2]
     with pool.together():
@@ -84,49 +83,62 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
     pool, _ = make_pool()
 
     class OtherThreadSolves(SlowBuilder):
-        def build(self, robot, request, done):
-            self.asked.append((robot, request, done))
+        def build(self, robot, request, done, is_wanted):
+            self.asked.append((robot, request, done, is_wanted))
             other = threading.Thread(target=lambda: got.append(numbers_of(pool.solve(panda, numbered(1, 1)))))
             other.start()
             other.join(5)
 
     got = [numbers_of(pool.solve(panda, numbered(0, 1)))]
-    pool._builder = builder = OtherThreadSolves()
+    pool._gate.builder = builder = OtherThreadSolves()
     with pool.together():
         waiting = pool.submit(panda, numbered(5, 1, link="panda_link6"))
     assert got == [[0], [1]]
-    builder.asked.pop()[2]()
+    builder.asked.pop()[2](True)
     assert numbers_of(waiting.result(PATIENCE)) == [5]
 
 
-def test_a_process_that_could_not_start_is_forgotten(panda, tmp_path, monkeypatch):
-    made = []
+def test_what_nobody_waits_for_is_given_up_and_built_for_who_comes_next(make_pool, panda):
+    pool, shelf = make_pool()
+    pool._gate.builder = builder = SlowBuilder()
+    late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
+    assert builder.asked[0][3]()  # it is wanted
+    with pytest.raises(ExpiredError):
+        late.result(PATIENCE)
+    _, _, done, is_wanted = builder.asked.pop()
+    assert not is_wanted()
+    done(False)
+    assert not builder.asked
+    waiting = pool.submit(panda, numbered(1, 1))
+    builder.asked.pop()[2](True)
+    assert numbers_of(waiting.result(PATIENCE)) == [1]
+    assert shelf.batches == [[1.0]]
 
-    class Executor:
-        """The first of them refuses its first task; later ones have it done at once."""
 
-        def __init__(self, *_, **__):
-            self.is_down = False
-            made.append(self)
+def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, panda):
+    pool, _ = make_pool()
+    pool._gate.builder = builder = SlowBuilder()
+    gone, waiting = (pool.submit(panda, numbered(k, 1)) for k in range(2))
+    gone.cancel()
+    builder.asked.pop()[2](False)
+    _, request, done, _ = builder.asked.pop()
+    assert request.targets[0].positions[0, 0] == 1.0
+    done(True)
+    assert numbers_of(waiting.result(PATIENCE)) == [1]
 
-        def submit(self, *_):
-            if self is made[0]:
-                raise OSError(24, "Too many open files")
-            done = Future()
-            done.set_result(None)
-            return done
 
-        def shutdown(self, **_):
-            self.is_down = True
-
-    monkeypatch.setattr(kernel_builder, "ProcessPoolExecutor", Executor)
-    monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
-    builder, told = kernel_builder.KernelBuilder("cpu"), []
-    with pytest.raises(OSError, match="Too many"):
-        builder.build(panda, numbered(0, 1), lambda: told.append("first"))
-    builder.build(panda, numbered(0, 1), lambda: told.append("second"))
-    assert told == ["second"]
-    assert [one.is_down for one in made] == [False, True]  # the second ends as soon as nothing is left for it
+def test_a_lane_of_stale_requests_does_not_keep_new_ones_from_being_built_for(make_pool, panda):
+    pool, shelf = make_pool(gate=threading.Event())
+    first = pool.submit(panda, numbered(0, 1))
+    assert shelf.entered.wait(PATIENCE)  # from here on nothing is swept
+    pool._gate.builder = builder = SlowBuilder()
+    stale = pool.submit(panda, numbered(1, 1, link="panda_link6"))
+    stale.cancel()
+    builder.asked.pop()[2](False)
+    waiting = pool.submit(panda, numbered(2, 1, link="panda_link6"))
+    builder.asked.pop()[2](True)
+    shelf.gate.set()
+    assert [numbers_of(one.result(PATIENCE)) for one in (first, waiting)] == [[0], [2]]
 
 
 def test_codes_differ_by_rows_and_not_by_values(panda):
@@ -139,6 +151,9 @@ def test_codes_differ_by_rows_and_not_by_values(panda):
     assert code(offset=one) == code(offset=2 * one)
     assert code(row_weights=np.ones(6)) == code(row_weights=np.full((2, 6), 3.0))
     different = [code(), code(link="panda_link6"), code(reference_link="panda_link1"), code(offset=one)]
+    plain = SolveRequest((TargetColumns("panda_hand", np.zeros((2, 3))),))
+    several = (replace(plain, options=SolverOptions(**k)) for k in ({"best_of": "cost"}, {"precision": "float64"}))
+    different += [one.code_key for one in several]
     different += [
         code(orientations_xyzw=np.tile([0, 0, 0, 1.0], (2, 1))),
         code(row_weights=np.array([1.0, 0, 1, 1, 1, 1])),
@@ -158,35 +173,3 @@ def test_answers_of_a_process_that_compiles_apart_are_the_same(panda, tmp_path):
             pool.close()
     assert answers[0].success.all()
     assert answers[0].joint_q.tobytes() == answers[1].joint_q.tobytes()
-
-
-def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
-    builder, compiled = kernel_builder.KernelBuilder("cpu"), threading.Event()
-    builder.build(panda, numbered(0, 1, link="panda_link5"), compiled.set)
-    assert compiled.wait(PATIENCE)
-    builder.close()
-    assert len(list(tmp_path.iterdir())) == 1
-
-    monkeypatch.setattr(kernel_builder, "ProcessPoolExecutor", None)  # from here on none can be made
-    builder, at_once = kernel_builder.KernelBuilder("cpu"), threading.Event()
-    builder.build(panda, numbered(5, 3, link="panda_link5", seeds=7), at_once.set)
-    assert at_once.is_set()
-    with pytest.raises(TypeError):
-        builder.build(panda, numbered(5, 3, link="panda_link6"), at_once.set)  # of these there is no mark
-
-
-def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, caplog):
-    monkeypatch.setattr("ik_service.batching.kernel_builder.fill_cache", die)
-    poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
-    request = SolveRequest((TargetColumns("panda_link4", poses.positions[0], poses.orientations_xyzw[0]),))
-    pool = SolverPool("cpu")
-    try:
-        assert pool.submit(panda, request).result(PATIENCE).success.all()
-    finally:
-        pool.close()
-    assert "has died" in caplog.text
-
-
-def die(*_):
-    os._exit(1)

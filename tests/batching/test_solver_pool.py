@@ -163,8 +163,7 @@ def test_a_request_that_cannot_be_in_time_is_not_begun(make_pool, panda):
     pool, shelf, first = held(make_pool, panda)
     lost = pool.submit(panda, numbered(100, 64), timeout_s=5.0)
     good = pool.submit(panda, numbered(200, 64))
-    for lane in pool._queue._lanes:
-        pool._pace.note(lane, 100, 100 * 0.5)  # half a second a problem
+    pool._pace.least_seconds = lambda key: 0.5
     shelf.gate.set()
     with pytest.raises(ExpiredError):
         lost.result(PATIENCE)
@@ -370,8 +369,8 @@ def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
             raise RuntimeError("observer")
 
     pool, _ = make_pool(observer=Broken())
-    pool._builder = type(
-        "AtOnce", (), {"build": lambda self, robot, request, done: done(), "close": lambda self: None}
+    pool._gate.builder = type(
+        "AtOnce", (), {"build": lambda self, robot, request, done, is_wanted: done(True), "close": lambda self: None}
     )()
     for k in range(2):
         assert numbers_of(pool.solve(panda, numbered(k, 1))) == [k]

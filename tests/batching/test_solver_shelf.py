@@ -3,11 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from ik_service.batching import solver_shelf
 from ik_service.batching.answer import SolveAnswer, worst_over_targets
 from ik_service.batching.request import SolveRequest, TargetColumns
-from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.solver_shelf import EFFORT_MOST, SolverShelf
+from ik_service.batching.work import Work
+from ik_service.solver import SolverOptions
+from objectives.errors import InputError
+from tests.batching.conftest import chain
 
 
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
@@ -107,3 +113,32 @@ def test_the_worst_error_ignores_free_targets():
     errors = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0]])
     assert worst_over_targets(errors).tolist()[::2] == [1.0, 3.0]
     assert np.isnan(worst_over_targets(errors)[1])
+
+
+def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
+    robot = chain(40)
+    most = int(EFFORT_MOST / 40**3)
+    request = SolveRequest(
+        (TargetColumns("l40", np.full((1, 3), 9.0)),), options=SolverOptions(seeds=1024, max_iterations=1000)
+    )
+    pool = SolverPool("cpu", compile_apart=False)
+    try:
+        with pytest.raises(InputError, match=f"'chain' has 40 DOFs.* seeds times max_iterations up to {most}"):
+            pool.solve(robot, request)
+        allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
+        assert len(pool.solve(robot, allowed).success) == 1
+    finally:
+        pool.close()
+
+
+def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
+    robot = chain(40)
+    options = SolverOptions(seeds=1024, max_iterations=100)
+    here = robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]
+    request = SolveRequest((TargetColumns("l40", here),), options=options)
+    pool = SolverPool("cpu", compile_apart=False)
+    try:
+        assert pool.solve(robot, request).success.all()
+        assert pool._pace._bounds == {Work(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))}
+    finally:
+        pool.close()

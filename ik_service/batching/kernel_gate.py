@@ -1,0 +1,84 @@
+"""The gate between the queue and the solver's thread: a lane opens once the kernels for its requests are there.
+
+A request in a shut lane opens it where its kernels are known. Else the first that wants them has them built, and others
+wait with it: every lane that has waited opens at once. What is given up is asked for again, behind what else is to be
+built, where anybody still waits for it, and is forgotten otherwise.
+"""
+
+import logging
+import threading
+import time
+
+from ik_service.batching.fair_queue import FairQueue
+from ik_service.batching.kernel_builder import KernelBuilder
+from ik_service.batching.known_code import KnownCode
+from ik_service.batching.pool_observer import Messenger
+from ik_service.batching.work import Work
+
+_log = logging.getLogger(__name__)
+
+
+class KernelGate:
+    """Opens the lanes of a queue.
+
+    Args:
+        builder: Compiles in a process of its own; None: the solver's thread does it.
+        queue: The queue.
+        changed: Holds the lock of the queue; told when a lane opens.
+        messenger: Told what has been compiled.
+
+    Attributes:
+        builder: The builder.
+    """
+
+    def __init__(
+        self, builder: KernelBuilder | None, queue: FairQueue, changed: threading.Condition, messenger: Messenger
+    ) -> None:
+        self.builder = builder
+        self._queue, self._changed, self._messenger = queue, changed, messenger
+        self._code = KnownCode()
+
+    def open_or_await(self, work: Work, compile_here: bool) -> bool:
+        """Open a shut lane if its kernels are there; return whether `compile` is to be called. The lock is held."""
+        code = work.code_key
+        if self.builder is not None and not compile_here and code not in self._code:
+            return self._code.wait(code, work.key)
+        self._code.add(code)
+        self._queue.open(work.key)
+        return False
+
+    def compile(self, work: Work) -> None:
+        """Have the code of a request compiled apart; where that cannot even begin, the solver's own thread does it."""
+        assert self.builder is not None
+
+        def end(is_there: bool) -> None:
+            if is_there:
+                self._open_lanes(work)
+            elif (other := self._waits(work, or_forget=True)) is not None:
+                self.compile(other)
+
+        try:
+            self.builder.build(work.robot, work.request, end, lambda: self._waits(work) is not None)
+        except Exception:  # noqa: BLE001  # without threads, memory or a cache that can be read; the lanes would wait
+            _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
+            self._open_lanes(work)
+
+    def close(self) -> None:
+        """Compile nothing any more."""
+        if self.builder is not None:
+            self.builder.close()
+
+    def _open_lanes(self, work: Work) -> None:
+        with self._changed:
+            for key in self._code.arrived(work.code_key):
+                self._queue.open(key)
+            self._changed.notify()
+        self._messenger.compiled(work, time.monotonic() - work.queued_at)
+
+    def _waits(self, work: Work, *, or_forget: bool = False) -> Work | None:
+        """A request that still waits for the same code; the code may be forgotten where there is none."""
+        with self._changed:
+            found = self._queue.first_live(self._code.awaiting(work.code_key), time.monotonic())
+            if found is None and or_forget:
+                self._code.given_up(work.code_key)
+            return found

@@ -1,0 +1,124 @@
+"""The least that needs all kernels of a request: it is small, and after it a solve of the whole loads nothing new."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.batching.objective_columns import ObjectiveColumns
+from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.solver import SolverOptions
+from tests.batching.conftest import chain, numbered
+
+ROOT = Path(__file__).parents[2]
+COUNT = 200
+STAGED_DOFS = 36  # of a chain that generated code does not hold
+PROGRAM = """
+import sys
+import warp as wp
+from ik_service.batching.solver_shelf import SolverShelf
+from tests.batching.test_samples import KINDS
+
+def loaded():
+    modules = list(wp._src.context.user_modules.values())
+    return {module.get_module_identifier(block_dim=block) for module in modules for _, block in list(module.execs)}
+
+robot, request = KINDS[sys.argv[1]]()
+wp.config.log_level = wp.LOG_WARNING
+sample = request.sample()
+assert sample.problem_count <= 4
+SolverShelf("cpu").solve(robot, sample)
+before = loaded()
+assert len(SolverShelf("cpu").solve(robot, request).success) == request.problem_count
+print(len(before), *sorted(loaded() - before))
+"""
+
+
+def test_a_sample_is_one_attempt_of_one_iteration():
+    sample = numbered(0, 5000, seeds=1024).sample()
+    assert (sample.problem_count, sample.options.seeds, sample.options.max_iterations) == (1, 1, 1)
+    options = SolverOptions(seeds=1000, best_of="cost", solutions=8, random_seed=3)
+    sample = SolveRequest(numbered(0, 3).targets, options=options).sample()
+    assert (sample.options.seeds, sample.options.best_of, sample.options.solutions) == (1, "cost", 2)
+
+
+def test_a_sample_has_a_problem_of_each_pattern_of_weights():
+    weights = np.ones((1000, 6))
+    weights[500:, 0] = 0.0
+    weights[900:, 1] = 0.0
+    weights[900:, 2] = 0.5
+    sample = numbered(0, 1000, weights=weights).sample()
+    assert sample.targets[0].positions[:, 0].tolist() == [0.0, 500.0, 900.0]
+    assert sample.targets[0].row_weights.tolist() == weights[[0, 500, 900]].tolist()
+
+
+@pytest.mark.parametrize(
+    "kind", ["pose", "position", "best_of", "solutions", "float64", "patterns", "two_arms", "objectives", "staged"]
+)
+def test_after_its_sample_a_request_needs_no_other_kernels(kind):
+    ended = subprocess.run([sys.executable, "-c", PROGRAM, kind], cwd=ROOT, check=True, capture_output=True, text=True)
+    before, *new = ended.stdout.split()
+    assert int(before) >= 2
+    assert not new
+
+
+# ------------------------------------------------------------------ kinds of requests
+def of_poses(robot, links, *, orientations=True, start=False, **options):
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), COUNT), links=links)
+    targets = tuple(
+        TargetColumns(link, poses.positions[:, k], poses.orientations_xyzw[:, k] if orientations else None)
+        for k, link in enumerate(links)
+    )
+    given = np.tile(robot.mid_joint_q, (COUNT, 1)) if start else None
+    return robot, SolveRequest(targets, given, SolverOptions(**options))
+
+
+def of_panda(**changes):
+    return of_poses(load_robot("panda"), ["panda_hand"], **changes)
+
+
+def with_patterns():
+    robot, request = of_panda()
+    weights = np.ones((COUNT, 6))
+    weights[COUNT // 2 :, 5] = 0.0
+    weights[COUNT // 4 :, 3] = 0.0
+    return robot, replace(request, targets=(replace(request.targets[0], row_weights=weights),))
+
+
+def two_arms():
+    """Each arm is an island of its own, and for some problems only one of them is wanted."""
+    robot = load_robot("dual_panda")
+    links = [name for name in robot.link_names if name.endswith("hand")]
+    _, request = of_poses(robot, links)
+    weights = np.ones((COUNT, 6))
+    weights[COUNT // 2 :] = 0.0
+    return robot, replace(request, targets=(replace(request.targets[0], row_weights=weights), request.targets[1]))
+
+
+def with_objectives():
+    robot, request = of_panda(orientations=False, seeds=8)
+    weights = np.full((COUNT, 7), 0.01)
+    weights[COUNT // 2 :, 6] = 0.0
+    posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": weights}
+    return robot, replace(request, objectives=(ObjectiveColumns("posture", (), posture),))
+
+
+def staged():
+    return of_poses(chain(STAGED_DOFS), [f"l{STAGED_DOFS}"], seeds=2, max_iterations=5)
+
+
+KINDS = {
+    "pose": of_panda,
+    "position": lambda: of_panda(orientations=False, start=True),
+    "best_of": lambda: of_panda(best_of="nearest", seeds=8),
+    "solutions": lambda: of_panda(solutions=8, seeds=16),
+    "float64": lambda: of_panda(precision="float64"),
+    "patterns": with_patterns,
+    "two_arms": two_arms,
+    "objectives": with_objectives,
+    "staged": staged,
+}
