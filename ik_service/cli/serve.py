@@ -8,9 +8,11 @@ import os
 import shlex
 import signal
 import socket
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import orjson
 import uvicorn
 from fastapi import FastAPI
@@ -20,7 +22,9 @@ from ik_service.api.access import require_safe_address
 from ik_service.api.connection import server_config
 from ik_service.api.examples import SOLVE_REQUESTS
 from ik_service.api.logs import configured_logs, is_for_people
+from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams
+from ik_service.api.warm_up import first_request, warmed_robots
 from ik_service.cli.console import message_console
 from ik_service.cli.descriptors import with_descriptors
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
@@ -39,19 +43,35 @@ class StartError(IKError):
     """The service could not start."""
 
 
-def curl_line(host: str, port: int, *, with_key: bool = False) -> str:
+def example_request(state: ServiceState) -> tuple[str, dict[str, Any]]:
+    """Return a robot that is served and the body of a solve for it: panda and its example, or else the first.
+
+    Args:
+        state: The robots that are served.
+    """
+    name, robot = warmed_robots(state)[0]
+    if name == "panda":
+        return name, SOLVE_REQUESTS["one_pose"]
+    (target,) = first_request(robot).targets
+    pose = {key: np.round(getattr(target, key), 6).tolist() for key in ("positions", "orientations_xyzw")}
+    return name, {"targets": [{"link": target.link, **pose}]}
+
+
+def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with_key: bool = False) -> str:
     """Return a shell command that solves one target on a service.
 
     Args:
         host: Address that the service listens on.
         port: Port that it listens on.
+        robot: Name of a robot that it serves.
+        body: The request.
         with_key: Whether the service wants an API key.
     """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     authority = f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
-    body = shlex.quote(orjson.dumps(SOLVE_REQUESTS["one_pose"]).decode())
+    data = shlex.quote(orjson.dumps(body).decode())
     key = ' -H "X-API-Key: $IK_SERVICE_KEY"' if with_key else ""
-    return f"curl -s http://{authority}/v1/robots/panda/solve{key} -H 'Content-Type: application/json' -d {body}"
+    return f"curl -s http://{authority}/v1/robots/{robot}/solve{key} -H 'Content-Type: application/json' -d {data}"
 
 
 def run_server(**options: Any) -> None:
@@ -140,7 +160,8 @@ class ServiceServer(uvicorn.Server):
         # would hold up all callers for a tenth of a second.
         gc.collect()
         gc.freeze()
-        line = curl_line(host, port, with_key=bool(self._settings.keys))
+        example = example_request(self._app.state.service)
+        line = curl_line(host, port, *example, with_key=bool(self._settings.keys))
         if is_for_people(self._settings):
             self._say(f"Ready, solving on {warm_up.result().device}. Try:\n\n{line}\n")
             self._say(f"Documentation: http://{host}:{port}/docs - stop with Ctrl+C.")

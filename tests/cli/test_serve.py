@@ -29,7 +29,7 @@ def test_serve_refuses_an_open_host_before_it_loads_anything(run):
     [("127.0.0.1", "127.0.0.1:80"), ("0.0.0.0", "127.0.0.1:80"), ("::", "[::1]:80"), ("10.0.0.1", "10.0.0.1:80")],
 )
 def test_the_printed_line_names_an_address_that_can_be_reached(host, address):
-    assert CURL.fullmatch(curl_line(host, 80))[1] == f"http://{address}/v1/robots/panda/solve"
+    assert CURL.fullmatch(curl_line(host, 80, "iiwa14", {}))[1] == f"http://{address}/v1/robots/iiwa14/solve"
 
 
 def test_a_port_in_use_is_said_in_one_line(run):
@@ -70,6 +70,16 @@ def test_the_printed_line_works_and_interrupting_ends_it():
             rest = server.communicate(timeout=60)[1]
     assert "Traceback" not in rest
     assert server.returncode in (0, -signal.SIGINT, 130)
+
+
+def test_the_printed_line_is_for_a_robot_that_is_served(serve):
+    server = serve("--robots", "ur5e,iiwa14")
+    found = next(match for line in server.log if (match := CURL.search(line.replace('\\"', '"'))))
+    request = urllib.request.Request(found[1], found[2].encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        answer = json.load(reply)
+    assert answer["robot"] in ("ur5e", "iiwa14")
+    assert answer["success"] == [True]
 
 
 def test_in_a_container_every_line_of_the_log_is_json(serve):
