@@ -75,6 +75,7 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     answer = _solve(SolverShelf(job.device), robot, request)
     if output is None:
         sys.stdout.write(csv_text(robot, answer))
+        sys.stdout.flush()  # before anything is said of it
     else:
         write_answer(output, robot, decoded, answer)
     solved, count = int(answer.success.sum()), request.problem_count
