@@ -1,0 +1,106 @@
+"""A service in a process of its own, which attacks are made on."""
+
+import contextlib
+import http.client
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+KEYS = {"attacker": "attacker-0123456789", "victim": "victim-0123456789"}
+READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
+END_TIMEOUT_S = 60.0
+POLL_S = 0.05
+READY = re.compile(r"Ready at (http://[^\s\"]+), solving on")
+MEGABYTE = 2**20
+
+
+class Service:
+    """`ik-service serve` on a free port of loopback, with keys, uploads and the kernel cache of the other tests.
+
+    Attributes:
+        process: The process.
+        host: Its address.
+        port: Its port.
+        log_file: What it logs. A file, since a pipe that nobody reads would stop the service.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        given = {
+            "api_keys": ",".join(f"{name}:{key}" for name, key in KEYS.items()),
+            "catalog_dir": folder / "catalog",
+            "uploads_enabled": True,
+            **settings,
+        }
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("IK_SERVICE_")}
+        variables |= {f"IK_SERVICE_{name.upper()}": str(value) for name, value in given.items()}
+        program = [sys.executable, "-W", "default", "-c", "from ik_service.cli import main; main()"]
+        command = [*program, "serve", "--port", "0", "--device", "cpu", "--log-format", "json"]
+        self.log_file = folder / "service.log"
+        with self.log_file.open("wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+        self.host, self.port = "", 0
+
+    def wait_until_ready(self) -> None:
+        """Reads the log until it says that the service is ready."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not (found := READY.search(self.log())):
+            assert self.process.poll() is None, f"ended before it was ready: {self.log()}"
+            assert time.monotonic() < deadline, f"not ready in time: {self.log()}"
+            time.sleep(POLL_S)
+        address = urlsplit(found[1])
+        self.host, self.port = str(address.hostname), int(address.port or 80)
+
+    def end(self) -> None:
+        """Ends the process, kindly first."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(END_TIMEOUT_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        return self.log_file.read_text(errors="replace")
+
+    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A new connection; nothing is sent yet."""
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+
+    def processes(self) -> list[int]:
+        """Ids of its process and of all children below it."""
+        found = [self.process.pid]
+        for pid in found:  # grows as children are found
+            for tasks in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                with contextlib.suppress(OSError):  # it has just ended
+                    found += map(int, tasks.read_text().split())
+        return found
+
+    def memory_mb(self) -> float:
+        """Memory that the service's process holds [MB]."""
+        pages = int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+
+
+@contextlib.contextmanager
+def running(folder: Path, **settings: Any) -> Iterator[Service]:
+    """A service that is ready, with settings by name; it ends with the block.
+
+    Args:
+        folder: An empty folder for its catalog and its log.
+        settings: Settings of the service by name, as in `ik_service.settings`.
+    """
+    service = Service(folder, settings)
+    try:
+        service.wait_until_ready()
+        yield service
+    finally:
+        service.end()
