@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.number_bounds import check_numbers
 from ik_service.robots.transforms import Float64Array
 
 Int32Array = NDArray[np.int32]
@@ -75,12 +76,17 @@ class RobotArrays:
     locked: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally."""
+        """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
+
+        Raises:
+            InputError: A number is too large for float32 to compute with.
+        """
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, item.name, read_only(value))
         object.__setattr__(self, "locked", MappingProxyType(dict(self.locked)))
+        check_numbers(self)
 
     def __reduce__(self) -> tuple[type["RobotArrays"], tuple[object, ...]]:
         """Pickle what the constructor takes: read-only arrays come back read-only, device views are made anew."""

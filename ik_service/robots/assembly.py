@@ -21,6 +21,7 @@ from ik_service.robots.transforms import (
     quaternion_rotate,
     transform_multiply,
 )
+from objectives.errors import InputError
 
 FLOATING_BASE = "floating_base"
 """Name of the joint that ``floating_base=True`` puts in front of the root link; with a ``_`` where it is taken."""
@@ -42,8 +43,8 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
         The model with every joint free that the description does not hold.
 
     Raises:
-        RobotFileError: The links and joints make no tree, a name stands twice or nowhere, or couplings and limits
-            contradict each other.
+        RobotFileError: The links and joints make no tree, a name stands twice or nowhere, couplings and limits
+            contradict each other, or a number is too large.
     """
     if not description.links:
         raise RobotFileError("the robot has no <link>.")
@@ -63,7 +64,12 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
             element=f"link '{lost.name}'",
             line=lost.line,
         )
-    return _assemble(description.name, [links[name] for name in order], joints, joint_of_child)
+    try:
+        return _assemble(description.name, [links[name] for name in order], joints, joint_of_child)
+    except RobotFileError:
+        raise
+    except InputError as error:  # of the model that was made: of a number that is too large, or a lock
+        raise RobotFileError(str(error)) from None
 
 
 def _unique(items: Iterable[_Named], what: str) -> dict[str, _Named]:

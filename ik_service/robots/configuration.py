@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MIN_QUATERNION_LENGTH = 1e-6
 """A shorter quaternion has no direction left in float32."""
+MAX_QUATERNION_NUMBER = 1e100
+"""The length of a quaternion with larger numbers may overflow; it is made shorter first."""
 
 
 def checked_joint_q(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
@@ -38,6 +40,8 @@ def checked_joint_q(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
             array, copied = array.copy(), True
         start = robot.joint_q_start[joint] + joint_type.quaternion_offset
         q_xyzw = array[:, start : start + 4]
+        largest = np.abs(q_xyzw).max(axis=-1, keepdims=True, initial=0.0)
+        np.divide(q_xyzw, largest, out=q_xyzw, where=largest > MAX_QUATERNION_NUMBER)
         length = np.linalg.norm(q_xyzw, axis=-1, keepdims=True)
         if (length < MIN_QUATERNION_LENGTH).any():
             row = int(np.argmin(length))

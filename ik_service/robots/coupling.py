@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ik_service.errors import RobotFileError
 from ik_service.robots.arrays import Int32Array, read_only
 from ik_service.robots.configuration import checked_joint_q
-from ik_service.robots.description import JointDescription, MimicDescription
+from ik_service.robots.description import MAX_NUMBER, JointDescription, MimicDescription
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array
 
@@ -49,7 +49,8 @@ def resolve_mimics(
         Leader DOF, multiplier and offset, each of shape [joint_dof_count].
 
     Raises:
-        RobotFileError: A leader does not exist, is fixed or has several coordinates, or a chain closes on itself.
+        RobotFileError: A leader does not exist, is fixed or has several coordinates, a chain closes on itself, or its
+            multipliers or offsets amount to numbers out of proportion.
     """
     by_name = {joint.name: joint for joint in joints}
     starts = np.cumsum([0, *(len(joint.joint_type.dof_components) for joint in moving)])
@@ -90,7 +91,23 @@ def _resolve(
     for name, mimic in reversed(chain):
         leader, multiplier, offset = following
         following = _Following(leader, mimic.multiplier * multiplier, mimic.multiplier * offset + mimic.offset)
+        _check_proportion(name, mimic, following)
         resolved[name] = following
+
+
+def _check_proportion(name: str, mimic: MimicDescription, following: _Following) -> None:
+    """Refuse what overflows float32 where code is generated from it, or vanishes there."""
+    leader, multiplier, offset = following
+    size = abs(multiplier)
+    if not (size == 0.0 or 1.0 / MAX_NUMBER <= size <= MAX_NUMBER):
+        number, allowed = f"multiplier {multiplier:g}", f"0, or {1.0 / MAX_NUMBER:g} to {MAX_NUMBER:g} in size"
+    elif not abs(offset) <= MAX_NUMBER:
+        number, allowed = f"offset {offset:g}", f"-{MAX_NUMBER:g} to {MAX_NUMBER:g}"
+    else:
+        return
+    through = "" if leader == mimic.leader else f" through '{mimic.leader}'"
+    reason = f"it follows '{leader}'{through} with {number}, which is out of proportion. Allowed: {allowed}."
+    raise _mimic_error(name, mimic, reason)
 
 
 def _leader_of(name: str, mimic: MimicDescription, by_name: Mapping[str, JointDescription]) -> JointDescription:

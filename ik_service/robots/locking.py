@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ik_service.robots.coupling import leader_limits
+from ik_service.robots.description import MAX_NUMBER
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import UNIT_TOLERANCE, Float64Array
 from objectives.errors import InputError
@@ -32,8 +33,9 @@ def _checked(robot: "RobotModel", name: str, value: float | Sequence[float]) -> 
     except (TypeError, ValueError):
         raise InputError(f"The locked value of joint '{name}' must be numbers, got {value!r}.") from None
     count = int(robot.joint_q_start[joint + 1] - robot.joint_q_start[joint])
-    if numbers.shape != (count,) or not np.isfinite(numbers).all():
-        raise InputError(f"The locked value of joint '{name}' must be {count} finite number(s), got {value!r}.")
+    if numbers.shape != (count,) or not (np.abs(numbers) <= MAX_NUMBER).all():
+        allowed = f"{count} finite number(s) within +-{MAX_NUMBER:g}"
+        raise InputError(f"The locked value of joint '{name}' must be {allowed}, got {value!r}.")
     _check_limits(robot, joint, numbers)
     offset = JointType(robot.joint_type[joint]).quaternion_offset
     if offset is not None:

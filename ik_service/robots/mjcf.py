@@ -16,6 +16,7 @@ import numpy as np
 from ik_service.errors import RobotFileError
 from ik_service.robots.description import (
     UNBOUNDED,
+    UNBOUNDED_RATE,
     JointDescription,
     LinkDescription,
     MimicDescription,
@@ -160,6 +161,7 @@ class _Conversion:
         lower, upper = map(float, model.jnt_range[joint]) if model.jnt_limited[joint] else (-math.inf, math.inf)
         lower, upper = (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper)
         effort = float(model.jnt_actfrcrange[joint].max()) if model.jnt_actfrclimited[joint] else math.inf
+        effort = effort if effort < UNBOUNDED_RATE else math.inf
         mimic, locked_value = self._couplings.get(joint, (None, None))
         return JointDescription(
             name=name,
