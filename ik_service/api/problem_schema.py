@@ -24,7 +24,7 @@ from ik_service.api.problems import (
     kind_of,
     problem_document,
 )
-from ik_service.batching.errors import ExpiredError
+from ik_service.batching.errors import ExpiredError, ShareExhaustedError
 
 
 class FaultBody(BaseModel):
@@ -59,6 +59,7 @@ _DESCRIPTIONS = {
     413: "Too many bytes or too many problems.",
     415: "The body's media type is not served, or it is compressed.",
     422: "The body can be read, but something in it is not allowed; `errors` points at each fault.",
+    429: "The API key has its share of what callers share already; see Retry-After.",
     500: "The service failed. The cause is in its log.",
     503: "Not ready, or too many requests are waiting; see Retry-After.",
     504: "The deadline passed before there was an answer; nothing or not all was solved.",
@@ -77,6 +78,10 @@ _EXAMPLES: dict[int, Exception] = {
     413: TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),
     415: MediaTypeError("The body's Content-Type is none. Send 'Content-Type: application/json'."),
     422: FaultyFieldsError([_FAULT]),
+    429: ShareExhaustedError(
+        "Your API key has 512 requests waiting, and 1 more would exceed its share, which is 512 of 1024 now. Wait "
+        "until some have ended, and have fewer at once."
+    ),
     500: Exception("The service failed to answer. The fault is logged on its side."),
     503: NotReadyError("The service is starting: kernels are being loaded."),
     504: ExpiredError("The deadline passed after 60 s in the queue. Nothing was solved; try again later."),

@@ -34,7 +34,13 @@ from ik_service.api.errors import (
     WrongKeyError,
 )
 from ik_service.api.request_id import current_request_id
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
+from ik_service.batching.errors import (
+    ClosedError,
+    ExpiredError,
+    QueueFullError,
+    ShareExhaustedError,
+    SolverLostError,
+)
 from ik_service.errors import EngineError, KernelCacheError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
@@ -175,6 +181,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     MjcfRefusedError: Kind(415, "mjcf_refused", "MJCF is not taken over HTTP"),
     EngineError: Kind(422, "engine_unavailable", "No engine can run this problem"),
     QueueFullError: Kind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
+    ShareExhaustedError: Kind(429, "share_exhausted", "The caller has its share already", retry_after_s=1),
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),

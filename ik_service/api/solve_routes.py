@@ -43,7 +43,7 @@ router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
             "description": "One result per problem, solved or not; see `status`.",
             "content": solve_answer_content(),
         },
-        **problem_answers(400, 404, 406, 413, 415, 422, 500, 503, 504),
+        **problem_answers(400, 404, 406, 413, 415, 422, 429, 500, 503, 504),
     },
     openapi_extra={**solve_request_body(), **deadline_parameter()},
 )

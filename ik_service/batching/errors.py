@@ -2,6 +2,7 @@
 
 IKError
 ├── QueueFullError   too much is waiting
+│   └── ShareExhaustedError  of the caller's own
 ├── ExpiredError     the deadline passed before there was an answer
 └── ClosedError      the pool no longer takes requests
     └── SolverLostError  nor will it ever: the thread that solves has ended, or does not come back
@@ -11,9 +12,12 @@ from typing import Literal
 
 from objectives.errors import IKError
 
-Refusal = Literal["requests", "problems", "kinds", "wait", "lag", "deadline"]
+Refusal = Literal[
+    "requests", "problems", "kinds", "wait", "lag", "deadline", "share", "streams", "connections", "bytes"
+]
 """Why a request found no room: too many requests, problems or kinds of requests wait, or it would be answered too late,
-because of the queue or of the event loop in front of it, or its deadline passed before it was read."""
+because of the queue or of the event loop in front of it, or its deadline passed before it was read, or its caller has
+more of something than its share, or there are too many streams, connections or bytes that nobody has read."""
 
 
 class QueueFullError(IKError):
@@ -28,6 +32,14 @@ class QueueFullError(IKError):
         """Say what is full, and when there may be room."""
         super().__init__(message)
         self.reason, self.retry_after_s = reason, retry_after_s
+
+
+class ShareExhaustedError(QueueFullError):
+    """The caller would have more than its share of what callers share; others find room."""
+
+    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+        """Say what the caller has, its share, and what to do."""
+        super().__init__(message, "share", retry_after_s)
 
 
 class ExpiredError(IKError):

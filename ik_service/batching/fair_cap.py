@@ -1,0 +1,90 @@
+"""A cap that several owners share, so that none can use it up alone.
+
+An owner may hold no more than what is free once it has taken: one busy owner gets at most half of the cap, of two each
+a third, of three each a quarter. So there is always room for one who comes new, and nobody has to say beforehand how
+many owners there will be. Whoever holds more than the others leave it waits until others have given back, or it has.
+
+Source: A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
+Transactions on Networking 6(2), 1998, with alpha 1.
+
+It holds no lock and does no input or output; its owner does.
+"""
+
+from ik_service.batching.errors import QueueFullError, Refusal, ShareExhaustedError
+
+Owner = str | None
+"""Name of the API key of a caller; None is the service itself, or everybody where there are no keys."""
+
+
+class FairCap:
+    """Counts what owners hold, and refuses what is too much.
+
+    Args:
+        most: What all owners may hold together.
+        what: What is counted, in the plural, as it stands in messages: "requests waiting".
+        reason: Why somebody is refused where the whole cap is full.
+        is_shared: Whether there can be several owners. Where there is only one, it has the whole cap.
+
+    Attributes:
+        held: What all owners hold together.
+    """
+
+    def __init__(self, most: int, what: str, reason: Refusal, *, is_shared: bool) -> None:
+        self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
+        self._held: dict[Owner, int] = {}
+        self.held = 0
+
+    @property
+    def alone(self) -> int:
+        """What an owner may hold while nobody else holds anything."""
+        return max(1, self._most // 2) if self._is_shared else self._most
+
+    def held_by(self, owner: Owner) -> int:
+        """Return what an owner holds."""
+        return self._held.get(owner, 0)
+
+    def require(self, owner: Owner, amount: int = 1) -> None:
+        """Refuse what an owner could not take now.
+
+        Raises:
+            ShareExhaustedError: The owner would hold more than its share.
+            QueueFullError: The whole cap is full, through no fault of this owner.
+        """
+        own, free = self.held_by(owner), self._most - self.held - amount
+        if self._is_shared and own + amount > free and (own > 0 or (amount > 1 and free >= 0)):
+            share = max(0, (self._most - self.held + own) // 2)
+            raise ShareExhaustedError(
+                f"Your API key has {own} {self._what}, and {amount} more would exceed its share, which is {share} of "
+                f"{self._most} now. Wait until some have ended, and have fewer at once."
+            )
+        if free < 0:
+            raise QueueFullError(
+                f"There are {self.held} {self._what}, and {amount} more would exceed {self._most}. Try again later.",
+                self._reason,
+            )
+
+    def take(self, owner: Owner, amount: int = 1) -> None:
+        """Let an owner hold more.
+
+        Raises:
+            ShareExhaustedError: The owner would hold more than its share.
+            QueueFullError: The whole cap is full, through no fault of this owner.
+        """
+        self.require(owner, amount)
+        self._held[owner] = self.held_by(owner) + amount
+        self.held += amount
+
+    def give(self, owner: Owner, amount: int = 1) -> None:
+        """Take back from an owner what it has held.
+
+        Raises:
+            ValueError: It has not held so much.
+        """
+        left = self.held_by(owner) - amount
+        if left < 0:
+            raise ValueError(f"{amount} {self._what} are given back, but only {self.held_by(owner)} were held.")
+        self.held -= amount
+        if left:
+            self._held[owner] = left
+        else:
+            self._held.pop(owner, None)
