@@ -1,10 +1,12 @@
 """What holds for every test: Warp says nothing below a warning; and a service with a server, for those that ask."""
 
 import asyncio
+import faulthandler
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,21 +17,41 @@ wp.config.log_level = wp.LOG_WARNING
 
 SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
 SERVICE_END_S = 60.0
+EVIDENCE_TIMEOUT_S = 3600.0
+TIMEOUT_AGAIN_S = 5.0
+PROCESS_END_S = 120.0
 SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep tests that share what is dear to make in one process: those of a file, of exports, or of a Ray cluster.
 
-    Here, because xdist reads the marks in `pytest_collection_modifyitems`, before hooks of ours.
+    Evidence may take longer than other tests. Here, because xdist reads the marks in `pytest_collection_modifyitems`,
+    before hooks of ours.
     """
     shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
     item.add_marker(pytest.mark.xdist_group(*shared or [item.path.name]))
+    if item.get_closest_marker("evidence"):
+        item.add_marker(pytest.mark.timeout(EVIDENCE_TIMEOUT_S))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the groups that take longest."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in SHARED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, bool, bool]:
+    """Let the time limit strike again and again: a test that it ends may wait once more where it cleans up."""
+    is_set = yield
+    limit_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    signal.setitimer(signal.ITIMER_REAL, limit_s, TIMEOUT_AGAIN_S)
+    return is_set
+
+
+def pytest_unconfigure() -> None:
+    """End the process even where a thread of a test that hung goes on."""
+    faulthandler.dump_traceback_later(PROCESS_END_S, exit=True)
 
 
 @contextmanager
