@@ -18,8 +18,9 @@ from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.mirror import Mirror
+from ik_service.solver.parts import first_problem
 from ik_service.solver.seeds import hash_step
-from ik_service.solver.slots import PROBLEM_COUNT, UNRANKED
+from ik_service.solver.slots import UNRANKED
 from ik_service.solver.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
 from objectives.data_field import fitting_array
 
@@ -33,13 +34,6 @@ SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
 SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
 for module in (SOLVE_IO, SOLVE_EXTRAS):
     module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
-
-
-@wp.func
-@typing.no_type_check
-def first_problem(settings: wp.array[wp.int32], part: int, parts: int):
-    """Return the first problem of a part."""
-    return settings[PROBLEM_COUNT] * part / parts
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)

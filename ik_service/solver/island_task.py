@@ -15,7 +15,7 @@ class IslandTask:
     # problems
     fault: wp.array[wp.int32]  # [parts]: 1 where a part is not to be solved
     count: wp.array[wp.int32]  # how many, the first number
-    problem: wp.array[wp.int32]  # [count]: which
+    problem: wp.array[wp.int32]  # [count]: which, in ascending order
     island: int  # the island's number in each
     settings: wp.array[wp.int32]
     tolerances: wp.array[wp.float32]

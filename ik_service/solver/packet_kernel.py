@@ -19,6 +19,7 @@ import warp as wp
 from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.lane import Lane
+from ik_service.solver.parts import first_place
 from ik_service.solver.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
 
 NOTHING = wp.constant(-1)  # problem of a lane that has none
@@ -67,11 +68,10 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
 
     @wp.kernel(module="unique", enable_backward=False, module_options=options)
     def solve_island(task: IslandTask, part: int, parts: int):
-        count = task.count[0]
-        next_problem = count * part / parts
-        end_problem = count * (part + 1) / parts
+        next_place = first_place(task.settings, task.count, task.problem, part, parts)
+        end_place = first_place(task.settings, task.count, task.problem, part + 1, parts)
         if task.fault[part] != 0:
-            end_problem = next_problem
+            end_place = next_place
         island = task.island
         iterations = Real(task.settings[ITERATIONS])
         state = State()
@@ -93,10 +93,10 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                             drop(state, problem, seed, p, rank)
                         if not needs_attempt(task, p, island):
                             p = NOTHING
-                    if p == NOTHING and next_problem < end_problem:
-                        p = task.problem[next_problem]
+                    if p == NOTHING and next_place < end_place:
+                        p = task.problem[next_place]
                         task.next_seed[p, island] = 0
-                        next_problem += 1
+                        next_place += 1
                     if p == NOTHING:
                         problem[lane] = NOTHING
                         other = lane_to_help(task, problem)

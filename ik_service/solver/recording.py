@@ -13,16 +13,16 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.mirror import wait
+from ik_service.solver.parts import part_sizes
 
 Step = Callable[[int], None]  # given the number of problems
-PART_MIN = 256  # problems a thread is worth: fewer leave lanes idle at the end of a part
 USES_MIN = 2  # solves of a number of problems after which its graph is made
 GRAPHS_MAX = 32
 COUNTS_MAX = 1024  # numbers of problems of which the solves are counted
 
 
 class PartLaunches:
-    """The launches and copies of one part of the problems, in order.
+    """The launches and copies of one part of the problems, in order; see `parts` for what they may read and write.
 
     Args:
         steps: Each does its share for so many problems.
@@ -80,7 +80,7 @@ class Recording:
 
     def prepare(self, count: int) -> bool:
         """Record what `run` will need, with the device to oneself; return whether it will use several threads."""
-        parts = self._threads if count >= self._threads * PART_MIN else 1
+        parts = len(part_sizes(count, self._threads))
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
         if parts == 1 and count not in self._graphs and self._is_frequent(count):
@@ -99,11 +99,10 @@ class Recording:
 
     def run(self, count: int, executor: ThreadPoolExecutor | None = None) -> None:
         """Do everything for so many problems, and wait for it; after `prepare` with the same number."""
-        parts = self._threads if count >= self._threads * PART_MIN else 1
-        if parts > 1:
+        sizes = part_sizes(count, self._threads)
+        if len(sizes) > 1:
             assert executor is not None  # the solver makes one where it has threads
-            sizes = [count * (part + 1) // parts - count * part // parts for part in range(parts)]
-            list(executor.map(PartLaunches.run, self._recorded[parts], sizes))
+            list(executor.map(PartLaunches.run, self._recorded[len(sizes)], sizes))
         elif count in self._graphs:
             self._graphs.move_to_end(count)
             wp.capture_launch(self._graphs[count])

@@ -2,7 +2,7 @@
 
 staged engine:    intake | discovery, slots at work | outcome
 compiled engine:  intake, kernels, outcome in one go and part by part, where all problems share one partition;
-else in three steps, since the islands of each problem come first
+else the intake and the islands of each problem come first
 """
 
 import typing
@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
-from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake, first_problem
+from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake
 from ik_service.solver.kernel_loading import load_kernels
 from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition, common_partition, discovered_partition
+from ik_service.solver.parts import first_problem
 from ik_service.solver.problems import Problems
 from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
@@ -189,8 +190,8 @@ class Workspace:
         if key not in self._plans:
             lines = 1 if weights.is_common else self.problems.capacity
             partition = common_partition(weights, incidence, self._model.device, join=join, lines=lines)
-            solve, after = self._solves(engine, partition, wishes)
-            record = _joined([self._reads, solve, *after, partial(self._judges, partition)])
+            solves = self._solves(engine, partition, wishes)
+            record = _joined([self._reads, *solves, partial(self._judges, partition)])
             self._plans[key] = Plan(partition, Recording(self._model.device, record, self._threads), weights.stamp)
             if len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
@@ -238,14 +239,13 @@ class Workspace:
         self.read(count)
         partition = self.discovered(rows, count, join=join)
         partition.scales.write(weights, partition.row_island)
-        solve, after = self._solves(engine, partition, wishes)
+        record = _joined([*self._solves(engine, partition, wishes), partial(self._judges, partition)])
+        recording = Recording(self._model.device, record, self._threads)
+        recording.prepare(count)
 
         def run(executor: ThreadPoolExecutor | None) -> None:
-            for record in (solve, _joined(after)):  # all groups of problems before what takes them together
-                recording = Recording(self._model.device, record, self._threads)
-                recording.prepare(count)
+            if not self.intake.is_faulty():  # no part but the first sees the mark of a reading in one part
                 recording.run(count, executor)
-            self.judge(partition, count)
 
         return partition, run
 
@@ -261,21 +261,22 @@ class Workspace:
             self._polished = Mirror((capacity, self._model.joint_coord_count), wp.float64, self._model.device)
         self._wide = self._polished.device if wishes.polished and self._polished is not None else None
 
-    def _solves(self, engine: CompiledEngine, partition: Partition, wishes: Wishes) -> tuple[_Record, list[_Record]]:
+    def _solves(self, engine: CompiledEngine, partition: Partition, wishes: Wishes) -> list[_Record]:
         """What makes attempts, and what then chooses among them and polishes."""
         count = wishes.problem_count
         of_problems = (self.problems, self.intake, partition, count)
         record = partial(engine.launches.record, engine.launches.size(count, wishes.seeds))
         answers = self._choice.attempts if wishes.choosing and self._choice is not None else self.problems.winners
-        before: list[_Record] = [self._begins] if wishes.choosing else []
-        after: list[_Record] = [partial(self._chooses, partition)] if wishes.choosing else []
         work = engine.tasks(*of_problems, answers)
         polish = [] if self._wide is None else engine.polish_tasks(*of_problems, self._wide)
         extras = [SOLVE_EXTRAS] if wishes.choosing or wishes.polished else []
         load_kernels([*(one.kernel.module for one, _ in (*work, *polish)), SOLVE_IO, *extras], self._model.device)
+        steps: list[_Record] = [partial(record, work)]
+        if wishes.choosing:
+            steps = [self._begins, *steps, partial(self._chooses, partition)]
         if self._wide is not None:
-            after += [partial(self._widens, self._wide), partial(record, polish)]
-        return _joined([*before, partial(record, work)]), after
+            steps += [partial(self._widens, self._wide), partial(record, polish)]
+        return steps
 
     def solution(self, k: int, partition: Partition, count: int) -> None:
         """Judge solution k of every problem in place of its winner."""
