@@ -5,7 +5,7 @@ from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameEr
 from objectives.jacobian_check import check
 from objectives.joint_limit import IKObjectiveJointLimit
 from objectives.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
-from objectives.model import IKModel
+from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.plane_and_line import IKObjectiveLine, IKObjectivePlane
 from objectives.pose import (
@@ -19,6 +19,7 @@ from objectives.posture import IKObjectiveDamping, IKObjectivePosture
 __all__ = [
     "IKError",
     "IKJacobianType",
+    "IKJointType",
     "IKModel",
     "IKObjective",
     "IKObjectiveAxisAlign",

@@ -8,6 +8,8 @@ import typing
 
 import warp as wp
 
+from objectives.errors import ObjectiveError
+
 
 @wp.kernel(enable_backward=False, module="unique")
 @typing.no_type_check
@@ -34,17 +36,26 @@ def allocate_seed(size: int, device: typing.Any) -> wp.array[wp.float32]:
 
 
 def backward_rows(
-    tape: wp.Tape, rows: range, seed: wp.array[wp.float32], dq_dof: wp.array[wp.float32], jacobian: wp.array[wp.float32]
-) -> bool:
-    """Write rows of the Jacobian; tell whether the tape leads from `dq_dof` to the residuals at all.
+    name: str,
+    tape: wp.Tape,
+    rows: range,
+    seed: wp.array[wp.float32],
+    dq_dof: wp.array[wp.float32],
+    jacobian: wp.array[wp.float32],
+) -> None:
+    """Write rows of the Jacobian.
 
     Args:
+        name: Class of the objective whose rows they are, for the message.
         tape: A record whose `outputs[0]` are the flattened residuals, shape [n * total]; its gradients must be zero,
             and are zero again afterwards.
         rows: Rows to differentiate.
         seed: Zeros, of the shape of the residuals; zeros again afterwards.
         dq_dof: Where the tape starts, shape [n, joint_dof_count].
         jacobian: Written in `rows`, shape [n, total, joint_dof_count].
+
+    Raises:
+        ObjectiveError: No gradient arrives at `dq_dof`.
     """
     residuals = tape.outputs[0]  # type: ignore[attr-defined]  # the solver's own addition to the tape
     total = jacobian.shape[1]
@@ -57,6 +68,5 @@ def backward_rows(
         tape.zero()
         if gradient is None:
             seed.zero_()
-            return False
+            raise ObjectiveError(f"{name}: the tape carries no gradient to dq_dof.")
     seed.zero_()
-    return True

@@ -6,6 +6,7 @@ Every array lives on one device. The word *DOF* is an entry of `joint_qd`, *coor
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,10 +31,29 @@ class BodyMass:
     """Centre of that mass in the frame of the body, or in the world frame for -1 [m]."""
 
 
+class IKJointType(IntEnum):
+    """Type of a joint as `IKModel.joint_type` has it: names and numbers are those of `newton.JointType`."""
+
+    PRISMATIC = 0
+    """Slides along its axis."""
+
+    REVOLUTE = 1
+    """Turns about its axis, with limits or (a continuous joint) without."""
+
+    BALL = 2
+    """Turns about all axes; its coordinates are a quaternion xyzw."""
+
+    FREE = 4
+    """Moves and turns in all directions (a floating joint); a position [m] and a quaternion xyzw."""
+
+    D6 = 6
+    """Slides along its first two axes and turns about its third: a planar joint."""
+
+
 class IKModel(Protocol):
     """A robot on one device: trees of bodies, one joint above each of them.
 
-    Joint types by their number in `joint_type`: revolute 0, continuous 1, prismatic 2, planar 3, floating 4, ball 5.
+    Names, shapes and meanings are those of `newton.Model`, so that an objective that reads one can read the other.
     """
 
     @property
@@ -66,7 +86,7 @@ class IKModel(Protocol):
 
     @property
     def joint_type(self) -> wp.array[wp.int32]:
-        """Joint types, shape [joint_count]."""
+        """`IKJointType` values, shape [joint_count]."""
 
     @property
     def joint_child(self) -> wp.array[wp.int32]:
@@ -83,6 +103,38 @@ class IKModel(Protocol):
     @property
     def joint_ancestor(self) -> wp.array[wp.int32]:
         """Joint that moves the parent body of each joint, -1 if none, shape [joint_count]."""
+
+    @property
+    def articulation_count(self) -> int:
+        """Number of articulations: of subtrees of the root."""
+
+    @property
+    def articulation_start(self) -> wp.array[wp.int32]:
+        """First joint of each articulation and, last, their number, shape [articulation_count + 1]."""
+
+    @property
+    def joint_X_p(self) -> wp.array[Any]:
+        """Joint frames in the parent bodies, at coordinates zero [m, xyzw], shape [joint_count]."""
+
+    @property
+    def joint_X_c(self) -> wp.array[Any]:
+        """Joint frames in the child bodies [m, xyzw], identity: bodies stand in them, shape [joint_count]."""
+
+    @property
+    def joint_axis(self) -> wp.array[Any]:
+        """Unit axes in the joint frames, shape [joint_dof_count]."""
+
+    @property
+    def body_com(self) -> wp.array[Any]:
+        """Centre of mass of each body in its frame [m], zero where it has no mass, shape [body_count]."""
+
+    @property
+    def joint_q(self) -> wp.array[wp.float32]:
+        """A configuration [m or rad]: the middle of the limits, locked values held, shape [joint_coord_count]."""
+
+    @property
+    def body_q(self) -> wp.array[Any]:
+        """Poses of the bodies there, world frame, shape [body_count]."""
 
     @property
     def joint_q_start(self) -> wp.array[wp.int32]:

@@ -274,5 +274,4 @@ class IKObjective:
         """
         seed = self._autodiff_seed()
         rows = range(start_idx, start_idx + self.residual_dim())
-        if not backward_rows(tape, rows, seed, dq_dof, jacobian):
-            raise ObjectiveError(f"{type(self).__name__}: the tape carries no gradient to dq_dof.")
+        backward_rows(type(self).__name__, tape, rows, seed, dq_dof, jacobian)

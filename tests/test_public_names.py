@@ -25,6 +25,7 @@ IK_SERVICE = [
 OBJECTIVES = [
     "IKError",
     "IKJacobianType",
+    "IKJointType",
     "IKModel",
     "IKObjective",
     "IKObjectiveAxisAlign",

@@ -88,7 +88,7 @@ def forward_kinematics(model: DeviceModel, joint_q: wp.array[typing.Any], body_q
         dim=joint_q.shape[0],
         inputs=[
             model.joint_count,
-            model.joint_type,
+            model.joint_kind,
             model.joint_parent,
             model.joint_q_start,
             model.joint_qd_start,

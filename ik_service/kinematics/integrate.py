@@ -74,7 +74,7 @@ def integrate(
     wp.launch(
         _integrate,
         dim=(joint_q.shape[0], model.joint_count),
-        inputs=[model.joint_type, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof],
+        inputs=[model.joint_kind, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof],
         outputs=[joint_q_out],
         device=model.device,
     )

@@ -57,7 +57,7 @@ def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s:
         _motion_subspace,
         dim=(body_q.shape[0], model.joint_count),
         inputs=[
-            model.joint_type,
+            model.joint_kind,
             model.joint_parent,
             model.joint_qd_start,
             model.joint_X_p,

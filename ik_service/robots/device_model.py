@@ -11,9 +11,10 @@ import numpy as np
 import warp as wp
 
 from ik_service.robots.float32_limits import active_inwards, inwards
-from ik_service.robots.transforms import Float64Array
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.transforms import Float64Array, identity_transform
 from objectives.errors import InputError
-from objectives.model import BodyMass
+from objectives.model import BodyMass, IKJointType
 
 if TYPE_CHECKING:
     from ik_service.robots.model import RobotModel
@@ -23,12 +24,15 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True, eq=False)
 class DeviceModel:
-    """Arrays of a robot on one device; names and meanings are those of ``RobotModel``.
+    """Arrays of a robot on one device; names and meanings are those of ``RobotModel``, but for the joint types.
+
+    What objectives may read is ``objectives.IKModel``: an objective that reads a ``newton.Model`` can read this.
 
     Attributes:
         robot: The model that this is a view of.
         device: The Warp device that holds the arrays.
-        joint_type: Shape [joint_count].
+        joint_type: ``IKJointType`` values, which are those of Newton, shape [joint_count].
+        joint_kind: ``JointType`` values, which kernels of this package read, shape [joint_count].
         joint_parent: Shape [joint_count].
         joint_child: Shape [joint_count].
         joint_ancestor: Shape [joint_count].
@@ -36,7 +40,12 @@ class DeviceModel:
         joint_q_start: Shape [joint_count + 1].
         joint_qd_start: Shape [joint_count + 1].
         joint_dof_dim: Linear and angular DOFs, shape [joint_count, 2].
+        articulation_start: First joint of each subtree of the root and, last, their number, [articulation_count + 1].
         joint_X_p: Joint-parent frames [m, xyzw], shape [joint_count].
+        joint_X_c: Joint frames in the child bodies, which are those of the bodies: identity, shape [joint_count].
+        body_com: Centre of mass of each body in its frame [m], zero where it has no mass, shape [body_count].
+        joint_q: Copy of ``mid_joint_q`` that objectives may read and write, shape [joint_coord_count].
+        body_q: Poses of the bodies there [m, xyzw], shape [body_count].
         joint_axis: Unit axes in the joint-parent frame, shape [joint_dof_count].
         joint_limit_lower: Rounded upwards, shape [joint_dof_count].
         joint_limit_upper: Rounded downwards, shape [joint_dof_count].
@@ -56,15 +65,21 @@ class DeviceModel:
     robot: "RobotModel"
     device: wp.Device
     joint_type: wp.array[wp.int32]
+    joint_kind: wp.array[wp.int32]
     joint_parent: wp.array[wp.int32]
     joint_child: wp.array[wp.int32]
     joint_ancestor: wp.array[wp.int32]
     joint_articulation: wp.array[wp.int32]
+    articulation_start: wp.array[wp.int32]
     joint_q_start: wp.array[wp.int32]
     joint_qd_start: wp.array[wp.int32]
     joint_dof_dim: wp.array[wp.int32]
     joint_X_p: wp.array[wp.transform]
+    joint_X_c: wp.array[wp.transform]
     joint_axis: wp.array[wp.vec3]
+    body_com: wp.array[wp.vec3]
+    joint_q: wp.array[wp.float32]
+    body_q: wp.array[wp.transform]
     joint_limit_lower: wp.array[wp.float32]
     joint_limit_upper: wp.array[wp.float32]
     joint_velocity_limit: wp.array[wp.float32]
@@ -88,6 +103,11 @@ class DeviceModel:
     def body_count(self) -> int:
         """Number of bodies; equal to ``joint_count``."""
         return self.robot.body_count
+
+    @property
+    def articulation_count(self) -> int:
+        """Number of subtrees of the root."""
+        return len(self.articulation_start) - 1
 
     @property
     def joint_coord_count(self) -> int:
@@ -159,23 +179,51 @@ def _make(robot: "RobotModel", device: wp.Device) -> DeviceModel:
         "active_limit_lower": active_lower,
         "active_limit_upper": active_upper,
         "mid_joint_q": mid_joint_q,
+        "joint_q": mid_joint_q,
     }
-    ints: dict[str, Any] = {name: wp.array(getattr(robot, name), dtype=wp.int32, device=device) for name in _INT_FIELDS}
+    first_joints = np.flatnonzero(robot.joint_parent < 0)  # an articulation begins where a joint stands on the world
+    integers = {name: getattr(robot, name) for name in _INT_FIELDS} | {
+        "joint_type": np.array([_NEWTON_TYPES[JointType(kind)] for kind in robot.joint_type], dtype=np.int32),
+        "joint_kind": robot.joint_type,
+        "articulation_start": np.append(first_joints, robot.joint_count),
+    }
+    ints: dict[str, Any] = {name: wp.array(values, dtype=wp.int32, device=device) for name, values in integers.items()}
     rounded: dict[str, Any] = {
         name: wp.array(values, dtype=wp.float32, device=device) for name, values in floats.items()
+    }
+    transforms = {"joint_X_p": robot.joint_X_p, "body_q": robot.body_poses(robot.mid_joint_q)[0]}
+    transforms["joint_X_c"] = np.tile(identity_transform(), (robot.joint_count, 1))
+    placed: dict[str, Any] = {
+        name: wp.array(values, dtype=wp.transform, device=device) for name, values in transforms.items()
     }
     return DeviceModel(
         robot=robot,
         device=device,
-        joint_X_p=wp.array(robot.joint_X_p, dtype=wp.transform, device=device),
         joint_axis=wp.array(robot.joint_axis, dtype=wp.vec3, device=device),
+        body_com=wp.array(_body_com(robot), dtype=wp.vec3, device=device),
         **ints,
         **rounded,
+        **placed,
     )
 
 
+def _body_com(robot: "RobotModel") -> Float64Array:
+    body_com = np.zeros((robot.body_count, 3))
+    for one in robot.body_masses:
+        if one.body >= 0:
+            body_com[one.body] = one.com
+    return body_com
+
+
+_NEWTON_TYPES = {
+    JointType.REVOLUTE: IKJointType.REVOLUTE,
+    JointType.CONTINUOUS: IKJointType.REVOLUTE,
+    JointType.PRISMATIC: IKJointType.PRISMATIC,
+    JointType.PLANAR: IKJointType.D6,
+    JointType.FLOATING: IKJointType.FREE,
+    JointType.BALL: IKJointType.BALL,
+}
 _INT_FIELDS = (
-    "joint_type",
     "joint_parent",
     "joint_child",
     "joint_ancestor",

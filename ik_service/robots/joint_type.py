@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class JointType(IntEnum):
-    """Type of a joint; the values are those of the ``joint_type`` arrays."""
+    """Type of a joint; the values are those of ``RobotModel.joint_type``."""
 
     REVOLUTE = 0
     CONTINUOUS = 1

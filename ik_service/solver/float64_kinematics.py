@@ -96,7 +96,7 @@ def link_pose(
 def float64_kinematics(model: DeviceModel) -> Any:
     """Return the robot as `Kinematics`."""
     robot: Any = Kinematics()
-    robot.joint_type, robot.joint_q_start = model.joint_type, model.joint_q_start
+    robot.joint_type, robot.joint_q_start = model.joint_kind, model.joint_q_start
     robot.joint_qd_start = model.joint_qd_start
     robot.joint_X_p = wp.array(model.robot.joint_X_p, dtype=wp.transformd, device=model.device)
     robot.joint_axis = wp.array(model.robot.joint_axis, dtype=wp.vec3d, device=model.device)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
 from objectives import IKJacobianType, IKObjective, ObjectiveError
+from objectives.autodiff import allocate_seed, backward_rows
 
 MOSTLY = 0.25  # share of a Jacobian above which clearing all of it is faster than clearing what can differ from zero
 
@@ -69,6 +70,8 @@ class Rows:
             self.count += objective.residual_dim()
         self._cleared: tuple[wp.array[Any], ...] | None = None
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
+        self._differentiated_here = [leaves_autodiff_out(o) for o in self.objectives]
+        self._seed: wp.array[Any] | None = None
 
     def set_support(self, support: NDArray[np.bool_]) -> None:
         """Say which entries of the Jacobian can differ from zero, bool [rows, joint_dof_count].
@@ -84,6 +87,8 @@ class Rows:
 
     def bind(self, n_batch: int, problem_idx: wp.array[Any]) -> None:
         """Tell every objective its place in a batch of `n_batch` lines; may be repeated for another batch."""
+        if any(here and taped for here, taped in zip(self._differentiated_here, self.taped, strict=True)):
+            self._seed = allocate_seed(n_batch * self.count, self.model.device)
         for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
             objective.set_batch_layout(self.count, start, n_batch)
             objective.bind_device(self.model.device)
@@ -131,10 +136,19 @@ class Rows:
                     )
         if tape is not None:
             tape.record(self, poses.joint_q)
-            for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
+            for k, taped in enumerate(self.taped):
                 if taped:
-                    objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
+                    self._differentiate(k, tape, jacobian)
                     tape.tape.zero()
+
+    def _differentiate(self, k: int, tape: "RowTape", jacobian: wp.array[Any]) -> None:
+        """Write the block of one objective by backward passes: its own, or, where its class has none, ours."""
+        objective, start = self.objectives[k], self.start[k]
+        if self._seed is not None and self._differentiated_here[k]:
+            block, name = range(start, start + objective.residual_dim()), type(objective).__name__
+            backward_rows(name, tape.tape, block, self._seed, tape.dq_dof, jacobian)
+        else:
+            objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
 
     def _clear(self, jacobian: wp.array[Any]) -> None:
         """Zero what the hooks may leave alone, and nothing else: most of a large Jacobian is never touched."""
@@ -181,6 +195,17 @@ class RowTape:
             integrate(rows.model, joint_q, self.dq_dof, self.poses.joint_q)
             rows.compute_residuals(self.poses)
         self.tape.outputs = [self._flat]
+
+
+def leaves_autodiff_out(objective: Any) -> bool:
+    """Return whether an objective of another library has only the `compute_jacobian_autodiff` of its base class.
+
+    In `newton.ik` that one only raises, so what its own solver evaluates without it has to be differentiated here.
+    """
+    for base in type(objective).__mro__:
+        if "compute_jacobian_autodiff" in vars(base):
+            return base.__name__ == IKObjective.__name__ and base is not IKObjective
+    return False
 
 
 def _member_for(objective: IKObjective, mode: IKJacobianType) -> Any:

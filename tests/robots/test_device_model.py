@@ -1,14 +1,20 @@
 """The view that kernels read: the same arrays in float32, with limits rounded inwards."""
 
+import newton
 import numpy as np
 import pytest
 import warp as wp
+from newton._src.sim.ik import ik_common
 
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot, load_urdf
 from ik_service.robots.float32_limits import inwards
+from objectives import IKJointType
 from objectives.errors import InputError
+from tests.objectives.conftest import scene
 
-INT_ARRAYS = ["joint_type", "joint_parent", "joint_child", "joint_ancestor", "joint_articulation", "joint_q_start"]
+FLOAT32_POSES = 1e-5  # roundings of float32 along a chain of some ten joints, poses of a few metres
+
+INT_ARRAYS = ["joint_parent", "joint_child", "joint_ancestor", "joint_articulation", "joint_q_start"]
 INT_ARRAYS += ["joint_qd_start", "joint_dof_dim", "dof_coordinate", "dof_leader", "dof_active", "active_dof"]
 FLOAT_ARRAYS = ["joint_velocity_limit", "joint_effort_limit", "dof_multiplier", "dof_offset", "joint_X_p", "joint_axis"]
 LIMITS = ["joint_limit_lower", "joint_limit_upper", "active_limit_lower", "active_limit_upper"]
@@ -23,6 +29,7 @@ def test_the_view_holds_the_arrays_of_the_robot(name: str) -> None:
         assert np.array_equal(getattr(view, field).numpy(), getattr(robot, field)), field
     for field in FLOAT_ARRAYS:
         assert np.array_equal(getattr(view, field).numpy(), getattr(robot, field).astype(np.float32)), field
+    assert np.array_equal(view.joint_kind.numpy(), robot.joint_type)
     assert view.joint_X_p.dtype is wp.transformf
     assert view.joint_axis.dtype is wp.vec3f
     assert (view.joint_count, view.joint_dof_count) == (robot.joint_count, robot.joint_dof_count)
@@ -106,3 +113,64 @@ def test_views_are_made_once_per_device() -> None:
     assert robot.on_device("cpu") is robot.on_device("cpu")
     with pytest.raises(InputError, match=r"Device 'cuda:99' is not there.*Devices: .*cpu"):
         robot.on_device("cuda:99")
+
+
+def test_joint_types_have_the_names_and_numbers_of_newton() -> None:
+    assert len(IKJointType) == 5
+    for kind in IKJointType:
+        assert newton.JointType[kind.name].value == kind.value
+    assert set(load_robot("panda").on_device("cpu").joint_type.numpy()) == {newton.JointType.REVOLUTE}
+    assert set(load_robot("panda_gripper").on_device("cpu").joint_type.numpy()) == {
+        newton.JointType.REVOLUTE,
+        newton.JointType.PRISMATIC,
+    }
+
+
+@pytest.mark.parametrize("name", ["floating", "two_trees"])
+def test_kinematics_of_newton_read_the_view(name: str) -> None:
+    """Newton's kernel finds the poses that ours finds, for joints of all types."""
+    robot = scene(name).robot
+    view, n = robot.on_device("cpu"), 5
+    joint_q = robot.complete_joint_q(robot.random_joint_q(np.random.default_rng(3), n))
+    q = wp.array(joint_q, dtype=wp.float32, device="cpu")
+    qd = wp.zeros((n, view.joint_dof_count), dtype=wp.float32, device="cpu")
+    body_q = wp.zeros((n, view.body_count), dtype=wp.transform, device="cpu")
+    body_qd = wp.zeros((n, view.body_count), dtype=wp.spatial_vector, device="cpu")
+    starts = view.articulation_start.numpy()
+    order = wp.array(np.arange(view.joint_count), dtype=wp.int32, device="cpu")
+    ends = wp.array(starts[1:], dtype=wp.int32, device="cpu")
+    flags = wp.full(view.body_count, int(newton.BodyFlags.DYNAMIC), dtype=wp.int32, device="cpu")
+    tree = [view.articulation_start, ends, order, view.joint_articulation, q, qd, view.joint_q_start]
+    tree += [view.joint_qd_start, view.joint_type, view.joint_parent, view.joint_child]
+    wp.launch(
+        ik_common._eval_fk_articulation_batched,
+        dim=[n, view.articulation_count],
+        inputs=[*tree, view.joint_X_p, view.joint_X_c, view.joint_axis, view.joint_dof_dim, view.body_com, flags, None],
+        outputs=[body_q, body_qd],
+        device="cpu",
+    )
+    expected = robot.body_poses(joint_q)
+    same_sign = np.sign((body_q.numpy()[..., 3:] * expected[..., 3:]).sum(axis=-1, keepdims=True))
+    expected[..., 3:] *= same_sign
+    np.testing.assert_allclose(body_q.numpy(), expected, atol=FLOAT32_POSES)
+    assert set(view.joint_type.numpy()) >= ({0, 1, 2, 4, 6} if name == "floating" else {1, 2})
+
+
+@pytest.mark.parametrize("name", ["humanoid", "dual_panda", "panda_gripper"])
+def test_the_view_says_what_a_model_of_newton_says(name: str) -> None:
+    robot = load_robot(name)
+    view = robot.on_device("cpu")
+    starts, articulation = view.articulation_start.numpy(), robot.joint_articulation
+    assert view.articulation_count == articulation.max() + 1 == len(starts) - 1
+    for number in range(view.articulation_count):
+        assert (articulation[starts[number] : starts[number + 1]] == number).all()
+    assert starts[0] == 0
+    assert starts[-1] == robot.joint_count
+    masses = {one.body: one.com for one in robot.body_masses}
+    assert np.array_equal(
+        view.body_com.numpy(), np.float32([masses.get(b, (0, 0, 0)) for b in range(robot.body_count)])
+    )
+    assert name != "humanoid" or view.body_com.numpy().any()
+    assert np.array_equal(view.joint_q.numpy(), view.mid_joint_q.numpy())
+    assert view.joint_q.ptr != view.mid_joint_q.ptr  # Newton's examples write what they solve into it
+    np.testing.assert_allclose(view.body_q.numpy(), robot.body_poses(robot.mid_joint_q)[0], atol=FLOAT32_POSES)

@@ -1,19 +1,28 @@
 """Objects of newton.ik run unchanged, and the cases of its Levenberg-Marquardt tests hold here.
 
-Cases of its suite for joints that we do not have (D6, DISTANCE, loop joints) and for L-BFGS have no counterpart; those
-on residual and Jacobian kernels are in tests/objectives, those on forward kinematics in tests/kinematics.
+Its custom objective comes from its examples, and the objectives of its Jacobian tests from its suite. Its other tests
+build robots by `newton.ModelBuilder` and call its solver; the same cases stand here on robots of ours. Cases for joints
+that we do not have (D6 with three angles, DISTANCE, loop joints) and for L-BFGS have no counterpart; forward kinematics
+by Newton's own kernel is in tests/robots/test_device_model.py.
 """
 
 import newton.ik
+import newton.tests.test_ik as suite
+import newton.tests.test_ik_fk_kernels as kernel_suite
 import numpy as np
 import pytest
 import warp as wp
+from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
 import ik_service
-from objectives import IKObjectivePose, IKObjectivePosition
+from ik_service.solver.rows import Rows, RowTape
+from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
 from tests.solver.conftest import Reachable
 
 MODES = ["analytic", "autodiff", "mixed"]
+DIFFERENCE = 1e-3  # [rad] a step over which float32 residuals of about 1 differ by some 1e4 roundings
+BY_DIFFERENCES = 1e-3  # rounding of float32 over that step, and the curvature along it
+SUITE_TOLERANCE = 1e-4  # that of Newton's own suite
 FREE_AND_REVOLUTE = """
 <robot name="free_and_revolute">
   <link name="world"/><link name="body"/><link name="arm"/>
@@ -154,3 +163,117 @@ def test_a_locked_free_joint_keeps_its_pose_while_the_hinge_moves(tmp_path):
     result = solver.solve([[1.0, 0.5, 0.0]], initial_joint_q=robot.mid_joint_q)
     np.testing.assert_allclose(result.joint_q[0, :7], pose, atol=1e-6)
     assert abs(result.joint_q[0, 7]) > 1e-3
+
+
+def jacobian(robot, objectives, mode, joint_q):
+    """Residuals and Jacobian of objectives in a mode, as the solver's engine evaluates them."""
+    model, n = robot.on_device("cpu"), len(joint_q)
+    rows, index = Rows(model, objectives, mode), wp.array(np.arange(n), dtype=wp.int32, device="cpu")
+    rows.bind(n, index)
+    tape = RowTape(rows, n, index)
+    tape.poses.joint_q.assign(np.asarray(joint_q, np.float32))
+    rows.compute_residuals(tape.poses)
+    residuals = tape.poses.residuals.numpy().copy()
+    q = wp.array(np.asarray(joint_q, np.float32), dtype=wp.float32, device="cpu")
+    twists = wp.zeros((n, model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
+    out = wp.full((n, rows.count, model.joint_dof_count), 7.0, dtype=float, device="cpu")
+    poses = type(tape.poses)(q, tape.poses.body_q, tape.poses.residuals, index)
+    rows.compute_jacobian(poses, twists, out, tape if any(rows.taped) else None)
+    return residuals, out.numpy()
+
+
+def sphere(robot, weight=3.0):
+    """The objective of `newton.examples.ik.example_ik_custom`, for the hand of a Panda."""
+    body, offset = robot.link_frame("panda_hand")
+    return CollisionSphereAvoidObjective(
+        link_index=body,
+        link_offset=wp.vec3(*offset[:3]),
+        link_radius=0.10,
+        obstacle_centers=wp.array([[0.45, 0.0, 0.5]] * 4, dtype=wp.vec3, device="cpu"),
+        obstacle_radii=wp.array([0.08] * 4, dtype=wp.float32, device="cpu"),
+        weight=weight,
+    )
+
+
+@pytest.mark.parametrize("mode", list(IKJacobianType))
+def test_the_custom_objective_of_newton_is_differentiated_in_every_mode(panda, mode):
+    """It has no backward pass of its own: that of newton.ik.IKObjective raises."""
+    with pytest.raises(NotImplementedError):
+        sphere(panda).compute_jacobian_autodiff(None, None, None, 0, None)
+    joint_q = panda.random_joint_q(np.random.default_rng(2), 4)
+    _, by_tape = jacobian(panda, [newton_position(panda), sphere(panda)], mode, joint_q)
+    for dof in range(panda.joint_dof_count):
+        step = np.zeros(panda.joint_dof_count)
+        step[dof] = DIFFERENCE
+        ends = [jacobian(panda, [sphere(panda)], mode, panda.integrate(joint_q, s * step))[0] for s in (1.0, -1.0)]
+        expected = (ends[0] - ends[1])[:, 0] / (2.0 * DIFFERENCE)
+        np.testing.assert_allclose(by_tape[:, 3, dof], expected, atol=BY_DIFFERENCES)
+    assert np.abs(by_tape[:, 3]).max() > 0.1
+    assert np.abs(by_tape[:, :3]).max() > 0.1
+
+
+def newton_position(robot, count=4):
+    body, offset = robot.link_frame("panda_hand")
+    targets = wp.array([[0.45, 0.0, 0.5]] * count, dtype=wp.vec3, device="cpu")
+    return newton.ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), targets)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_custom_objective_of_newton_keeps_the_hand_off_the_sphere(panda, mode):
+    model, start = panda.on_device("cpu"), np.tile(panda.mid_joint_q, (4, 1))
+
+    def solve(weight):
+        limits = newton.ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=10.0)
+        objectives = [newton_position(panda), sphere(panda, weight), limits]
+        solver = ik_service.IKSolver(panda, objectives=objectives, device="cpu", options=options(mode, seeds=1))
+        result = solver.solve(problem_count=4, initial_joint_q=start)
+        assert solver.engine == "staged"
+        hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
+        return np.linalg.norm(hand - [0.45, 0.0, 0.5], axis=1)
+
+    assert solve(0.0).max() < 1e-3
+    # 1/2 d^2 + 1/2 (3 pen(d))^2, pen(d) = 0.12 log(1 + exp((0.18 - d) / 0.12)), the hand d away: least over a scan
+    d = np.linspace(0.0, 1.0, 100_001)
+    penalty = 3.0 * 0.12 * np.log1p(np.exp((0.18 - d) / 0.12))
+    expected = d[np.argmin(d * d + penalty * penalty)]
+    assert expected > 0.1
+    np.testing.assert_allclose(solve(3.0), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "build", [suite._pos_objective_builder, suite._rot_objective_builder, suite._jl_objective_builder]
+)
+def test_jacobians_of_the_suite_of_newton_agree(planar_2r, build):
+    robot, n = planar_2r(), 3
+    joint_q = [[0.0, 0.0], [1.2, -1.7], [-2.0, 0.5]]
+    found = [
+        jacobian(robot, build(robot.on_device("cpu"), n), mode, joint_q)[1]
+        for mode in (IKJacobianType.AUTODIFF, IKJacobianType.ANALYTIC)
+    ]
+    np.testing.assert_allclose(*found, atol=SUITE_TOLERANCE)
+    assert np.abs(found[0]).max() > 0.05
+
+
+def test_jacobians_of_a_translated_floating_body_agree(tmp_path):
+    robot = load(tmp_path, FREE_AND_REVOLUTE)
+    joint_q = np.zeros((4, robot.joint_coord_count))
+    joint_q[:, 0], joint_q[:, 6] = (0.0, 1.0, 5.0, 20.0), 1.0
+    targets = wp.zeros(4, dtype=wp.vec3, device="cpu")
+    found = [
+        jacobian(robot, [newton.ik.IKObjectivePosition(0, wp.vec3(), targets)], mode, joint_q)[1]
+        for mode in (IKJacobianType.AUTODIFF, IKJacobianType.ANALYTIC)
+    ]
+    np.testing.assert_allclose(*found, atol=SUITE_TOLERANCE)
+    np.testing.assert_allclose(found[0][:, :, :3], np.tile(-np.eye(3), (4, 1, 1)), atol=SUITE_TOLERANCE)
+
+
+def test_an_objective_of_the_suite_that_writes_its_own_jacobian_is_called(planar_2r):
+    """It overrides both hooks, so neither is replaced."""
+    called = []
+
+    class Watched(kernel_suite._NoopObjective):
+        def compute_jacobian_autodiff(self, *arguments):
+            called.append(len(arguments))
+
+    jacobian(planar_2r(), [Watched()], IKJacobianType.AUTODIFF, [[0.1, 0.2]])
+    assert called == [5]
