@@ -132,7 +132,12 @@ class ServiceSettings(BaseSettings):
     queue_problems: int = Field(
         default=1_000_000, ge=1, le=10**9, description="Problems that may wait; one request alone may have more."
     )
-    queue_keys: int = Field(default=64, ge=1, le=10_000, description="Kinds of requests that may wait at once.")
+    queue_keys: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="Kinds of requests that may wait at once; as many more may wait to be compiled.",
+    )
     batch_problems: int = Field(
         default=16_384, ge=1, le=65_536, description="Problems that are solved together at most."
     )

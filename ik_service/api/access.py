@@ -21,6 +21,7 @@ from ik_service.api.errors import (
     WrongKeyError,
 )
 from ik_service.api.problems import error_response
+from ik_service.batching.fair_cap import Owner
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 
@@ -56,6 +57,12 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
         "(or --api-keys-file), listen on 127.0.0.1, or say --insecure (IK_SERVICE_INSECURE=true) where the network is "
         "trusted."
     )
+
+
+def owner_of(scope: Scope) -> Owner:
+    """Return whose a request is where callers share something: the name of its API key, None where it needs none."""
+    name: str | None = scope.get(KEY_NAME)
+    return name
 
 
 class Keyring:

@@ -32,6 +32,7 @@ from starlette.types import Scope
 from ik_service.api import deadline
 from ik_service.api.loop_lag import LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError, Refusal
+from ik_service.batching.fair_cap import Owner
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.batching.work import Expected
@@ -157,9 +158,9 @@ class Admission:
         """Return how long the solver has for a request, so that its answer can still be sent in time [s]."""
         return max(0.0, arrival.time_left_s - ROUNDS_BACK * self.lag.seconds)
 
-    def learn(self, arrival: Arrival, robot: RobotModel, request: SolveRequest) -> None:
-        """Remember what a sender's requests are like."""
-        self._last[arrival.sender] = Expected.like(robot, request)
+    def learn(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
+        """Remember what a sender's requests are like, and whose they are."""
+        self._last[arrival.sender] = Expected.like(robot, request, owner)
         self._last.move_to_end(arrival.sender)
         if len(self._last) > SENDERS_MOST:
             self._last.popitem(last=False)

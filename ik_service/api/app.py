@@ -221,6 +221,7 @@ def pool_limits(settings: ServiceSettings) -> PoolLimits:
         solvers=settings.solvers,
         batch_problems=settings.batch_problems,
         timeout_s=settings.request_timeout_s,
+        is_shared=len(settings.keys) > 1,
     )
 
 

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from ik_service.api import request_id
 from ik_service.api.admission import ARRIVAL, Admission
 from ik_service.api.problems import MEDIA_TYPE, kind_of, problem_document
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 
 THROWN_AWAY_MOST = 256 * 1024
 """Longest body [bytes] that is read to keep a connection."""
@@ -65,6 +65,11 @@ class Refusal:
 _FULL = Refusal(
     QueueFullError("", "wait"),
     "More is asked than can be answered in time. The request was not read; try again later.",
+)
+_SHARE = Refusal(
+    ShareExhaustedError(""),
+    "Your API key has its share of what may wait already. The request was not read; wait until some have ended, and "
+    "have fewer at once.",
 )
 _LATE = Refusal(ExpiredError(""), "The deadline passed before the request could be read. Nothing was solved.")
 
@@ -125,7 +130,8 @@ class RefusingConnection(HttpToolsProtocol):
         try:
             admission.require_room(arrival)
         except QueueFullError as error:
-            self._answer_unread(admission, _FULL, error.retry_after_s)
+            refusal = _SHARE if isinstance(error, ShareExhaustedError) else _FULL
+            self._answer_unread(admission, refusal, error.retry_after_s)
         except ExpiredError:
             self._answer_unread(admission, _LATE, None)
         except ClosedError:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from ik_service.api.access import owner_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.direct_route import DirectRoute
@@ -65,9 +66,11 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
         decoded = _decode(*arguments)
     if replier.is_flat and "islands" in decoded.include:
         raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
-    state.admission.learn(arrival, model, decoded.request)
+    owner = owner_of(request.scope)
+    state.admission.learn(arrival, model, decoded.request, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)
-    answer = await wait_for(request, state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot))
+    solving = state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot, owner=owner)
+    answer = await wait_for(request, solving)
     if arrival.time_left_s < 0.0:
         raise ExpiredError("The deadline passed before the answer could be sent.")
 

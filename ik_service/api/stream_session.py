@@ -15,6 +15,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ik_service.api.access import owner_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.problems import kind_of
@@ -196,7 +197,8 @@ class StreamSession:
             await self._send(answer_message(tick.seq, answer, self._inbox.take_skipped(), plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> SolveAnswer:
-        self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name)
+        owner = owner_of(self._websocket.scope)
+        self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name, owner=owner)
         task = asyncio.current_task()
         try:
             return await self._solving

@@ -15,6 +15,9 @@ from ik_service.batching.errors import QueueFullError, Refusal, ShareExhaustedEr
 Owner = str | None
 """Name of the API key of a caller; None is the service itself, or everybody where there are no keys."""
 
+STRANGER: Owner = ""
+"""One of whom nothing is known yet, so that it is taken to hold nothing; no API key has this name."""
+
 
 class FairCap:
     """Counts what owners hold, and refuses what is too much.

@@ -1,52 +1,34 @@
-"""The queue in front of a solver: bounded, and fair to small requests and to every kind of request.
+"""The queue in front of a solver: bounded, and fair to every owner, to small requests and to every kind of request.
 
-    put -> a lane per key -> take: the lane that has had least of the solver, a batch of what waits in it
+    put -> a lane per kind, a line per owner in it -> take: the owner that has had least of the solver, of its lines the
+    one that has had least, a batch of what waits there, and beside it what others have in that lane
 
-Requests of equal keys share a lane. Small ones, which fit into a batch, are taken whole and in the order in which they
-came; large ones move on batch by batch in turn with them. Problems are counted, not requests. Nothing waits for
-company: a batch is whatever is there. It holds no lock and reads no clock; whoever owns it does.
+Requests of equal keys share a lane and batches, whoever sends them. Small ones, which fit into a batch, are taken
+whole and in the order in which they came; large ones move on batch by batch in turn with them. Problems are counted,
+not requests. Nothing waits for company: a batch is whatever is there. What may wait is bounded, and each owner has a
+share of every bound. It holds no lock and reads no clock; whoever owns it does.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
-from ik_service.batching.errors import ExpiredError, QueueFullError
+from ik_service.batching.errors import ExpiredError
+from ik_service.batching.fair_cap import FairCap, Owner
+from ik_service.batching.lane import Lane, Line
 from ik_service.batching.work import Share, Work
 
-LARGE_AT_ONCE = 4
-"""Large requests that are solved side by side."""
 
-
-class Lane:
-    """Requests of one key.
+@dataclass(slots=True)
+class Account:
+    """What one owner has had.
 
     Attributes:
-        works: The requests, each kind in the order in which it came: large ones, small ones.
-        problems: Problems that wait: of large requests, of small ones.
-        is_open: Whether their batches may be taken: kernels are there.
-        spent: Solver time that the lane has had [s], from a start common to all lanes.
+        spent: Solver time [s], from a start common to all owners.
+        common_start: Where its new lines start.
     """
 
-    def __init__(self, spent: float) -> None:
-        self.works: tuple[OrderedDict[Work, None], ...] = (OrderedDict(), OrderedDict())
-        self.problems = [0, 0]
-        self.is_open = False
-        self.spent = spent
-        self._large_next = False
-
-    def next_batch(self, budget: int) -> list[tuple[Work, int]]:
-        """Return requests and how many problems of each: small ones or large ones, in turn where both wait.
-
-        Small requests go whole and in order: under overload that many are answered in time, where equal shares would
-        answer all of them too late. The first few of the large ones share their batch.
-        """
-        small, large = self.works[True], list(islice(self.works[False], LARGE_AT_ONCE))
-        if small and not (large and self._large_next):
-            self._large_next = bool(large)
-            return share_out(small, budget)
-        self._large_next = False
-        return share_out(large, budget, budget // len(large))
+    spent: float = 0.0
+    common_start: float = 0.0
 
 
 class FairQueue:
@@ -54,71 +36,100 @@ class FairQueue:
 
     Args:
         request_limit: Requests that may wait.
-        problem_limit: Problems that may wait; one request alone may have more.
-        lane_limit: Keys with waiting requests.
-
-    Attributes:
-        requests: Requests that wait, those partly handed out included.
+        problem_limit: Problems that may wait; one request alone may have more, and counts as what an owner may have.
+        lane_limit: Keys with waiting requests: so many whose kernels are there, and so many more whose kernels are not.
+        is_shared: Whether there are several owners, each with a share of these limits.
     """
 
-    def __init__(self, *, request_limit: int, problem_limit: int, lane_limit: int) -> None:
-        self._request_limit, self._problem_limit, self._lane_limit = request_limit, problem_limit, lane_limit
+    def __init__(self, *, request_limit: int, problem_limit: int, lane_limit: int, is_shared: bool = False) -> None:
+        self._requests = FairCap(request_limit, "requests waiting", "requests", is_shared=is_shared)
+        self._problems = FairCap(problem_limit, "problems waiting", "problems", is_shared=is_shared)
+        self._open_kinds = FairCap(lane_limit, "kinds of requests waiting", "kinds", is_shared=is_shared)
+        self._shut_kinds = FairCap(lane_limit, "kinds of requests waiting to be compiled", "kinds", is_shared=is_shared)
         self._lanes: dict[Hashable, Lane] = {}
+        self._accounts: dict[Owner, Account] = {}  # for good: there are as many owners as API keys
         self._common_start = 0.0
-        self.requests = 0
+
+    @property
+    def requests(self) -> int:
+        """Requests that wait, those partly handed out included."""
+        return self._requests.held
 
     @property
     def problems(self) -> int:
         """Problems that wait."""
-        return sum(sum(lane.problems) for lane in self._lanes.values())
+        return sum(sum(line.problems) for _, _, line in self._lines())
 
-    def seconds_until(self, key: Hashable, per_problem: Callable[[Hashable], float], *, is_small: bool) -> float:
+    def seconds_until(
+        self, owner: Owner, key: Hashable, per_problem: Callable[[Hashable], float], *, is_small: bool
+    ) -> float:
         """Return how long a request would wait before it is solved, about [s].
 
         Args:
+            owner: Whose it is.
             key: Its key.
             per_problem: Solver time of a problem of a key [s].
-            is_small: Whether it is a small one. Before that there are the small ones of its lane, and large ones in
-                turn with them; beside its lane, the others have as much of the solver.
+            is_small: Whether it is a small one. Before that there are the small ones of its line, and large ones in
+                turn with them; beside its line, the owner's others have as much of the solver, and beside all of its
+                lines, other owners have.
         """
-        seconds = {each: [n * per_problem(each) for n in lane.problems] for each, lane in self._lanes.items()}
-        large, small = seconds.pop(key, (0.0, 0.0))
-        own = small + min(large, small) if is_small else small + large
-        return own + sum(min(own, sum(other)) for other in seconds.values())
+        large = small = 0.0
+        own: list[float] = []
+        others: dict[Owner, float] = {}
+        for each, whose, line in self._lines():
+            per = per_problem(each)
+            if whose != owner:
+                others[whose] = others.get(whose, 0.0) + sum(line.problems) * per
+            elif each == key:
+                large, small = (n * per for n in line.problems)
+            else:
+                own.append(sum(line.problems) * per)
+        before = small + min(large, small) if is_small else small + large
+        before += sum(min(before, seconds) for seconds in own)
+        return before + sum(min(before, seconds) for seconds in others.values())
 
-    def put(self, work: Work) -> bool:
+    def put(self, work: Work, *, is_open: bool = False) -> bool:
         """Let a request wait; return whether it opened a lane.
 
-        Raises:
-            QueueFullError: Too much waits already.
-        """
-        self.require_room(work.request.problem_count)
-        opened = work.key not in self._lanes
-        if opened:
-            if len(self._lanes) >= self._lane_limit:
-                raise QueueFullError(f"Requests of {self._lane_limit} kinds are waiting. Try again later.", "kinds")
-            self._lanes[work.key] = Lane(self._common_start)
-        self._lanes[work.key].works[work.is_small][work] = None
-        self.requests += 1
-        self._lanes[work.key].problems[work.is_small] += work.remaining
-        return opened
+        Args:
+            work: The request.
+            is_open: Whether a lane that it opens is open from the start. One that is not counts among the kinds that
+                wait to be compiled as long as it is there, so that those never take the place of kinds that are.
 
-    def require_room(self, problem_count: int) -> None:
+        Raises:
+            QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
+        """
+        owner = work.owner
+        self.require_room(owner, work.problem_count)
+        lane, is_new = self._lanes.get(work.key), work.key not in self._lanes
+        if lane is None:
+            lane = Lane(self._open_kinds if is_open else self._shut_kinds, is_open=is_open)
+        if owner not in lane.lines:
+            lane.kinds.take(owner)
+            account = self._accounts.setdefault(owner, Account())
+            if not self._requests.held_by(owner):
+                account.spent = max(account.spent, self._common_start)
+            lane.lines[owner] = Line(account.common_start)
+        self._lanes[work.key] = lane
+        line = lane.lines[owner]
+        line.works[work.is_small][work] = None
+        line.problems[work.is_small] += work.remaining
+        self._requests.take(owner)
+        self._problems.take(owner, self._counted(work.remaining))
+        return is_new
+
+    def require_room(self, owner: Owner, problem_count: int) -> None:
         """Refuse a request that would not find room now.
 
         Raises:
-            QueueFullError: Too much waits already.
+            QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
         """
-        if self.requests >= self._request_limit:
-            raise QueueFullError(
-                f"{self.requests} requests are waiting, which is the most allowed. Try again later.", "requests"
-            )
-        if self.problems > 0 and self.problems + problem_count > self._problem_limit:
-            raise QueueFullError(
-                f"{self.problems} problems are waiting, and {problem_count} more would exceed {self._problem_limit}. "
-                "Try again later.",
-                "problems",
-            )
+        self._requests.require(owner)
+        self._problems.require(owner, self._counted(problem_count))
+
+    def has_lane(self, key: Hashable) -> bool:
+        """Tell whether requests of a key wait."""
+        return key in self._lanes
 
     def open(self, key: Hashable) -> None:
         """Let batches of a lane be taken from now on."""
@@ -129,11 +140,11 @@ class FairQueue:
         """Tell whether batches of a lane may be taken."""
         return key in self._lanes and self._lanes[key].is_open
 
-    def first_live(self, keys: Collection[Hashable], now: float) -> Work | None:
-        """Return a request of some lanes that somebody still waits for, None where there is none."""
+    def live(self, keys: Collection[Hashable], now: float) -> Iterator[Work]:
+        """Go through the requests of some lanes that somebody still waits for."""
         lanes = (self._lanes[key] for key in keys if key in self._lanes)
-        works = (work for lane in lanes for kind in lane.works for work in kind)
-        return next((work for work in works if not is_stale(work, now)), None)
+        works = (work for lane in lanes for line in lane.lines.values() for size in line.works for work in size)
+        return (work for work in works if not is_stale(work, now))
 
     def take(self, budget: Callable[[Hashable], int]) -> tuple[Share, ...]:
         """Return the next batch: problems of one key; nothing where nothing waits in an open lane.
@@ -141,45 +152,54 @@ class FairQueue:
         Args:
             budget: How many problems a batch of a key may hold.
         """
-        open_lanes = [(lane.spent, key) for key, lane in self._lanes.items() if lane.is_open]
-        if not open_lanes:
+        ready = [(key, owner, line) for key, owner, line in self._lines() if self._lanes[key].is_open]
+        if not ready:
             return ()
-        self._common_start, key = min(open_lanes, key=lambda pair: pair[0])
-        lane = self._lanes[key]
+        key, owner, first = min(ready, key=lambda each: (self._accounts[each[1]].spent, each[2].spent))
+        account, lane = self._accounts[owner], self._lanes[key]
+        self._common_start, account.common_start = account.spent, first.spent
+        further = sorted((each for each in lane.lines if each != owner), key=lambda each: self._accounts[each].spent)
         shares = []
-        for work, count in lane.next_batch(budget(key)):
+        for work, count in lane.next_batch(budget(key), first, [lane.lines[each] for each in further]):
+            before = self._counted(work.remaining)
             shares.append(work.take(count))
-            lane.problems[work.is_small] -= count
+            lane.lines[work.owner].problems[work.is_small] -= count
+            self._problems.give(work.owner, before - self._counted(work.remaining))
             if work.remaining == 0:
-                del lane.works[work.is_small][work]
-                self.requests -= 1
+                del lane.lines[work.owner].works[work.is_small][work]
+                self._requests.give(work.owner)
         return tuple(shares)
 
-    def spend(self, key: Hashable, seconds: float) -> None:
-        """Charge a lane with solver time; a lane without requests is forgotten."""
-        lane = self._lanes.get(key)
-        if lane is not None:
-            lane.spent += seconds
-            if not any(lane.works):
-                del self._lanes[key]
+    def spend(self, shares: Sequence[Share], seconds: float) -> None:
+        """Charge the owners of a batch with solver time, by their problems; a line without requests is forgotten."""
+        key, counts = shares[0].work.key, dict.fromkeys((share.work.owner for share in shares), 0)
+        for share in shares:
+            counts[share.work.owner] += share.count
+        total, lane = sum(counts.values()), self._lanes.get(key)
+        for owner, count in counts.items():
+            self._accounts[owner].spent += seconds * count / total
+            if lane is not None and owner in lane.lines:
+                lane.lines[owner].spent += seconds * count / total
+                self._forget_if_empty(key, owner)
 
     def discard(self, work: Work) -> bool:
         """Forget a request that waits; return whether it was there."""
         lane = self._lanes.get(work.key)
-        if lane is None or work not in lane.works[work.is_small]:
+        line = None if lane is None else lane.lines.get(work.owner)
+        if line is None or work not in line.works[work.is_small]:
             return False
-        del lane.works[work.is_small][work]
-        self.requests -= 1
-        lane.problems[work.is_small] -= work.remaining
-        if not any(lane.works):
-            del self._lanes[work.key]
+        del line.works[work.is_small][work]
+        line.problems[work.is_small] -= work.remaining
+        self._requests.give(work.owner)
+        self._problems.give(work.owner, self._counted(work.remaining))
+        self._forget_if_empty(work.key, work.owner)
         return True
 
     def clear(self) -> list[Work]:
         """Forget all requests that wait, and return them."""
         works = list(self)
-        self._lanes.clear()
-        self.requests = 0
+        for work in works:
+            self.discard(work)
         return works
 
     def drop_stale(self, now: float) -> list[Work]:
@@ -191,7 +211,23 @@ class FairQueue:
 
     def __iter__(self) -> Iterator[Work]:
         """Go through the requests that wait."""
-        return (work for lane in list(self._lanes.values()) for works in lane.works for work in list(works))
+        lines = [line for _, _, line in self._lines()]
+        return (work for line in lines for works in line.works for work in list(works))
+
+    def _lines(self) -> Iterator[tuple[Hashable, Owner, Line]]:
+        return ((key, owner, line) for key, lane in self._lanes.items() for owner, line in lane.lines.items())
+
+    def _counted(self, problem_count: int) -> int:
+        """What the problems of one request count: never more than their owner may have, or it would never get in."""
+        return min(problem_count, self._problems.alone)
+
+    def _forget_if_empty(self, key: Hashable, owner: Owner) -> None:
+        lane = self._lanes[key]
+        if not any(lane.lines[owner].works):
+            del lane.lines[owner]
+            lane.kinds.give(owner)
+            if not lane.lines:
+                del self._lanes[key]
 
 
 def is_stale(work: Work, now: float) -> bool:
@@ -203,24 +239,3 @@ def expired(work: Work, now: float) -> ExpiredError:
     """Return the error of a request whose deadline has passed."""
     waited = now - work.queued_at
     return ExpiredError(f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later.")
-
-
-def share_out(works: Collection[Work], budget: int, share: int = 0) -> list[tuple[Work, int]]:
-    """Return the requests that go into a batch, and how many problems of each.
-
-    Args:
-        works: Requests in the order in which they came.
-        budget: Problems that the batch may hold.
-        share: How many each may have before those in front get what is left.
-    """
-    spare = budget - (sum(min(work.remaining, share) for work in works) if share else 0)
-    shares = []
-    for work in works:
-        if not spare and not share:
-            break  # hundreds may wait behind those that fit
-        least = min(work.remaining, share)
-        more = min(spare, work.remaining - least)
-        spare -= more
-        if least + more:
-            shares.append((work, least + more))
-    return shares

@@ -38,12 +38,18 @@ class KernelGate:
         self._queue, self._changed, self._messenger = queue, changed, messenger
         self._code = KnownCode()
 
-    def open_or_await(self, work: Work, compile_here: bool) -> bool:
-        """Open a shut lane if its kernels are there; return whether `compile` is to be called. The lock is held."""
+    def is_known(self, work: Work, compile_here: bool) -> bool:
+        """Return whether nothing has to be compiled apart for a request. The lock is held."""
         code = work.code_key
         if self.builder is not None and not compile_here and code not in self._code:
-            return self._code.wait(code, work.key)
+            return False
         self._code.add(code)
+        return True
+
+    def open_or_await(self, work: Work, compile_here: bool) -> bool:
+        """Open a shut lane if its kernels are there; return whether `compile` is to be called. The lock is held."""
+        if not self.is_known(work, compile_here):
+            return self._code.wait(work.code_key, work.key)
         self._queue.open(work.key)
         return False
 
@@ -78,7 +84,7 @@ class KernelGate:
     def _waits(self, work: Work, *, or_forget: bool = False) -> Work | None:
         """A request that still waits for the same code; the code may be forgotten where there is none."""
         with self._changed:
-            found = self._queue.first_live(self._code.awaiting(work.code_key), time.monotonic())
+            found = next(self._queue.live(self._code.awaiting(work.code_key), time.monotonic()), None)
             if found is None and or_forget:
                 self._code.given_up(work.code_key)
             return found

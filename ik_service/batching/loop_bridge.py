@@ -17,6 +17,7 @@ from functools import partial
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import held_up
+from ik_service.batching.fair_cap import Owner
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_pool import GRACE_S, SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
@@ -45,6 +46,7 @@ class LoopBridge:
         *,
         timeout_s: float | None = None,
         label: str | None = None,
+        owner: Owner = None,
     ) -> "asyncio.Future[SolveAnswer]":
         """Queue a request at the end of this turn of the loop; arguments and errors are those of `SolverPool.submit`.
 
@@ -55,7 +57,7 @@ class LoopBridge:
         if not self._collected:
             loop.call_soon(self._submit, loop)
         answer: asyncio.Future[SolveAnswer] = loop.create_future()
-        submit = partial(self._pool.submit, robot, request, timeout_s=timeout_s, label=label)
+        submit = partial(self._pool.submit, robot, request, timeout_s=timeout_s, label=label, owner=owner)
         self._collected.append((answer, submit, self._pool.limits.timeout_s if timeout_s is None else timeout_s))
         return answer
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError, held_up
+from ik_service.batching.fair_cap import STRANGER, Owner
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.kernel_gate import KernelGate
@@ -49,10 +50,11 @@ class PoolLimits:
     Attributes:
         requests: Requests that may wait.
         problems: Problems that may wait; one request alone may have more.
-        keys: Kinds of requests that may wait at once.
+        keys: Kinds of requests that may wait at once: so many that can be solved, and so many that wait to be compiled.
         solvers: Solvers kept for later requests.
         batch_problems: Problems that are solved together at most; 1 solves one after the other.
         timeout_s: Deadline of requests that bring none, from when they come [s].
+        is_shared: Whether there are several owners, of whom each has a share of what may wait.
     """
 
     requests: int = 1024
@@ -61,6 +63,7 @@ class PoolLimits:
     solvers: int = 16
     batch_problems: int = 16_384
     timeout_s: float = 60.0
+    is_shared: bool = False
 
 
 class SolverPool:
@@ -88,7 +91,10 @@ class SolverPool:
         self._messenger, self._pace = Messenger(observer), Pace(self.limits.batch_problems)
         self._unbuilt: list[Work] | None = None  # within `together`: those whose code has to be compiled
         self._queue = FairQueue(
-            request_limit=self.limits.requests, problem_limit=self.limits.problems, lane_limit=self.limits.keys
+            request_limit=self.limits.requests,
+            problem_limit=self.limits.problems,
+            lane_limit=self.limits.keys,
+            is_shared=self.limits.is_shared,
         )
         self._changed = threading.Condition()  # of a lock that one thread may take several times
         builder = KernelBuilder(device) if compile_apart else None
@@ -126,6 +132,7 @@ class SolverPool:
         *,
         timeout_s: float | None = None,
         label: str | None = None,
+        owner: Owner = None,
         compile_here: bool = False,
     ) -> Future[SolveAnswer]:
         """Queue a request; what of it has not begun when its future is cancelled or its time is over is never solved.
@@ -135,14 +142,15 @@ class SolverPool:
             request: At least one problem.
             timeout_s: How long anybody waits for the answer [s]; None takes the pool's.
             label: What the observer is to call the robot.
+            owner: Whose it is; owners share the solver's time, and what may wait.
             compile_here: Whether the solver's own thread compiles, which is sooner where it has nothing else to do.
 
         Raises:
-            QueueFullError: Too much is waiting.
+            QueueFullError: Too much is waiting; a ShareExhaustedError where too much of the same owner's is.
             ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
-        work = Work(robot, request, now, now + timeout_s, label=label)
+        work = Work(robot, request, now, now + timeout_s, label=label, owner=owner)
         with self._changed:
             self._require_open()
             if self._is_solving or self._queue.requests:
@@ -150,10 +158,11 @@ class SolverPool:
             if work.may_be_slow:
                 self._pace.may_be_slow(work.key)
             work.is_small = self._is_small(work.key, request.problem_count)
-            wait_s = self._wait_s(work.key, is_small=work.is_small)
+            wait_s = self._wait_s(owner, work.key, is_small=work.is_small)
             try:
-                self._require_room(request.problem_count, wait_s, timeout_s)
-                self._queue.put(work)
+                self._require_room(owner, request.problem_count, wait_s, timeout_s)
+                is_known = not self._queue.has_lane(work.key) and self._gate.is_known(work, compile_here)
+                self._queue.put(work, is_open=is_known)
             except QueueFullError as error:
                 self._messenger.refused(error.reason)
                 raise
@@ -202,11 +211,11 @@ class SolverPool:
             self._require_open()
             if timeout_s <= 0.0:
                 raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
-            wait_s, count = 0.0, 1
+            wait_s, count, owner = 0.0, 1, STRANGER
             if expected is not None:
-                count = expected.problem_count
-                wait_s = self._wait_s(expected.key, is_small=self._is_small(expected.key, count))
-            self._require_room(count, wait_s, timeout_s, lag_s)
+                count, owner = expected.problem_count, expected.owner
+                wait_s = self._wait_s(owner, expected.key, is_small=self._is_small(expected.key, count))
+            self._require_room(owner, count, wait_s, timeout_s, lag_s)
 
     def solve(self, robot: RobotModel, request: SolveRequest) -> SolveAnswer:
         """Queue a request and wait for its answer.
@@ -248,10 +257,12 @@ class SolverPool:
     def _is_small(self, key: Hashable, problem_count: int) -> bool:
         return problem_count <= self._pace.budget(key)
 
-    def _wait_s(self, key: Hashable, *, is_small: bool) -> float:
-        return self._queue.seconds_until(key, self._pace.usual_seconds, is_small=is_small)
+    def _wait_s(self, owner: Owner, key: Hashable, *, is_small: bool) -> float:
+        return self._queue.seconds_until(owner, key, self._pace.usual_seconds, is_small=is_small)
 
-    def _require_room(self, problem_count: int, wait_s: float, timeout_s: float, lag_s: float = 0.0) -> None:
+    def _require_room(
+        self, owner: Owner, problem_count: int, wait_s: float, timeout_s: float, lag_s: float = 0.0
+    ) -> None:
         try:
             if wait_s + lag_s > WAIT_SHARE * timeout_s:
                 raise QueueFullError(
@@ -259,7 +270,7 @@ class SolverPool:
                     f"{timeout_s:.3g} s. Try again later.",
                     "wait" if wait_s >= lag_s else "lag",
                 )
-            self._queue.require_room(problem_count)
+            self._queue.require_room(owner, problem_count)
         except QueueFullError as error:
             error.retry_after_s = max(1, min(60, math.ceil(0.5 * wait_s)))
             raise
@@ -337,7 +348,7 @@ class SolverPool:
         with self._changed:
             for work in gone:
                 self._queue.discard(work)
-            self._queue.spend(shares[0].work.key, seconds)
+            self._queue.spend(shares, seconds)
         self._end_stale(gone)
 
     def _is_lost(self, share: Share, now: float) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.fair_cap import Owner
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import seed_count
 from ik_service.robots import RobotModel
@@ -25,15 +26,17 @@ class Expected:
     Attributes:
         key: Requests of equal keys can be solved together.
         problem_count: Number of problems.
+        owner: Whose it is.
     """
 
     key: Hashable
     problem_count: int
+    owner: Owner = None
 
     @classmethod
-    def like(cls, robot: RobotModel, request: SolveRequest) -> Self:
-        """Return what a request is that is just like another one."""
-        return cls((robot.content_hash, request.joint_key), request.problem_count)
+    def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> Self:
+        """Return what a request is that is just like another one of the same owner."""
+        return cls((robot.content_hash, request.joint_key), request.problem_count, owner)
 
 
 class Work:
@@ -45,6 +48,7 @@ class Work:
         queued_at: When it came, on the monotonic clock [s].
         deadline: When nobody wants the answer any more, on the same clock [s].
         label: What the robot is called where it is counted; robots of equal content may have several names.
+        owner: Whose it is: the owners share the solver.
 
     Attributes:
         key: Requests of equal keys can be solved together.
@@ -55,10 +59,17 @@ class Work:
     """
 
     def __init__(
-        self, robot: RobotModel, request: SolveRequest, queued_at: float, deadline: float, *, label: str | None = None
+        self,
+        robot: RobotModel,
+        request: SolveRequest,
+        queued_at: float,
+        deadline: float,
+        *,
+        label: str | None = None,
+        owner: Owner = None,
     ) -> None:
         self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
-        self.label = label
+        self.label, self.owner = label, owner
         own = request.joint_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
         self.future: Future[SolveAnswer] = Future()

@@ -73,10 +73,10 @@ def test_too_many_waiting_requests_are_503_with_retry_after(client):
         create_app(ServiceSettings(device="cpu", insecure=True), robots=robots, compile_apart=False)
     ) as other:
         other.app.state.service.warm_up.result(300)
-        other.app.state.service.pool._queue._request_limit = 0
+        other.app.state.service.pool._queue._requests._most = 0
         reply = other.post("/v1/robots/panda/solve", json=GOOD)
         assert reply.status_code == 503
         assert reply.json()["code"] == "queue_full"
         assert int(reply.headers["retry-after"]) >= 1
-        other.app.state.service.pool._queue._request_limit = 1
+        other.app.state.service.pool._queue._requests._most = 1
         assert other.post("/v1/robots/panda/solve", json=GOOD).status_code == 200

@@ -12,7 +12,7 @@ import uvicorn
 from ik_service.api.admission import Admission
 from ik_service.api.connection import server_config
 from ik_service.api.refusing import THROWN_AWAY_MOST
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(body_timeout_s=0.5, keep_alive_s=20.0)
@@ -139,6 +139,15 @@ def test_a_refused_request_gets_a_whole_problem_document(application, connection
     assert (found.document["code"], found.document["status"]) == ("queue_full", 503)
     assert (application.count, application.admission._observer.statuses) == (0, [503])
     assert application.admission._observer.reasons == ["wait"]
+
+
+def test_who_has_its_share_already_is_429_unread(application, connection):
+    application.admission.pool.error = ShareExhaustedError("share", 3)
+    connection.sendall(SOLVE + b"Content-Length: 4\r\n\r\nbody")
+    found = answer(connection)
+    assert (found.status, found.document["code"], found.document["status"]) == (429, "share_exhausted", 429)
+    assert found.headers["retry-after"] == "3"
+    assert application.admission._observer.reasons == ["share"]
 
 
 def test_a_request_past_its_deadline_is_504_unread(application, connection):

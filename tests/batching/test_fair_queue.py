@@ -7,7 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ik_service import load_robot
 from ik_service.batching.errors import QueueFullError
-from ik_service.batching.fair_queue import LARGE_AT_ONCE, FairQueue
+from ik_service.batching.fair_queue import FairQueue
+from ik_service.batching.lane import LARGE_AT_ONCE
 from ik_service.batching.work import Work
 from tests.batching.conftest import numbered
 
@@ -60,7 +61,7 @@ def test_small_requests_behind_a_large_one_are_the_next_batch(panda):
 def test_a_small_request_is_the_next_batch_behind_any_number_of_large_ones(panda):
     one, many, small = queue(), [large(panda, 1000) for _ in range(600)], work(panda, 1)
     put(one, *many, small)
-    assert one.seconds_until(small.key, lambda _: 1.0, is_small=True) == 2.0
+    assert one.seconds_until(None, small.key, lambda _: 1.0, is_small=True) == 2.0
     assert sizes(one.take(lambda _: 64)) == [(small, 0, 1)]
     assert [share.work for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
 
@@ -99,7 +100,7 @@ def test_how_long_a_request_would_wait(panda):
     per_problem = {work(panda, 1).key: 0.001, work(panda, 1, "panda_link7").key: 0.01}
 
     def wait(each):
-        return one.seconds_until(each.key, lambda key: per_problem.get(key, 1.0), is_small=each.is_small)
+        return one.seconds_until(each.owner, each.key, lambda key: per_problem.get(key, 1.0), is_small=each.is_small)
 
     assert wait(work(panda, 1)) == pytest.approx(2 * 0.3 + min(2 * 0.3, 1.0))
     assert wait(large(panda, 500)) == pytest.approx(0.3 + 10.0 + 1.0)
@@ -114,10 +115,11 @@ def test_lanes_share_the_time_of_the_solver(panda):
         put(one, each)
         time_had[each.key] = [seconds, 0.0]
     for _ in range(400):
-        key = one.take(lambda _: 10)[0].work.key
+        shares = one.take(lambda _: 10)
+        key = shares[0].work.key
         seconds = time_had[key][0]
         time_had[key][1] += seconds
-        one.spend(key, seconds)
+        one.spend(shares, seconds)
     slow, fast = (had for _, had in time_had.values())
     assert slow == pytest.approx(fast, rel=0.02)
 
@@ -126,15 +128,14 @@ def test_a_new_lane_gets_no_credit_for_time_before_it_came(panda):
     one, old = queue(), work(panda, 10**5)
     put(one, old)
     for _ in range(100):
-        one.take(lambda _: 10)
-        one.spend(old.key, 1.0)
+        one.spend(one.take(lambda _: 10), 1.0)
     new = work(panda, 10**5, "panda_link7")
     put(one, new)
     served = []
     for _ in range(20):
-        key = one.take(lambda _: 10)[0].work.key
-        one.spend(key, 1.0)
-        served.append(key)
+        shares = one.take(lambda _: 10)
+        one.spend(shares, 1.0)
+        served.append(shares[0].work.key)
     assert 9 <= served.count(old.key) <= 11
 
 
@@ -144,8 +145,9 @@ def test_a_lane_is_closed_until_its_kernels_are_there(panda):
     assert not one.put(work(panda, 1))
     assert one.take(lambda _: 10) == ()
     one.open(each.key)
-    assert len(one.take(lambda _: 10)) == 2
-    one.spend(each.key, 1.0)
+    shares = one.take(lambda _: 10)
+    assert len(shares) == 2
+    one.spend(shares, 1.0)
     assert one.put(work(panda, 1))  # the lane was forgotten with its last request
 
 
@@ -225,7 +227,7 @@ class Model(RuleBasedStateMachine):
             if self.waiting[share.work] == 0:
                 del self.waiting[share.work]
         if shares:
-            self.queue.spend(shares[0].work.key, seconds)
+            self.queue.spend(shares, seconds)
 
     @rule(data=st.data())
     def discard(self, data):

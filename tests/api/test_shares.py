@@ -1,0 +1,108 @@
+"""API keys share what may wait: a request and a tick count for the key that they came with."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ik_service import load_robot
+from ik_service.api import create_app
+from ik_service.settings import ServiceSettings
+
+KEYS = {name: f"{name}-0123456789abcdef" for name in ("flood", "calm")}
+URL = "/v1/robots/panda/solve"
+PATIENCE_S = 60.0
+ROOM = 8
+
+
+def app_of(keys):
+    text = ",".join(f"{name}:{key}" for name, key in keys.items())
+    settings = ServiceSettings(device="cpu", api_keys=text, queue_requests=ROOM)
+    return create_app(settings, robots={"panda": load_robot("panda")}, compile_apart=False)
+
+
+class Held:
+    """A service whose solver stands still until the gate opens, with requests under way in threads of their own."""
+
+    def __init__(self, client, body, threads):
+        self.client, self.body, self.threads = client, body, threads
+        self.pool, self.gate, self.entered = client.app.state.service.pool, threading.Event(), threading.Event()
+        solve = self.pool._shelf.solve_together
+
+        def wait(*arguments):
+            self.entered.set()
+            assert self.gate.wait(PATIENCE_S)
+            return solve(*arguments)
+
+        self.pool._shelf.solve_together = wait
+
+    def post(self, name):
+        return self.client.post(URL, json=self.body, headers={"X-API-Key": KEYS[name]})
+
+    def begin(self, name, waiting):
+        """Post in a thread; return once so many requests wait."""
+        future = self.threads.submit(self.post, name)
+        end = time.monotonic() + PATIENCE_S
+        while not self.entered.is_set() or self.pool.waiting_requests < waiting:
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        return future
+
+
+@pytest.fixture
+def hold(one_pose):
+    """Starts a service with some keys that stands still."""
+    with ThreadPoolExecutor(2 * ROOM) as threads:
+        clients = []
+
+        def hold(*names):
+            client = TestClient(app_of({name: KEYS[name] for name in names}))
+            clients.append(client.__enter__())
+            client.app.state.service.warm_up.result(300)
+            return Held(client, one_pose, threads)
+
+        held = []
+        yield lambda *names: held.append(hold(*names)) or held[-1]
+        for each in held:
+            each.gate.set()
+        threads.shutdown()
+        for client in clients:
+            client.__exit__(None, None, None)
+
+
+def test_one_key_cannot_use_up_what_may_wait_and_the_other_is_answered_first(hold):
+    held = hold("flood", "calm")
+    flood = [held.begin("flood", waiting) for waiting in range(ROOM // 2 + 1)]
+    refused = held.post("flood")
+    assert (refused.status_code, refused.json()["code"]) == (429, "share_exhausted")
+    assert "has 4 requests waiting, and 1 more would exceed its share, which is 4 of 8" in refused.json()["detail"]
+    assert int(refused.headers["retry-after"]) >= 1
+    calm = held.begin("calm", ROOM // 2 + 1)
+    held.gate.set()
+    assert [each.result(PATIENCE_S).status_code for each in (calm, *flood)] == [200] * (len(flood) + 1)
+
+
+def test_a_single_key_has_the_whole_queue_to_itself(hold):
+    held = hold("flood")
+    flood = [held.begin("flood", waiting) for waiting in range(ROOM + 1)]
+    refused = held.post("flood")
+    assert (refused.status_code, refused.json()["code"]) == (503, "queue_full")
+    held.gate.set()
+    assert [each.result(PATIENCE_S).status_code for each in flood] == [200] * len(flood)
+
+
+def test_ticks_of_a_stream_count_for_its_key(hold):
+    held = hold("flood", "calm")
+    headers = {"X-API-Key": KEYS["flood"]}
+    owners = []
+    submit = held.pool.submit
+    held.pool.submit = lambda *given, owner, **more: owners.append(owner) or submit(*given, owner=owner, **more)
+    held.gate.set()
+    with held.client.websocket_connect("/v1/robots/panda/stream", headers=headers) as stream:
+        stream.send_json({"type": "configure", "targets": [{"link": "panda_hand"}]})
+        assert stream.receive_json()["type"] == "configured"
+        stream.send_json({"seq": 1, "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]})
+        assert stream.receive_json()["success"]
+    assert owners == ["flood", "flood"]
