@@ -35,6 +35,8 @@ from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, stat
 NO_OBJECTIVE = -1
 GOAL, TURN = "goal", "turn"
 TURN_WIDTH = 5  # numbers of a turn's limit
+# Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
+TRACE = 1e-200
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class DataInput:
 
 @dataclass(frozen=True)
 class TargetError:
-    """Squared errors of one pose target, over the rows that the island has of it; None where it has none."""
+    """Squared errors of one pose target, over the rows that the island solves or judges; None where it has none."""
 
     target: int
     position2: Expression | None
@@ -70,7 +72,7 @@ class IslandProgram:
         quaternions: Those at which the rotation of a ball or floating joint starts; the next two belong to it.
         halves: Reduced half angles that the program needs: variable -> (active DOF, multiplier, offset).
         inputs: Data that it reads per problem.
-        norm2: |r|^2, r the rows less their goals.
+        norm2: |r|^2, r the rows less their goals; not finite where a row is not that is only judged.
         goal_norm2: The same of the rows that may have goals.
         gradient: J'r, per DOF.
         hessian: J'J, lower triangle, rows of 1, 2, ... entries.
@@ -144,6 +146,7 @@ def build_program(
     half_angle_error: float = FLOAT32_ERROR,
     goal_count: int = 0,
     limit_turns: bool = False,
+    judged: Sequence[int] = (),
 ) -> IslandProgram:
     """Return the program of an island.
 
@@ -159,6 +162,8 @@ def build_program(
         goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
             inputs, instead of 0.
         limit_turns: Whether rotations that have quaternions keep to a largest angle, which is given as inputs.
+        judged: Rows of pose targets that no DOF can change and that have to be met all the same: they count in the
+            errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
     """
     graph = ExpressionGraph()
     applied = [
@@ -180,7 +185,9 @@ def build_program(
         weighted = [values for values, _ in bound]
         columns += [_jacobian_row(one, stated, r, weighted, robot, chain, dofs, graph) for r in one.wanted]
         if one.objective < target_count:
-            errors.append(_target_error(one, stated, bound[0][1], graph))
+            first = starts[one.objective] + one.first_row
+            further = [row - first for row in judged if 0 <= row - first < one.group.row_count]
+            errors.append(_target_error(one, stated, bound[0][1], graph, further))
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
     left: list[Scalar] = list(stated_rows)
@@ -199,7 +206,7 @@ def build_program(
         quaternions=quaternions,
         halves=dict(chain.halves),
         inputs=(*inputs.values(), *turns, *goals),
-        norm2=_sum((row * row for row in left), zero),
+        norm2=_sum([*(row * row for row in left), *_traces(errors, bool(judged))], zero),
         goal_norm2=_sum((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),
         hessian=tuple(tuple(_sum((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
@@ -371,6 +378,12 @@ def _summed_by_twists(
             yield dof, behind[body]
 
 
+def _traces(errors: Sequence[TargetError], has_judged: bool) -> list[Scalar]:
+    """What rows that are only judged add to |r|^2: nothing, unless they are not finite."""
+    parts = [part for error in errors for part in (error.position2, error.chord2) if part is not None]
+    return [TRACE * part for part in parts] if has_judged else []
+
+
 def _moving(robot: RobotModel, body: int) -> set[int]:
     """DOFs that move a body."""
     found: set[int] = set()
@@ -380,9 +393,12 @@ def _moving(robot: RobotModel, body: int) -> set[int]:
     return found
 
 
-def _target_error(one: _Applied, stated: StatedRows, plain: dict[str, Scalar], graph: ExpressionGraph) -> TargetError:
-    """Squared errors of a pose target, without weights."""
-    rows = dict(zip(one.wanted, transplant([stated.rows[r] for r in one.wanted], plain, graph), strict=True))
+def _target_error(
+    one: _Applied, stated: StatedRows, plain: dict[str, Scalar], graph: ExpressionGraph, judged: Sequence[int]
+) -> TargetError:
+    """Squared errors of a pose target, without weights, over the rows wanted of it and those that are only judged."""
+    counted = sorted({*one.wanted, *judged})
+    rows = dict(zip(counted, transplant([stated.rows[r] for r in counted], plain, graph), strict=True))
     zero = graph.constant(0.0)
     parts = []
     for block in (range(3), range(3, 6)):

@@ -86,9 +86,7 @@ class ControlTasks:
         self.task_count = len(self.objectives)
         for k, objective in enumerate(self.objectives):
             self._bind(objective, owner)
-            if not objective.row_support(model)[:, model.robot.dof_active >= 0].any():
-                name = f"target '{targets[k].link}'" if k < len(targets) else type(objective).__name__
-                raise InputError(f"No joint that can move has anything to do with {name}.")
+            self._require_motion(objective, targets[k] if k < len(targets) else None)
         self._add_soft_rows(soft, arrays)
         for objective in self.objectives[self.task_count :]:
             self._bind(objective, owner)
@@ -103,14 +101,28 @@ class ControlTasks:
         objective.bind_solver(owner)
         objective.bind_model(self._model)
 
+    def _require_motion(self, objective: ExpressionObjective, target: Target | None) -> None:
+        """Refuse a task of which no joint moves a row; of a target that has weights it must be a row with a weight.
+
+        So every target that asks for anything has an island, by which it is judged.
+        """
+        support = objective.row_support(self._model)
+        moved = np.asarray(support[:, self._model.robot.dof_active >= 0].any(axis=1))
+        name = type(objective).__name__
+        if target is not None:
+            name = f"target '{target.link}'"
+            weighted = np.asarray((_row_weights(target).astype(np.float32) > 0.0).any(axis=0))
+            if weighted.any() and moved.any() and not moved[weighted].any():
+                moved, name = moved[weighted], f"the rows of {name} that have weights"
+        if not moved.any():
+            raise InputError(f"No joint that can move has anything to do with {name}. Leave it out, or unlock a joint.")
+
     def _add_target(self, target: Target, arrays: TickArrays) -> None:
         number, device = len(self.objectives), self._model.device
         robots = arrays.targets.device.shape[0]
         poses: Any = arrays.targets.device.reshape((robots, -1))
         self.wide[number, "target_positions"] = WideData(poses, number * POSE)
         self.wide[number, "target_orientations_xyzw"] = WideData(poses, number * POSE + 3, is_quaternion=True)
-        weights = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
-        weights = np.atleast_2d(weights) * np.repeat([1.0, ROTATION_LENGTH], 3)
         if target.offset is not None:
             self.wide[number, "offset"] = WideData(device_array(np.atleast_2d(target.offset), wp.float64, device))
         self.objectives.append(
@@ -120,7 +132,7 @@ class ControlTasks:
                 np.array([0.0, 0.0, 0.0, 1.0]),
                 offset=target.offset,
                 reference_link=target.reference_link,
-                row_weights=weights,
+                row_weights=_row_weights(target) * np.repeat([1.0, ROTATION_LENGTH], 3),
             )
         )
 
@@ -145,6 +157,12 @@ class ControlTasks:
             joints = _leading_joints(robot, moved)
             damping = IKObjectiveDamping(robot.mid_joint_q, weight=soft.damping_weight, joints=joints)
             self.objectives.append(damping)
+
+
+def _row_weights(target: Target) -> NDArray[np.float64]:
+    """Weights of a target's rows as the caller gives them, [1 or robots, 6]."""
+    weights = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
+    return np.atleast_2d(weights)
 
 
 def _leading_joints(robot: RobotModel, moved: NDArray[np.bool_]) -> list[str]:

@@ -64,7 +64,9 @@ class IKController:
     Args:
         robot: The robot.
         targets: Links that are to reach poses: names or Targets. The poses are given to `step`. Offsets and weights
-            have one line, or one per robot; rows of weight 0, for all robots alike, are left out for good.
+            have one line, or one per robot; rows of weight 0, for all robots alike, are left out for good. Every other
+            row is judged, whether a joint can move it or not: a slider that is asked to turn never converges. A target
+            is refused if no joint moves any row of it that has a weight.
         objectives: Further tasks, stated as expressions; each is bound to this controller. Their data have one line,
             or one per robot.
         robots: Number of robots that are controlled together.
@@ -209,12 +211,12 @@ class IKController:
         """Return the kernels of a tick, with what they work on, for export.
 
         Raises:
-            EngineError: The controller is on a GPU, moves nothing, or has an order of joints or quaternions of its own.
+            EngineError: The controller is on a GPU, or has an order of joints or quaternions of its own.
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only controllers in the robot's own joint_order, of quaternions xyzw, can be exported.")
-        if self._device.is_cuda or not self._launches:
-            raise EngineError("Only controllers on a CPU that have something to move can be exported.")
+        if self._device.is_cuda:
+            raise EngineError("Only controllers on a CPU can be exported.")
         self._islands.refresh()
         return record_ticks(self._tasks, self._islands, self._arrays, self._iterations)
 

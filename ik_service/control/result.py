@@ -24,8 +24,9 @@ class ControlResult:
         joint_q: Commanded configuration, [robots, coordinates]; names are `IKController.coordinate_names`.
         joint_qd: Speeds that lead there [m/s or rad/s], [robots, DOFs]; names are `IKController.dof_names`.
         island_status: What became of every island, `IKStatus`, [robots, islands].
-        position_error: Distance to each target [m], NaN where positions are free, [robots, targets].
-        orientation_error: Angle to each target [rad], NaN where orientations are free, [robots, targets].
+        position_error: Distance to each target [m], [robots, targets]; NaN only where its position rows all have the
+            weight 0. Rows that no joint can move count like others.
+        orientation_error: Angle to each target [rad], alike, [robots, targets].
         active_limits: What holds each DOF back, `LimitKind`, negative at the lower end, [robots, DOFs].
         sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands]; rows of weight
             0 and those of directions (look-at, axis alignment) do not count, infinite where none does.
@@ -49,7 +50,7 @@ class ControlResult:
 
     @property
     def status(self) -> Int32Array:
-        """The gravest status of the islands of each robot, `IKStatus`, [robots]; CONVERGED without islands."""
+        """The gravest status of the islands of each robot, `IKStatus`, [robots]."""
         return np.asarray(self.island_status.max(axis=1, initial=int(IKStatus.CONVERGED)))
 
     @property

@@ -42,6 +42,8 @@ from ik_service.solver.rows import Rows
 from ik_service.solver.support import Support
 from objectives import IKJacobianType, InputError
 
+TARGET_ROWS = 6
+
 TICK_DAMPING = replace(
     DAMPING,
     progress=1e-10,  # with more, joints that tasks leave free have not come to rest, and it is taken for motion
@@ -109,11 +111,14 @@ class TickIslands:
                     f"Target '{target.link}' has row_weights that are 0 for some robots only. A row is there for all "
                     "robots of a controller or for none; give the others a controller of their own."
                 )
-        weights = np.hstack([block.max(axis=0, keepdims=True) for block in blocks])
-        self._partition = common_partition(RowWeights(weights), self._support.trees, model.device, join=False)
+        weights = RowWeights(np.hstack([block.max(axis=0, keepdims=True) for block in blocks]))
+        self._partition = common_partition(weights, self._support.trees, model.device, join=False)
+        self._still_rows = np.asarray(weights.on & (self._partition.row_island[0] < 0))
         self._lanes = lanes_on(model.device, robots)
         self._version = self._data_version()
         self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
+        if not self.islands:
+            raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
     def _data_version(self) -> int:
         """Number that grows when an objective of the caller's exchanges an array."""
@@ -158,7 +163,20 @@ class TickIslands:
             FLOAT64_ERROR,
             goal_count=self._tasks.task_count,
             limit_turns=True,
+            judged=self._judged_rows(rows),
         )
+
+    def _judged_rows(self, rows: NDArray[np.intp]) -> list[int]:
+        """The rows with a weight that no joint can move, of targets of which the island has these other rows.
+
+        A target asks for them as for all others: without them it would count as met whatever it asks for there.
+        """
+        found: list[int] = []
+        for start in self._rows.start[: len(self._tasks.targets)]:
+            own = np.arange(start, start + TARGET_ROWS)
+            if np.isin(own, rows).any():
+                found += [int(row) for row in own[self._still_rows[own]]]
+        return found
 
     def _inputs(self, program: IslandProgram) -> dict[str, Any]:
         """Arrays that say where the data of the program stand, and of what kind they are."""

@@ -28,7 +28,8 @@ class Target:
             [problem_count, 7]. None is the link frame itself.
         reference_link: Link in whose frame targets are given and errors are expressed; None is the world.
         row_weights: Weights of the six rows, shape [6] or [problem_count, 6]: three of position, three of
-            orientation. 0 leaves an axis free, in the solve and in the judgement.
+            orientation. 0 leaves an axis free, in the solve and in the judgement. All others are judged, even if no
+            joint can move them.
     """
 
     link: str

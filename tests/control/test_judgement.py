@@ -1,0 +1,129 @@
+"""Rows of targets that no joint can move: they are judged like all others."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, Target, load_robot
+from ik_service.control import ControlLimits, IKController
+from ik_service.solver.status import IKStatus
+from objectives import InputError
+
+HALF = np.sqrt(0.5)
+UPRIGHT, TURNED = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, HALF, HALF]
+PLACE = [0.3, 0.2, 0.1]
+TICKS, DT = 300, 1e-2
+EXACT = 1e-9  # m or rad: float64, and the way is a fraction of a metre
+AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
+JOINT = """<link name="{name}_link"/><joint name="{name}" type="{kind}">
+<parent link="{parent}"/><child link="{name}_link"/><axis xyz="{axis}"/>
+<limit lower="-1" upper="1" velocity="10" effort="1"/></joint>"""
+
+
+def gantry_text():
+    """Three sliders, one upon the other, and a pivot of its own on the same base."""
+    parents = ("base", "x_link", "y_link")
+    pairs = zip(AXES.items(), parents, strict=True)
+    sliders = [JOINT.format(name=k, kind="prismatic", parent=p, axis=axis) for (k, axis), p in pairs]
+    pivot = JOINT.format(name="w", kind="revolute", parent="base", axis="0 0 1")
+    return f'<robot name="gantry"><link name="base"/>{"".join(sliders)}{pivot}</robot>'
+
+
+@pytest.fixture(scope="module")
+def gantry(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gantry") / "gantry.urdf"
+    path.write_text(gantry_text())
+    return load_robot(path)
+
+
+def run(controller, targets, ticks=TICKS):
+    controller.reset(np.zeros(4))
+    for _ in range(ticks):
+        result = controller.step(np.array(targets), dt=DT)
+    return result
+
+
+def pose(position=PLACE, orientation=UPRIGHT):
+    return [*position, *orientation]
+
+
+@pytest.mark.parametrize("acceleration", [None, 5.0])
+def test_an_orientation_that_no_joint_can_turn_is_judged(gantry, acceleration):
+    controller = IKController(gantry, ["z_link"], robots=2, limits=ControlLimits(acceleration=acceleration))
+    result = run(controller, [[pose()], [pose(orientation=TURNED)]])
+    assert result.status.tolist() == [IKStatus.CONVERGED, IKStatus.STALLED]
+    assert result.success.tolist() == [True, False]
+    np.testing.assert_allclose(result.orientation_error[:, 0], [0.0, np.pi / 2], atol=EXACT)
+    np.testing.assert_allclose(result.joint_q[:, :3], [PLACE, PLACE], atol=EXACT)  # what can be met is met
+
+
+@pytest.mark.parametrize(
+    "quaternion",
+    [[np.nan] * 4, [np.inf, 0.0, 0.0, 1.0], [0.0] * 4, [0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 0.0, 1e300]],
+)
+@pytest.mark.parametrize("link", ["z_link", "w_link"])
+def test_a_quaternion_that_is_none_is_invalid_whether_joints_can_turn_the_link_or_not(gantry, link, quaternion):
+    controller = IKController(gantry, [link], robots=2)
+    place = PLACE if link == "z_link" else [0.0, 0.0, 0.0]
+    result = run(controller, [[pose(place)], [pose(place, quaternion)]])
+    assert result.status.tolist() == [IKStatus.CONVERGED, IKStatus.INVALID]
+    np.testing.assert_array_equal(result.joint_q[1], 0.0)
+    after = run(controller, [[pose(place)], [pose(place)]])
+    assert after.success.all()
+
+
+def test_a_position_that_no_joint_can_move_is_judged(gantry):
+    """Two sliders seen from the first one: nothing moves them in its direction, nor turns them."""
+    controller = IKController(gantry, [Target("z_link", reference_link="x_link")])
+    near, far = run(controller, pose([0.0, 0.2, 0.1])).copy(), run(controller, pose([0.5, 0.2, 0.1]))
+    assert near.success.all()
+    assert far.status.tolist() == [IKStatus.STALLED]
+    assert far.position_error[0, 0] == pytest.approx(0.5, abs=EXACT)
+    bad = run(controller, pose([0.0, 0.2, np.inf]))
+    assert bad.status.tolist() == [IKStatus.INVALID]
+
+
+def test_every_target_is_judged_beside_others(gantry):
+    controller = IKController(gantry, ["w_link", "z_link"])
+    still = [pose([0.0, 0.0, 0.0]), pose(orientation=TURNED)]
+    result = run(controller, still)
+    assert result.island_status.tolist() == [[IKStatus.STALLED, IKStatus.CONVERGED]]  # in the order of the joints
+    assert not result.success[0]
+    np.testing.assert_allclose(result.orientation_error, [[0.0, np.pi / 2]], atol=EXACT)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error"), [([1, 1, 1, 0, 0, 1], np.pi / 2), ([1, 1, 1, 1, 1, 0], 0.0), ([1, 1, 1, 0, 0, 0], np.nan)]
+)
+def test_rows_of_weight_0_are_free_and_no_others(gantry, weights, error):
+    controller = IKController(gantry, [Target("z_link", row_weights=weights)])
+    result = run(controller, pose(orientation=TURNED))
+    np.testing.assert_allclose(result.orientation_error, [[error]], atol=EXACT)
+    assert result.success[0] == (not error > 0.0)
+
+
+def test_a_path_is_judged_as_the_solver_judges_it(gantry):
+    positions, orientations = np.tile(PLACE, (50, 1)), np.tile(TURNED, (50, 1))
+    ticks = IKController(gantry, ["z_link"]).follow(positions, orientations, DT, start_joint_q=np.zeros(4))
+    ahead = IKSolver(gantry, ["z_link"], device="cpu").follow(positions, orientations, DT)
+    assert not ticks.success.any()
+    assert not ahead.success.any()
+    np.testing.assert_allclose(ticks.orientation_error, np.pi / 2, atol=EXACT)
+    np.testing.assert_allclose(ahead.orientation_error, np.pi / 2, atol=EXACT)
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (["base"], "anything to do with target 'base'"),
+        (["w_link", "base"], "anything to do with target 'base'"),
+        ([Target("z_link", row_weights=[0, 0, 0, 1, 1, 1])], "the rows of target 'z_link' that have weights"),
+    ],
+)
+def test_a_target_of_which_no_joint_moves_a_row_is_refused(gantry, targets, message):
+    with pytest.raises(InputError, match=message):
+        IKController(gantry, targets)
+
+
+def test_a_controller_that_has_nothing_to_do_is_refused(gantry):
+    with pytest.raises(InputError, match="nothing to do"):
+        IKController(gantry, [Target("z_link", row_weights=[0] * 6)], damping_weight=0.0)

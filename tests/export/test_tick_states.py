@@ -1,0 +1,46 @@
+"""What an exported controller says where it cannot do what it is asked: what the controller in Python says."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKStatus, load_robot
+from ik_service.control import IKController
+from ik_service.export import export_controller
+from tests.control.test_judgement import TURNED, UPRIGHT, gantry_text
+from tests.export.c_controller import bytes_of, controller_in_c
+from tests.export.c_library import OK, loaded
+
+DT = 1e-2
+PLACE = [0.3, 0.2, 0.1]
+
+
+@pytest.fixture(scope="module")
+def gantry(tmp_path_factory):
+    """Three sliders, of which the last one has a target with an orientation."""
+    folder = tmp_path_factory.mktemp("gantry")
+    (folder / "gantry.urdf").write_text(gantry_text())
+    controller = IKController(load_robot(folder / "gantry.urdf"), ["z_link"])
+    export_controller(controller, prefix="gantry", tick_count=20).write(folder)
+    return controller, controller_in_c(loaded("gantry", folder), folder, "gantry", controller)
+
+
+@pytest.mark.parametrize(
+    ("quaternion", "status"),
+    [
+        (UPRIGHT, IKStatus.CONVERGED),
+        (TURNED, IKStatus.STALLED),
+        ([np.nan] * 4, IKStatus.INVALID),
+        ([0.0] * 4, IKStatus.INVALID),
+        ([0.0, 0.0, 0.0, 5.0], IKStatus.INVALID),
+    ],
+)
+def test_rows_that_no_joint_can_move_are_judged_in_c_as_in_python(gantry, quaternion, status):
+    theirs, ours = gantry
+    theirs.reset(np.zeros(4))
+    assert ours.reset(np.zeros(4)) == OK
+    for _ in range(60):
+        found = ours.step([[*PLACE, *quaternion]], dt=DT)
+        expected = theirs.step([[*PLACE, *quaternion]], dt=DT)
+        assert found == bytes_of(expected)
+    assert ours.values(found)["status"] == status
+    assert ours.is_intact()
