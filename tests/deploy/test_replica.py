@@ -1,6 +1,7 @@
 """A replica's settings, its health, and the configurations that are shipped."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from objectives import InputError
 
 CONFIGURATIONS = sorted((Path(__file__).parents[2] / "docker" / "ray").glob("*.yaml"))
 START_S = 300.0  # the first solve on a machine compiles kernels
+IMPATIENCE_S = 0.05
 KEYS = {"IK_SERVICE_API_KEYS": "lab:0123456789abcdef"}
 
 
@@ -85,11 +87,17 @@ def test_as_many_threads_solve_as_the_replica_has_cores():
 
 @pytest.fixture
 def service():
-    settings = ServiceSettings(device="cpu", insecure=True, robots="panda", request_timeout_s=0.2)
+    """How a replica of callers with so much patience is asked for its health, and its pool."""
+    settings = ServiceSettings(device="cpu", insecure=True, robots="panda")
     app = create_app(settings, compile_apart=False)
+
+    def check(patience_s=START_S):
+        changed = settings.model_copy(update={"request_timeout_s": patience_s})
+        client.portal.call(require_solving, app.state.service, changed)
+
     with TestClient(app) as client:
         app.state.service.warm_up.result(START_S)
-        yield lambda: client.portal.call(require_solving, app.state.service, settings), app.state.service.pool
+        yield check, app.state.service.pool
 
 
 def test_a_replica_that_solves_is_healthy(service):
@@ -133,13 +141,22 @@ def test_a_replica_whose_solver_has_ended_is_not(service):
 
 def test_a_replica_whose_solver_does_not_come_back_is_not(service, monkeypatch):
     check, pool = service
-    release = threading.Event()
-    monkeypatch.setattr(ray_serve, "PROBE_S", 0.3)
-    monkeypatch.setattr(pool._shelf, "solve_together", lambda *_: release.wait(START_S))
+    begun, release = threading.Event(), threading.Event()
+
+    def hang(*_):
+        begun.set()
+        release.wait(START_S)
+
+    monkeypatch.setattr(ray_serve, "PROBE_S", 0.1)
+    monkeypatch.setattr(pool._shelf, "solve_together", hang)
     try:
-        check()  # busy is not ill
-        with pytest.raises(UnhealthyError):
+        while not begun.is_set():  # a question may run out of its time before the solver's thread sees it
             check()
+        check()  # busy is not ill
+        while pool.solving_s <= IMPATIENCE_S:
+            time.sleep(0.01)
+        with pytest.raises(UnhealthyError):
+            check(IMPATIENCE_S)
     finally:
         release.set()
 
