@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from ik_service.file_trust import why_others_may_write
 from objectives.errors import InputError
 
 ENV_PREFIX = "IK_SERVICE_"
@@ -105,6 +104,18 @@ class ServiceSettings(BaseSettings):
 
     max_body_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1024, le=2**30, description="Most bytes of a request's body."
+    )
+    max_answer_bytes: int = Field(
+        default=128 * 1024 * 1024,
+        ge=1024,
+        le=2**32,
+        description="Most bytes of an answer, by its shape, before it is made.",
+    )
+    memory_bytes: int = Field(
+        default=768 * 1024 * 1024,
+        ge=2**20,
+        le=2**40,
+        description="Bytes of bodies and answers that requests may hold together; API keys share them.",
     )
     max_header_bytes: int = Field(
         default=32 * 1024, ge=1024, le=2**20, description="Most bytes of a request's line and headers."
@@ -232,11 +243,9 @@ def _kubernetes_port() -> dict[str, Any]:
 
 def _read_keys(path: Path) -> dict[str, str]:
     try:
-        text, reason = path.read_text(encoding="utf-8"), why_others_may_write(path.stat())
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise ValueError(f"api_keys_file '{path}' cannot be read as text") from None
-    if reason is not None:
-        raise ValueError(f"api_keys_file '{path}' {reason}, so others could add keys; take that right from them")
     return _named_keys(text.splitlines())
 
 

@@ -165,6 +165,10 @@ class Admission:
         if len(self._last) > SENDERS_MOST:
             self._last.popitem(last=False)
 
+    def count_refused(self, reason: Refusal) -> None:
+        """Count a request that was refused elsewhere, because of what its caller holds."""
+        self._observer.refused(reason)
+
     def answered_unread(self, status: int) -> None:
         """Count an answer of which the application knows nothing."""
         self._observer.answered_unread(status, self.lag.seconds)

@@ -36,13 +36,14 @@ from ik_service.api.logs import AccessLog
 from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
 from ik_service.api.problems import install_problem_handlers
+from ik_service.api.request_memory import RequestMemory
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.robot_store import RobotStore
+from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams
 from ik_service.api.warm_up import warm_up
-from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.solver_pool import PoolLimits, SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import InputError, UnknownNameError
@@ -54,7 +55,8 @@ RFC 9457 problem documents with a stable `code`."""
 _CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
 _CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
 
-
+SIDE_THREADS = 2
+"""Threads that decode and encode what is large: with more, Python would hold up the event loop."""
 CLOSE_S = 5.0
 """How long the end of the service waits for the solver's thread, once nobody waits for an answer any more."""
 
@@ -83,6 +85,10 @@ class Service(FastAPI):
         super().__init__(**options)
         self._settings, self._bound_to, self._observers = settings, bound_to, observers
         self.admission = admission
+        is_shared = len(settings.keys) > 1
+        self._memory = RequestMemory(
+            settings.memory_bytes, settings.max_answer_bytes, is_shared=is_shared, refused=admission.count_refused
+        )
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return FastAPI's layers inside ours."""
@@ -96,7 +102,7 @@ class Service(FastAPI):
                 allow_headers=_CORS_HEADERS,
                 expose_headers=("ETag", "Retry-After", "X-Request-ID"),
             )
-        stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s)
+        stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s, self._memory)
         return FrontDoor(stack, self._observers, self.is_draining)
 
     def openapi(self) -> dict[str, Any]:
@@ -159,7 +165,8 @@ def create_app(
         )
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
-        state = ServiceState(catalog, pool, metrics, admission, settings.max_body_bytes, settings.uploaders)
+        side_work = SideWork(SIDE_THREADS, "ik-side", is_shared=len(settings.keys) > 1)
+        state = ServiceState(catalog, pool, metrics, admission, settings.max_body_bytes, side_work, settings.uploaders)
         state.warm_up = warm_up(state, settings.warm_up_robots)
         metrics.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
         app.state.service = state
@@ -168,6 +175,7 @@ def create_app(
         admission.lag.stop()
         await end_streams(state)
         await close_pool(pool)
+        side_work.close()
 
     app = Service(
         settings,

@@ -1,4 +1,7 @@
-"""Bounds of a request's body, whatever reads it: how many bytes, and how long they may take to come in."""
+"""Bounds of a request's body, whatever reads it: how many bytes, and how long they may take to come in.
+
+What requests hold in memory is given back here: when all of a request has ended, its answer taken by the caller.
+"""
 
 import asyncio
 
@@ -8,6 +11,7 @@ from ik_service.api.access import refuse
 from ik_service.api.body import SPLIT, too_large
 from ik_service.api.errors import BodyTimeoutError
 from ik_service.api.problems import BodyTooLargeError
+from ik_service.api.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
 
 
 class BodyBounds:
@@ -17,10 +21,11 @@ class BodyBounds:
         app: What stands behind.
         max_bytes: Most bytes of a body.
         timeout_s: Longest time from the first to the last byte [s].
+        memory: What requests may hold together.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
-        self._app, self._max_bytes, self._timeout_s = app, max_bytes, timeout_s
+    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float, memory: RequestMemory) -> None:
+        self._app, self._max_bytes, self._timeout_s, self._memory = app, max_bytes, timeout_s, memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; its body is counted and timed while somebody reads it."""
@@ -29,7 +34,11 @@ class BodyBounds:
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._max_bytes:
             return await refuse(self._too_large(scope["method"]), scope, receive, send)
-        return await self._app(scope, _BoundedBody(receive, self, scope["method"]).receive, send)
+        booking = scope[BOOKING] = Booking(self._memory, scope)
+        try:
+            return await self._app(scope, _BoundedBody(receive, self, scope["method"], booking).receive, send)
+        finally:
+            booking.end()
 
     def _too_large(self, method: str) -> BodyTooLargeError:
         return too_large(self._max_bytes, SPLIT if method == "POST" else "That is the most for any body.")
@@ -71,10 +80,11 @@ class BodyBounds:
 class _BoundedBody:
     """The body of one request."""
 
-    __slots__ = ("_bounds", "_byte_count", "_complete", "_end", "_method", "_receive")
+    __slots__ = ("_booked", "_booking", "_bounds", "_byte_count", "_complete", "_end", "_method", "_receive")
 
-    def __init__(self, receive: Receive, bounds: BodyBounds, method: str) -> None:
-        self._receive, self._bounds, self._method = receive, bounds, method
+    def __init__(self, receive: Receive, bounds: BodyBounds, method: str, booking: Booking) -> None:
+        self._receive, self._bounds, self._method, self._booking = receive, bounds, method, booking
+        self._booked = 0
         self._byte_count, self._complete, self._end = 0, False, 0.0
 
     async def receive(self) -> Message:
@@ -86,5 +96,8 @@ class _BoundedBody:
         if message["type"] == "http.request":
             self._byte_count += len(message.get("body", b""))
             self._bounds.check(self._byte_count, self._method)
+            if self._byte_count > UNCOUNTED_BYTES:
+                self._booking.take(self._byte_count - self._booked)
+                self._booked = self._byte_count
             self._complete = not message.get("more_body", False)
         return message

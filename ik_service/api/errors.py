@@ -16,6 +16,7 @@ IKError
     ├── CatalogFullError     no more robots can be put
     ├── StaleRobotError      the robot is not the one that the caller knows
     ├── NoUrdfError          a robot that did not come from a URDF
+    ├── AnswerTooLargeError  an answer larger than is sent
     └── MjcfRefusedError     MJCF where only URDF is taken
 """
 
@@ -76,6 +77,10 @@ class StaleRobotError(InputError):
 
 class NoUrdfError(InputError):
     """The robot was not read from a URDF."""
+
+
+class AnswerTooLargeError(InputError):
+    """The answer would be larger than any that is sent."""
 
 
 class MjcfRefusedError(InputError):

@@ -1,12 +1,13 @@
 """`POST /v1/robots/{robot}/forward`: configurations in, poses of links out, in float64 and without the solver."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from ik_service.api.access import owner_of
+from ik_service.api.answer_size import forward_answer_bytes
 from ik_service.api.body import read_body
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
@@ -14,12 +15,20 @@ from ik_service.api.columns import read_rows
 from ik_service.api.forward_schema import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.frame_body import check_link
 from ik_service.api.openapi import REF_TEMPLATE
+from ik_service.api.paced_response import PacedResponse
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import Fault, FaultyFieldsError, MediaTypeError, NotAcceptableError
-from ik_service.api.solve_body import envelope_faults
+from ik_service.api.request_memory import booking_of
+from ik_service.api.solve_body import read_envelope
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State
+from ik_service.api.waiting import wait_for
+from ik_service.batching.request import FloatArray
 from ik_service.robots import RobotModel
+
+POSE_BYTES = 2 * 7 * 8
+"""Memory of a pose while an answer is made: where it is computed, and where it is laid out by links."""
+UNCOUNTED_POSES = 1024
 
 router = APIRouter(prefix="/v1", tags=["robots"])
 
@@ -51,22 +60,42 @@ async def forward(robot: RobotName, request: Request, state: State) -> Response:
     if replier.is_flat:
         raise NotAcceptableError(f"Forward kinematics is not answered as {replier.media_type}.")
     body = await read_body(request, state.max_body_bytes)
-    content = await run_in_threadpool(_answer, robot, model, codec, body, replier)
-    return Response(content, media_type=replier.media_type)
+    owner, booking = owner_of(request.scope), booking_of(request.scope)
+    unpacked_bytes = codec.unpacked_bytes(body, state.max_body_bytes)
+    if unpacked_bytes > codec.blocking_bytes:
+        with booking.holding(unpacked_bytes):
+            joint_q, links = await wait_for(request, state.side_work.run(owner, _read, model, codec, body))
+    else:
+        joint_q, links = _read(model, codec, body)
+    poses = len(joint_q) * len(links)
+    booking.take_answer(forward_answer_bytes(links, len(joint_q), is_binary=replier.is_binary))
+    if poses > UNCOUNTED_POSES:
+        booking.take(POSE_BYTES * poses)
+    pieces = await wait_for(request, state.side_work.run(owner, _answer, robot, model, joint_q, links, replier))
+    return PacedResponse(pieces, media_type=replier.media_type)
 
 
-def _answer(name: str, robot: RobotModel, codec: Codec, body: bytes, replier: Codec) -> bytes:
-    try:
-        asked = ForwardRequestBody.model_validate(codec.decode(body, "", len(body)))
-    except ValidationError as error:
-        raise FaultyFieldsError(envelope_faults(error)) from error
+def _read(robot: RobotModel, codec: Codec, body: bytes) -> tuple[FloatArray, Sequence[str]]:
+    """Return the configurations and the names of links in a body."""
+    asked = read_envelope(ForwardRequestBody, codec.decode(body, "", len(body)))
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
     links = robot.link_names if asked.links is None else asked.links
+    seen: set[str] = set()
     for index, link in enumerate(links):
         check_link(link, robot, f"/links/{index}")
+        if link in seen:
+            detail = f"Link {link!r} is named twice. Name each link once."
+            raise FaultyFieldsError([Fault(f"/links/{index}", "invalid_value", detail)])
+        seen.add(link)
     if len(joint_q) * len(links) > MAX_POSE_COUNT:
         detail = f"{len(joint_q)} configurations of {len(links)} links are too many. Allowed: {MAX_POSE_COUNT} poses."
         raise FaultyFieldsError([Fault("/joint_q", "out_of_range", detail)])
+    return joint_q, links
+
+
+def _answer(
+    name: str, robot: RobotModel, joint_q: FloatArray, links: Sequence[str], replier: Codec
+) -> Sequence[bytes | memoryview]:
     found = robot.forward_kinematics(joint_q, links)
     poses = [
         {
@@ -76,4 +105,4 @@ def _answer(name: str, robot: RobotModel, codec: Codec, body: bytes, replier: Co
         }
         for k, link in enumerate(links)
     ]
-    return replier.encode({"robot": name, "poses": poses})
+    return replier.encode_in_pieces({"robot": name, "poses": poses})

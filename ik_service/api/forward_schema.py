@@ -19,6 +19,8 @@ _COLUMN = {
     "maxItems": limits.MAX_PROBLEM_COUNT,
 }
 
+Names = Annotated[list[Name], Field(min_length=1, max_length=4096, json_schema_extra={"uniqueItems": True})]
+
 
 class ForwardRequestBody(Envelope):
     """Configurations of one robot, and the links that are asked for."""
@@ -29,9 +31,7 @@ class ForwardRequestBody(Envelope):
         description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`; of none "
         "for a robot that does not move."
     )
-    links: list[Name] | None = Field(
-        default=None, min_length=1, max_length=4096, description="Names of links, null for all of the robot."
-    )
+    links: Names | None = Field(default=None, description="Names of links, each once; null for all of the robot.")
 
 
 class LinkPoses(BaseModel):

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from ik_service.api.errors import (
     AccessError,
+    AnswerTooLargeError,
     BodyTimeoutError,
     CatalogFullError,
     KeyRightsError,
@@ -36,8 +37,6 @@ from ik_service.api.errors import (
 from ik_service.api.request_id import current_request_id
 from ik_service.batching.errors import (
     ClosedError,
-    CompileFailedError,
-    CompilingError,
     ExpiredError,
     QueueFullError,
     ShareExhaustedError,
@@ -161,6 +160,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     ContentEncodingError: Kind(415, "unsupported_content_encoding", "Content encoding not supported"),
     MediaTypeError: Kind(415, "unsupported_media_type", "Media type not supported"),
     BodyTooLargeError: Kind(413, "body_too_large", "Body too large"),
+    AnswerTooLargeError: Kind(413, "answer_too_large", "The answer would be too large"),
     TooManyProblemsError: Kind(413, "too_many_problems", "Too many problems in one request"),
     UnknownRobotError: Kind(404, "unknown_robot", "Unknown robot"),
     UnknownNameError: Kind(422, "unknown_name", "Unknown name"),
@@ -185,8 +185,6 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     QueueFullError: Kind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
     ShareExhaustedError: Kind(429, "share_exhausted", "The caller has its share already", retry_after_s=1),
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
-    CompilingError: Kind(503, "compiling", "Code for this kind of request is being compiled", retry_after_s=1),
-    CompileFailedError: Kind(422, "compile_failed", "No code can be compiled for this kind of request"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
     SolverLostError: Kind(503, "solver_lost", "The service can solve no more"),
@@ -278,7 +276,7 @@ def error_document(error: Exception) -> dict[str, Any]:
 def error_response(error: Exception) -> Response:
     """Return the answer to an error; the text of one that is our fault stays inside."""
     kind = kind_of(error)
-    if isinstance(error, (QueueFullError, CompilingError)):
+    if isinstance(error, QueueFullError):
         kind = replace(kind, retry_after_s=error.retry_after_s)
     return problem_response(
         kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()

@@ -1,10 +1,12 @@
 """From the solver's answer to the document that a codec writes: columns straight from the arrays."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.api.codecs.codec import MadeRows
 from ik_service.api.solve_body import DecodedSolve
 from ik_service.batching.answer import STATUS_NAMES, SolveAnswer, worst_over_targets
 from ik_service.batching.request import SolveRequest
@@ -36,7 +38,7 @@ def answer_document(
         is_binary: Whether statuses are codes beside their names and a seed that islands do not share is -1; else they
             are words and null.
     """
-    request, include = decoded.request, decoded.include
+    request, include, count = decoded.request, decoded.include, decoded.request.problem_count
     document: dict[str, Any] = {
         "robot": name,
         "joint_names": robot.joint_names,
@@ -58,11 +60,10 @@ def answer_document(
         document["dof_names"] = robot.dof_names
         document["active_limits"] = answer.active_limits
     if "islands" in include:
-        document["islands"] = [[_island(island) for island in islands] for islands in answer.islands]
+        document["islands"] = MadeRows(count, lambda row: [_island(island) for island in answer.islands[row]])
     if "advice" in include:
-        document["advice"] = [
-            advice(robot, request.targets, answer, request.options, problem) for problem in range(request.problem_count)
-        ]
+        advise = partial(advice, robot, request.targets, answer, request.options)
+        document["advice"] = MadeRows(count, advise)
     document["resolved"] = {"engine": answer.engine, "seeds": answer.seeds, "device": answer.device}
     document["timing_ms"] = {
         "queue": round(answer.queue_ms, 3),

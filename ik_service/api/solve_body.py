@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -10,6 +10,7 @@ from ik_service.api import limits
 from ik_service.api.archive_body import solve_document
 from ik_service.api.codecs.json_codec import escape
 from ik_service.api.codecs.npz_codec import ArchiveFields
+from ik_service.api.column_schema import Envelope
 from ik_service.api.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.frame_body import check_count, check_link, read_offset
 from ik_service.api.objective_body import read_objective, row_counts
@@ -39,6 +40,11 @@ FAULT_CODES = {
 }
 """Codes of the faults that the envelope's validation finds; types of values that do not fit are `wrong_type`."""
 
+NAMES_MOST = 256
+"""Names in one object of a body; none has so many fields."""
+NESTED_MOST = 4
+"""Objects and lists of them inside each other: the offset of a target is the deepest."""
+
 
 @dataclass(frozen=True)
 class DecodedSolve:
@@ -62,10 +68,7 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     """
     if isinstance(document, ArchiveFields):
         document = solve_document(document)
-    try:
-        envelope = SolveRequestBody.model_validate(document)
-    except ValidationError as error:
-        raise FaultyFieldsError(envelope_faults(error)) from error
+    envelope = read_envelope(SolveRequestBody, document)
     if not envelope.targets and not envelope.objectives:
         code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
         raise FaultyFieldsError([Fault("/targets", code, "Give targets, objectives or both.")])
@@ -89,6 +92,41 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     _check_attempts(envelope.options, count)
     request = SolveRequest(targets, start, solver_options(envelope.options), objectives, count)
     return DecodedSolve(request, frozenset(envelope.include))
+
+
+Body = TypeVar("Body", bound=Envelope)
+
+
+def read_envelope(kind: type[Body], document: Any) -> Body:
+    """Return the envelope of a document, checked but for its columns.
+
+    Args:
+        kind: What it must be.
+        document: What a codec has decoded.
+
+    Raises:
+        FaultyFieldsError: A field that is not as the schema says.
+    """
+    _check_names(document, "", NESTED_MOST)
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        raise FaultyFieldsError(envelope_faults(error)) from error
+
+
+def _check_names(value: Any, pointer: str, depth: int) -> None:
+    """Refuse objects of many names before they are validated: each unknown one would become an error of its own."""
+    if isinstance(value, dict):
+        if len(value) > NAMES_MOST:
+            detail = f"The object has {len(value)} names. Allowed: {NAMES_MOST}, of which none is unknown."
+            raise FaultyFieldsError([Fault(pointer, "unknown_field", detail)])
+        for key, entry in value.items():
+            if depth and isinstance(entry, (dict, list)):
+                _check_names(entry, f"{pointer}/{escape(key)}", depth - 1)
+    elif isinstance(value, list):
+        for index, entry in enumerate(value[: limits.MAX_TARGET_COUNT]):  # a longer list of objects is refused whole
+            if depth and isinstance(entry, dict):
+                _check_names(entry, f"{pointer}/{index}", depth - 1)
 
 
 def envelope_faults(error: ValidationError) -> list[Fault]:

@@ -4,17 +4,19 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ik_service.api.access import owner_of
-from ik_service.api.codecs.codec import Codec
+from ik_service.api.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
+from ik_service.api.codecs.codec import Codec, Document
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.direct_route import DirectRoute
 from ik_service.api.examples import EXAMPLE_ROBOTS
 from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
+from ik_service.api.paced_response import PacedResponse
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import Fault, FaultyFieldsError
+from ik_service.api.request_memory import UNCOUNTED_BYTES, booking_of
 from ik_service.api.solve_answer import answer_document
 from ik_service.api.solve_body import DecodedSolve, read_solve
 from ik_service.api.solve_schema import SolveAnswerBody
@@ -59,14 +61,20 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     codec = request_codec(request.headers)
     replier = answer_codec(request.headers, codec)
     body = await request.body()
+    booking, owner = booking_of(request.scope), owner_of(request.scope)
     arguments = (codec, body, request.url.query, state.max_body_bytes, model)
-    if len(body) > codec.blocking_bytes:
-        decoded = await run_in_threadpool(_decode, *arguments)
+    unpacked_bytes = codec.unpacked_bytes(body, state.max_body_bytes)
+    if unpacked_bytes > codec.blocking_bytes:
+        with booking.holding(unpacked_bytes):
+            decoded = await wait_for(request, state.side_work.run(owner, _decode, *arguments))
     else:
         decoded = _decode(*arguments)
     if replier.is_flat and "islands" in decoded.include:
         raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
-    owner = owner_of(request.scope)
+    size = solve_answer_bytes(model, decoded, replier)
+    booking.take_answer(size)
+    if size > UNCOUNTED_BYTES or decoded.request.options.solutions > 1:
+        booking.take(solve_array_bytes(model, decoded.request))
     state.admission.learn(arrival, model, decoded.request, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)
     solving = state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot, owner=owner)
@@ -74,13 +82,14 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     if arrival.time_left_s < 0.0:
         raise ExpiredError("The deadline passed before the answer could be sent.")
 
-    def encode() -> bytes:
+    def document() -> Document:
         total_ms = 1e3 * (time.monotonic() - arrival.at)
-        return replier.encode(answer_document(model, robot, decoded, answer, total_ms, is_binary=replier.is_binary))
+        return answer_document(model, robot, decoded, answer, total_ms, is_binary=replier.is_binary)
 
-    blocks = decoded.request.problem_count > replier.blocking_problem_count
-    content = await run_in_threadpool(encode) if blocks else encode()
-    return Response(content, media_type=replier.media_type)
+    if size <= BLOCKING_ANSWER_BYTES:
+        return Response(replier.encode(document()), media_type=replier.media_type)
+    making = state.side_work.run(owner, lambda: replier.encode_in_pieces(document()))
+    return PacedResponse(await wait_for(request, making), media_type=replier.media_type)
 
 
 def _decode(codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel) -> DecodedSolve:

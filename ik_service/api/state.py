@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from ik_service.api.admission import Admission
 from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.robot_catalog import RobotCatalog
+from ik_service.api.side_work import SideWork
 from ik_service.api.stream_session import StreamSession
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.loop_bridge import LoopBridge
@@ -29,6 +30,7 @@ class ServiceState:
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
+        side_work: Threads for what would hold up the event loop.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
         bridge: Between the application's event loop and the solver thread.
@@ -39,6 +41,7 @@ class ServiceState:
     metrics: ServiceMetrics
     admission: Admission
     max_body_bytes: int
+    side_work: SideWork
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
     streams: set[StreamSession] = field(default_factory=set)

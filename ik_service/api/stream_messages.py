@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
@@ -14,7 +13,7 @@ from ik_service.api.limits import MAX_SEQUENCE
 from ik_service.api.packed_column import PackedColumn
 from ik_service.api.problems import Fault, FaultyFieldsError, error_document
 from ik_service.api.solve_answer import STATUS_WORDS
-from ik_service.api.solve_body import envelope_faults, read_solve
+from ik_service.api.solve_body import read_envelope, read_solve
 from ik_service.api.stream_schema import StreamConfiguration, StreamTarget, Tick
 from ik_service.batching.answer import SolveAnswer, worst_over_targets
 from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
@@ -63,10 +62,7 @@ def read_configuration(frame: Frame, robot: RobotModel) -> StreamPlan:
         MalformedBodyError: Not a document.
         FaultyFieldsError: A field that is not as the schema says; pointers are those of the message.
     """
-    try:
-        given = StreamConfiguration.model_validate(decode_frame(frame))
-    except ValidationError as error:
-        raise FaultyFieldsError(envelope_faults(error)) from error
+    given = read_envelope(StreamConfiguration, decode_frame(frame))
     if given.options.solutions > 1:
         raise _fault("/options/solutions", "out_of_range", "A stream answers with one solution.")
     document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
@@ -94,10 +90,7 @@ def read_tick(document: Any) -> Tick:
     Raises:
         FaultyFieldsError: A field that is not as the schema says.
     """
-    try:
-        return Tick.model_validate(document)
-    except ValidationError as error:
-        raise FaultyFieldsError(envelope_faults(error)) from error
+    return read_envelope(Tick, document)
 
 
 def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequest:

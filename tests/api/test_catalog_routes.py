@@ -196,13 +196,19 @@ def test_forward_kinematics_speaks_messagepack(client):
         ({"joint_q": [[0.0] * 7], "links": ["none"]}, "unknown_link", "/links/0"),
         ({"joint_q": [[0.0] * 7], "links": []}, "wrong_shape", "/links"),
         ({"joint_q": [[0.0] * 7], "link": "panda_hand"}, "unknown_field", "/link"),
-        ({"joint_q": [[0.0] * 7] * 1000, "links": ["panda_hand"] * 1001}, "out_of_range", "/joint_q"),
+        ({"joint_q": [[0.0] * 7], "links": ["panda_hand"] * 2}, "invalid_value", "/links/1"),
     ],
 )
 def test_bad_configurations_are_pointed_at(client, body, code, pointer):
     reply = client.post("/v1/robots/panda/forward", json=body)
     problem(reply, 422, code)
     assert reply.json()["errors"][0]["pointer"] == pointer
+
+
+def test_so_many_poses_and_no_more(client):
+    reply = client.post("/v1/robots/dual_panda/forward", json={"joint_q": [[0.0] * 14] * 60_000})
+    problem(reply, 422, "out_of_range")
+    assert "1000000 poses" in reply.json()["detail"]
 
 
 def test_forward_kinematics_refuses_what_it_does_not_speak(client):

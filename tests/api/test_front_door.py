@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse
 
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.front_door import FrontDoor
+from ik_service.api.request_memory import RequestMemory
 
 
 class Observer:
@@ -153,19 +154,36 @@ def answer_of(app, receive, headers=()):
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
+def bounded(max_bytes, *, timeout_s=60.0, memory=None):
+    memory = memory or RequestMemory(2**30, 2**20, is_shared=False, refused=[].append)
+    return BodyBounds(whole_body, max_bytes, timeout_s, memory)
+
+
+def test_a_body_that_fills_the_memory_of_all_is_refused_and_gives_back_what_it_held():
+    refusals = []
+    memory = RequestMemory(200_000, 2**20, is_shared=True, refused=refusals.append)
+    bounds = bounded(2**20, memory=memory)
+    status, _, body = answer_of(bounds, body_messages(b"a" * 70_000, b"b" * 70_000))
+    assert (status, json.loads(body)["code"]) == (429, "share_exhausted")
+    assert (memory.cap.held, refusals) == (0, ["share"])
+    status, _, body = answer_of(bounds, body_messages(b"a" * 70_000))
+    assert (status, len(body)) == (200, 70_000)
+    assert memory.cap.held == 0
+
+
 def test_a_body_within_its_bounds_comes_through():
-    status, _, body = answer_of(BodyBounds(whole_body, 1000, 60.0), body_messages(b"a" * 400, b"b" * 600))
+    status, _, body = answer_of(bounded(1000), body_messages(b"a" * 400, b"b" * 600))
     assert (status, body) == (200, b"a" * 400 + b"b" * 600)
 
 
 def test_a_body_that_stops_coming_is_408_and_ends_the_connection():
-    status, headers, body = answer_of(BodyBounds(whole_body, 1000, 0.05), body_messages(b"a", None))
+    status, headers, body = answer_of(bounded(1000, timeout_s=0.05), body_messages(b"a", None))
     assert (status, json.loads(body)["code"]) == (408, "body_timeout")
     assert headers[b"connection"] == b"close"
 
 
 def test_a_body_too_large_is_413_whether_announced_or_not():
-    bounds = BodyBounds(whole_body, 1000, 60.0)
+    bounds = bounded(1000)
     for receive, headers in [
         (body_messages(b"a" * 600, b"b" * 600), ()),
         (body_messages(None), [(b"content-length", b"1001")]),

@@ -4,7 +4,9 @@ A column is ``{"dtype": "float32", "shape": [n, 3], "data": <bytes, little-endia
 to walk; a list of rows is taken too. Extension types are not.
 """
 
+import re
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +14,8 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.api.codecs.codec import Document
+from ik_service.api.codecs.codec import Document, MadeRows
+from ik_service.api.limits import MAX_PROBLEM_COUNT
 from ik_service.api.packed_column import PACKED_FIELDS, PackedColumn
 from ik_service.api.problems import BodyTooLargeError, MalformedMsgpackError
 
@@ -23,6 +26,12 @@ _BIN_HEADER = struct.Struct(">BI")
 
 CONTAINER_LIMIT = 1_000_000
 """Lists and maps in one body: an empty one is a byte on the wire, but a Python object here."""
+CONTAINER_BYTES, ENTRY_BYTES = 96, 40
+"""Memory of an empty list or map, and of a number and its place in a list."""
+UNPACKED_BYTES = 256 * 1024 * 1024
+"""Memory of all lists and maps of one body."""
+LENGTH_MOST = 2 * MAX_PROBLEM_COUNT
+"""Entries that one list or map may announce: room for them is made before they are there."""
 
 
 class MsgpackCodec:
@@ -33,7 +42,13 @@ class MsgpackCodec:
     is_binary = True
     is_flat = False
     blocking_bytes = 1024 * 1024
-    blocking_problem_count = 65_536
+
+    def unpacked_bytes(self, body: bytes, limit: int = 0) -> int:
+        """Return how much memory the document in a body takes; packed columns stay where they lie.
+
+        Lists and maps are counted while they are made, against a bound for each body.
+        """
+        return len(body)
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
         """Return the document in a body; packed columns come as `PackedColumn`.
@@ -42,14 +57,16 @@ class MsgpackCodec:
             MalformedMsgpackError: Not one MessagePack document of strings, numbers, bytes, lists and maps.
             BodyTooLargeError: Too many lists and maps.
         """
-        room = CONTAINER_LIMIT
+        room, memory, length_most = CONTAINER_LIMIT, UNPACKED_BYTES, min(LENGTH_MOST, len(body))
 
         def note_list(entries: list[Any]) -> list[Any]:
-            nonlocal room
+            nonlocal room, memory
             room -= 1
-            if room < 0:
+            memory -= CONTAINER_BYTES + ENTRY_BYTES * len(entries)
+            if room < 0 or memory < 0:
                 raise BodyTooLargeError(
-                    f"The body holds more than {CONTAINER_LIMIT} lists and maps. Send columns as dtype, shape and data."
+                    f"The body holds more than {CONTAINER_LIMIT} lists and maps, or more numbers in them than fit into "
+                    f"{UNPACKED_BYTES} bytes. Send columns as dtype, shape and data."
                 )
             return entries
 
@@ -62,10 +79,20 @@ class MsgpackCodec:
             return entries
 
         try:
-            return msgpack.unpackb(body, object_hook=note_map, list_hook=note_list, max_ext_len=0, strict_map_key=True)
+            return msgpack.unpackb(
+                body,
+                object_hook=note_map,
+                list_hook=note_list,
+                max_array_len=length_most,
+                max_map_len=length_most,
+                max_ext_len=0,
+                strict_map_key=True,
+            )
         except (ValueError, msgpack.UnpackException) as error:
             if isinstance(error, BodyTooLargeError):
                 raise
+            if re.search(rf"exceeds max_(array|map)_len\({LENGTH_MOST}\)", str(error)):
+                raise BodyTooLargeError(f"A list or map of the body is too long: {error}.") from error
             reason = str(error)[:200] or type(error).__name__
         raise MalformedMsgpackError(f"The body is not one MessagePack document of plain types: {reason}.")
 
@@ -74,15 +101,22 @@ class MsgpackCodec:
 
         The numbers of columns are copied once, into the bytes that are returned: that is most of the time it takes.
         """
+        return b"".join(self.encode_in_pieces(document))
+
+    def encode_in_pieces(self, document: Document) -> Sequence[bytes | memoryview]:
+        """Return the same bytes in pieces, of which those of columns are where their numbers lie."""
         packer = msgpack.Packer()
         parts: list[bytes | memoryview] = [packer.pack_map_header(len(document))]
         for name, value in document.items():
             parts.append(packer.pack(name))
             if isinstance(value, np.ndarray):
                 parts += _column_parts(packer, value)
+            elif isinstance(value, MadeRows):
+                parts.append(packer.pack_array_header(len(value)))
+                parts += [msgpack.packb(row) for row in value]
             else:
                 parts.append(msgpack.packb(value, default=_packed))
-        return b"".join(parts)
+        return parts
 
 
 def _column_parts(packer: msgpack.Packer, array: NDArray[Any]) -> list[bytes | memoryview]:

@@ -32,6 +32,7 @@ QUERY_FIELDS_MOST = 64
 
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
+_ENTRY = struct.Struct("<24sIHHH12x")  # of that list: its size unpacked, and the lengths of what follows it
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _TEXTS = ("link", "include")  # fields of the query that are names, also where they look like numbers
 
@@ -57,7 +58,24 @@ class NpzCodec:
     is_binary = True
     is_flat = True
     blocking_bytes = 512 * 1024
-    blocking_problem_count = 16_384
+
+    def unpacked_bytes(self, body: bytes, limit: int) -> int:
+        """Return how many bytes the members of an archive unpack to, as its list of them says.
+
+        Raises:
+            MalformedNpzError: Not an archive as `numpy.savez` writes it.
+            BodyTooLargeError: It lists too many members.
+        """
+        _check_end(body)
+        place, unpacked = int.from_bytes(body[-6:-2], "little"), 0
+        for _ in range(MEMBERS_MOST):
+            entry = body[place : place + _ENTRY.size]
+            if len(entry) < _ENTRY.size or not entry.startswith(b"PK\x01\x02"):
+                break
+            _, size, *lengths = _ENTRY.unpack(entry)
+            unpacked += size
+            place += _ENTRY.size + sum(lengths)
+        return min(unpacked, limit)  # what is larger is refused before it is unpacked
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> ArchiveFields:
         """Return the arrays of an archive and the fields of the query.
@@ -80,6 +98,10 @@ class NpzCodec:
         arrays: dict[str, Any] = dict(_flat(document))
         np.savez(stream, **arrays)
         return stream.getvalue()
+
+    def encode_in_pieces(self, document: Document) -> Sequence[bytes]:
+        """Return the same bytes; they are one piece, since an archive ends with a list of what is in it."""
+        return [self.encode(document)]
 
 
 def _read_archive(body: bytes, limit: int) -> dict[str, FloatArray]:

@@ -1,0 +1,118 @@
+"""How many bytes an answer will have at most, from its shape alone, before it is made.
+
+Numbers are taken to be as long as numbers of their type can be written, so an answer has often half of what stands
+here, and never more.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.solve_body import DecodedSolve
+from ik_service.batching.objective_columns import ROW_WEIGHTS
+from ik_service.batching.request import SolveRequest
+from ik_service.robots import RobotModel
+from ik_service.solver import IKStatus
+
+FLOAT32_TEXT, FLOAT64_TEXT, INTEGER_TEXT, FLAG_TEXT = 15, 25, 12, 6
+"""Characters of a number in JSON with the comma after it: -1.2345678e-38, -1.2345678901234567e-308, -2147483648, false.
+"""
+STATUS_TEXT = 3 + max(len(status.name) for status in IKStatus)
+ROW_TEXT = 3
+"""Brackets of a row, and the comma after it."""
+ISLAND_TEXT = 200
+"""All of an island but for names: 145 characters of fields and numbers, in any form."""
+ADVICE_TEXT = 3 + max(len(text) for status in IKStatus for text in (status.advice, status.advice_without_targets))
+ADVICE_STATIC_TEXT = 300
+"""Advice on a link that nothing moves, but for names."""
+ARRAY_HEAD = 320
+"""Name, type and shape of an array in a binary answer; in an archive its two headers too."""
+ARRAY_CHARACTER = 4
+"""Bytes of a character in an array of texts, in which each takes as much room as the longest."""
+DOCUMENT_TEXT = 1024
+"""What every answer has besides: engine, device, times, names of fields."""
+BLOCKING_ANSWER_BYTES = 512 * 1024
+"""Answers that may be larger than this are made beside the event loop, and sent in pieces."""
+ARRAY_COPIES = 2
+"""Results are there twice while those of several batches are put together."""
+ROWS_OF_TARGET = 6
+_ARRAY_NUMBER = 4  # bytes of a number of a result; an error has eight and counts as two
+_NUMBER = 8  # bytes of a number in a binary answer, at most
+
+
+def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int:
+    """Return how many bytes the answer to a solve has at most.
+
+    Args:
+        robot: The robot.
+        decoded: What was asked.
+        codec: Writes it.
+    """
+    request, include = decoded.request, decoded.include
+    coordinates, targets = robot.joint_coord_count, len(request.targets)
+    solutions = request.options.solutions if "solutions" in include else 0
+    rows = (1 + solutions) * coordinates
+    errors = 2 + (2 * targets if targets > 1 else 0)
+    if codec.is_binary:
+        problem = _NUMBER * (rows + errors + 6)
+        problem += robot.joint_dof_count if "active_limits" in include else 0
+    else:
+        problem = FLOAT32_TEXT * rows + ROW_TEXT * (2 + solutions) + FLOAT64_TEXT * (errors + 1)
+        problem += 3 * INTEGER_TEXT + FLAG_TEXT + STATUS_TEXT
+        problem += FLAG_TEXT * robot.joint_dof_count + ROW_TEXT if "active_limits" in include else 0
+    if not include.isdisjoint(("islands", "advice")):
+        islands, labels = _islands(decoded, robot.trees.ntree)
+        if "islands" in include:
+            problem += ROW_TEXT + islands * ISLAND_TEXT + labels + _names_bytes(robot.joint_names)
+        if "advice" in include:
+            links = sum(ADVICE_STATIC_TEXT + 2 * _text_bytes(target.link) for target in request.targets)
+            problem += ((1 + islands) * ADVICE_TEXT + labels + links) * (ARRAY_CHARACTER if codec.is_flat else 1)
+    names = _names_bytes(robot.joint_names, robot.coordinate_names, robot.dof_names)
+    names *= ARRAY_CHARACTER * len(robot.dof_names) if codec.is_flat else 1  # each takes as much as the longest
+    links = sum(_text_bytes(target.link) + 2 * ARRAY_HEAD for target in request.targets)
+    return DOCUMENT_TEXT + 16 * ARRAY_HEAD + names + links + request.problem_count * problem
+
+
+def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
+    """Return how much memory the results of a solve take at most, before they are written.
+
+    Args:
+        robot: The robot.
+        request: What was asked; solutions are found whether or not the answer includes them.
+    """
+    numbers = (1 + request.options.solutions) * robot.joint_coord_count + robot.joint_dof_count
+    rows = sum(ROWS_OF_TARGET for _ in request.targets)
+    rows += sum(int(objective.data[ROW_WEIGHTS].shape[-1]) for objective in request.objectives)
+    numbers += 8 + 4 * len(request.targets) + rows + 8 * robot.trees.ntree
+    return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count
+
+
+def forward_answer_bytes(links: Sequence[str], configurations: int, *, is_binary: bool) -> int:
+    """Return how many bytes the answer of forward kinematics has at most.
+
+    Args:
+        links: Names of the links.
+        configurations: Number of configurations.
+        is_binary: Whether columns are arrays of bytes rather than text.
+    """
+    pose = 7 * _NUMBER if is_binary else 7 * FLOAT64_TEXT + 2 * ROW_TEXT
+    return DOCUMENT_TEXT + sum(map(_text_bytes, links)) + len(links) * (2 * ARRAY_HEAD + configurations * pose)
+
+
+def _islands(decoded: DecodedSolve, trees: int) -> tuple[int, int]:
+    """How many islands a problem has at most, and the bytes of what couples them: an island has a row of its own."""
+    labels = [(ROWS_OF_TARGET, f"target {target.link}") for target in decoded.request.targets]
+    labels += [(it.data[ROW_WEIGHTS].shape[-1], it.label) for it in decoded.request.objectives]
+    rows = sum(min(count, trees) for count, _ in labels)
+    return min(trees, rows), sum(min(count, trees) * _text_bytes(label) for count, label in labels)
+
+
+@lru_cache(maxsize=256)
+def _names_bytes(*lists: tuple[str, ...]) -> int:
+    return sum(_text_bytes(name) for names in lists for name in names)
+
+
+@lru_cache(maxsize=4096)
+def _text_bytes(text: str) -> int:
+    """Bytes of a text in JSON with its quotes and a comma; a character that JSON escapes takes six."""
+    return 3 + len(text.encode()) + 5 * sum(not 32 <= ord(c) < 127 or c in '"\\' for c in text)

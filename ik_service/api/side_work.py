@@ -1,0 +1,129 @@
+"""Work beside the event loop: what takes long goes to few threads, where API keys take turns.
+
+    run(key, function) -> the key's own queue -> next free thread, the key that has waited longest -> back to the loop
+
+Many threads at once would not be faster, since Python runs one of them at a time, and each of them would hold up the
+event loop whenever it wants to go on. One key keeps no more than one thread busy while it is not the only one, so that
+another key's work begins at once.
+"""
+
+import asyncio
+import contextvars
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from ik_service.batching.fair_cap import Owner
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Job:
+    owner: Owner
+    call: Callable[[], Any]
+    future: "asyncio.Future[Any]"
+    loop: asyncio.AbstractEventLoop
+
+
+class SideWork:
+    """Threads that work for one event loop.
+
+    Args:
+        threads: How many.
+        name: What they are called.
+        is_shared: Whether there are several API keys.
+    """
+
+    def __init__(self, threads: int, name: str, *, is_shared: bool = False) -> None:
+        self._threads, self._name = threads, name
+        self._each = 1 if is_shared else threads  # threads that one owner may keep busy
+        self._waiting: dict[Owner, deque[_Job]] = {}  # in the order of turns
+        self._busy: dict[Owner, int] = {}
+        self._started = 0
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+
+    def run(
+        self,
+        owner: Owner,
+        function: Callable[Arguments, Result],
+        *arguments: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> "asyncio.Future[Result]":
+        """Call a function in a thread when its owner's turn comes; not at all where nobody waits any more.
+
+        Args:
+            owner: Whose work it is.
+            function: What to call.
+            arguments: Its arguments.
+            options: Its named arguments.
+        """
+        context, loop = contextvars.copy_context(), asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        job = _Job(owner, lambda: context.run(function, *arguments, **options), future, loop)
+        self._waiting.setdefault(owner, deque()).append(job)
+        self._hand_out()
+        return future
+
+    def close(self) -> None:
+        """End the threads, once they have done what they are at."""
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+    def _hand_out(self) -> None:
+        while sum(self._busy.values()) < self._threads and (job := self._next()) is not None:
+            if self._started < min(self._threads, 1 + sum(self._busy.values())):
+                self._started += 1
+                name = f"{self._name}-{self._started}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._busy[job.owner] = self._busy.get(job.owner, 0) + 1
+            self._jobs.put(job)
+
+    def _next(self) -> _Job | None:
+        """Take the next job of the owner whose turn it is; its next turn comes after those of all others."""
+        for owner, jobs in list(self._waiting.items()):
+            while jobs and jobs[0].future.done():
+                jobs.popleft()
+            if not jobs:
+                del self._waiting[owner]
+            elif self._busy.get(owner, 0) < self._each:
+                job = jobs.popleft()
+                del self._waiting[owner]
+                if jobs:
+                    self._waiting[owner] = jobs
+                return job
+        return None
+
+    def _work(self) -> None:
+        """Run jobs, in a thread, until there are no more."""
+        while (job := self._jobs.get()) is not None:
+            result, error = None, None
+            try:
+                result = job.call()
+            except BaseException as caught:  # noqa: BLE001  # it belongs to who waits, whatever it is
+                error = caught
+            try:
+                job.loop.call_soon_threadsafe(self._done, job, result, error)
+            except RuntimeError:  # the loop has ended, and with it everybody who waits
+                return
+            del job, result, error
+
+    def _done(self, job: _Job, result: Any, error: BaseException | None) -> None:
+        left = self._busy.pop(job.owner) - 1
+        if left:
+            self._busy[job.owner] = left
+        if job.future.done():
+            if error is not None:
+                _log.debug("What nobody waits for any more has failed: %s", error)
+        elif error is None:
+            job.future.set_result(result)
+        else:
+            job.future.set_exception(error)
+        self._hand_out()
