@@ -1,0 +1,145 @@
+"""One key that asks for more than its share of solves, of kinds to be compiled, of turns of the compiler."""
+
+import contextlib
+import http.client
+import itertools
+import json
+import random
+import socket
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.attacks.attack import MINUTE_S, for_a_moment_and_a_minute, under_attack
+from tests.attacks.service import KEYS
+from tests.attacks.victim import PANDA
+
+CONNECTIONS = 80
+HOGS = 3
+PROBLEMS = 100
+TIMEOUT_S = 90.0
+LEAST_SHARE = 0.9  # of the honest caller's solves
+MOST_GROWTH_MB = 500.0  # solvers of some dozen kinds, and what waits
+PATTERNS = [list(pattern) for pattern in itertools.product([0, 1], repeat=6) if any(pattern)]
+POSE = {"positions": [[0.3, 0.1, 0.5]], "orientations_xyzw": [[0, 0, 0, 1]]}
+CHEAP = {"seeds": 1, "max_iterations": 1}
+HEAD_START_S = 5.0  # of the attackers, so that all of theirs wait for the compiler
+
+
+def post(connection, robot, body, key="attacker"):
+    """Ask for a solve; return "ok" or the code of the refusal."""
+    headers = {"X-API-Key": KEYS[key], "Content-Type": "application/json"}
+    connection.request("POST", f"/v1/robots/{robot}/solve", json.dumps(body), headers)
+    reply = connection.getresponse()
+    content = reply.read()
+    return "ok" if reply.status == 200 else json.loads(content)["code"]
+
+
+def at_once(service, stop, connections, body_of):
+    """Ask on many connections, again and again, what `body_of(connection, turn)` says: a robot and a body.
+
+    Returns:
+        How often each answer came; who still waits at the end goes.
+    """
+    opened = [service.connect(TIMEOUT_S) for _ in range(connections)]
+    answers = [Counter() for _ in opened]
+
+    def ask(number):
+        with contextlib.suppress(OSError, http.client.HTTPException):  # cut off at the end
+            for turn in itertools.count():
+                if stop.is_set():
+                    return
+                answers[number][post(opened[number], *body_of(number, turn))] += 1
+
+    with ThreadPoolExecutor(connections) as pool:
+        for number in range(connections):
+            pool.submit(ask, number)
+        stop.wait()
+        for connection in opened:
+            if connection.sock is not None:
+                with contextlib.suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+    for connection in opened:
+        connection.close()
+    return sum(answers, Counter())
+
+
+def links_of_humanoid(service):
+    """Names of its links, in an order that no run before had: what was asked for then is in the cache now."""
+    with contextlib.closing(service.connect(TIMEOUT_S)) as connection:
+        connection.request("GET", "/v1/robots/humanoid", headers={"X-API-Key": KEYS["attacker"]})
+        links = json.load(connection.getresponse())["links"]
+    names = [link["name"] if isinstance(link, dict) else link for link in links][1:]
+    random.Random(time.time_ns()).shuffle(names)
+    return names
+
+
+def flood_of_the_same_kind(service, stop):
+    """Requests of the very kind that the honest caller's are of, each a hundred times as large."""
+    target = {name: rows * PROBLEMS for name, rows in PANDA["targets"][0].items() if name != "link"}
+    body = {"targets": [{"link": "panda_hand", **target}]}
+    return at_once(service, stop, CONNECTIONS, lambda number, turn: ("panda", body))
+
+
+def kinds_that_are_not_compiled(service, stop):
+    """Ever new sets of three links of the humanoid, each of which needs code of its own."""
+    sets = list(itertools.combinations(links_of_humanoid(service), 3))
+
+    def body_of(number, turn):
+        chosen = sets[(number + CONNECTIONS * turn) % len(sets)]
+        targets = [{"link": link, "positions": POSE["positions"]} for link in chosen]
+        return "humanoid", {"targets": targets, "options": CHEAP}
+
+    return at_once(service, stop, CONNECTIONS, body_of)
+
+
+def many_patterns(service, stop):
+    """A few requests of 63 patterns of row weights, so of about as many kernels each."""
+    pairs = list(itertools.permutations(links_of_humanoid(service), 2))
+    columns = {name: rows * len(PATTERNS) for name, rows in POSE.items()}
+
+    def body_of(number, turn):
+        link, reference = pairs[(number + HOGS * turn) % len(pairs)]
+        target = {"link": link, "reference_link": reference, "row_weights": PATTERNS, **columns}
+        return "humanoid", {"targets": [target], "options": CHEAP}
+
+    return at_once(service, stop, HOGS, body_of)
+
+
+@for_a_moment_and_a_minute
+@pytest.mark.parametrize("attack", [flood_of_the_same_kind, kinds_that_are_not_compiled, many_patterns])
+def test_one_key_does_not_keep_another_from_its_answers(service, attack, seconds):
+    report = under_attack(service, attack, seconds)
+    sys.stdout.write(f"{report.outcome}\n")
+    assert report.solved_share >= LEAST_SHARE
+    assert report.live_share >= LEAST_SHARE
+    assert report.memory_grown_mb < MOST_GROWTH_MB
+    assert report.recovery_s < float("inf")
+
+
+@pytest.mark.evidence
+def test_a_new_kind_of_another_key_is_compiled_while_one_key_has_the_compiler_busy(service):
+    """The honest caller's second kind; what the attackers want takes the compiler several minutes."""
+
+    def many_patterns_and_a_newcomer(service, stop):
+        link, reference = links_of_humanoid(service)[:2]
+        body = {"targets": [{"link": link, "reference_link": reference, "positions": POSE["positions"]}]}
+
+        def newcomer():
+            time.sleep(HEAD_START_S)
+            began = time.monotonic()
+            with contextlib.closing(service.connect(TIMEOUT_S)) as connection:
+                return post(connection, "humanoid", body, "victim"), time.monotonic() - began
+
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(newcomer)
+            hogs = many_patterns(service, stop)
+            return asked.result(), hogs
+
+    report = under_attack(service, many_patterns_and_a_newcomer, MINUTE_S)
+    (code, took_s), hogs = report.outcome
+    sys.stdout.write(f"the new kind: {code} after {took_s:.1f} s; the attackers: {hogs}\n")
+    assert code == "ok"
