@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import mujoco
 import numpy as np
+
+try:
+    import mujoco
+except ModuleNotFoundError:
+    raise SystemExit("This example needs MuJoCo, the extra 'mujoco': pip install '.[mujoco]'") from None
 
 import ik_service
 from ik_service.control import ControlLimits, IKController

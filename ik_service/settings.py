@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from ik_service.file_trust import why_others_may_write
 from objectives.errors import InputError
 
 ENV_PREFIX = "IK_SERVICE_"
@@ -243,9 +244,11 @@ def _kubernetes_port() -> dict[str, Any]:
 
 def _read_keys(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text, reason = path.read_text(encoding="utf-8"), why_others_may_write(path.stat())
     except (OSError, UnicodeDecodeError):
         raise ValueError(f"api_keys_file '{path}' cannot be read as text") from None
+    if reason is not None:
+        raise ValueError(f"api_keys_file '{path}' {reason}, so others could add keys; take that right from them")
     return _named_keys(text.splitlines())
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import httpx2
@@ -101,6 +102,20 @@ def test_the_routes_and_options_of_the_http_api_are_those_of_the_schema():
         model = document["components"]["schemas"]["".join(word.title() for word in kind.split("_")) + "Objective"]
         absent = [name for name in (kind, *model["properties"]) if f"`{name}`" not in HTTP_API]
         assert absent == [], kind
+
+
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"], ids=lambda path: path.name)
+def test_what_is_to_be_installed_can_be(path):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    text = path.read_text()
+    assert "ik-service[" not in text  # in no index
+    named = [name for group in re.findall(r"pip install '\.\[([^\]]*)\]'", text) for name in group.split(",")]
+    assert set(named) <= set(extras)
+
+
+def test_the_readme_names_every_extra_of_users():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [name for name in extras if name not in ("test", "dev") and f"`{name}`" not in README] == []
 
 
 def test_the_curl_of_the_readme_gets_the_answer_shown():

@@ -46,6 +46,20 @@ def test_keys_of_a_file_are_added_to_the_others(tmp_path):
         load_settings(api_keys_file=tmp_path / "none")
 
 
+@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
+def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path, mode, monkeypatch):
+    monkeypatch.setattr("ik_service.file_trust._is_own_group", lambda gid: False)
+    file = tmp_path / "keys"
+    file.write_text(f"floor:{OTHER_KEY}\n")
+    file.chmod(mode)
+    with pytest.raises(InputError, match=r"others could add keys") as caught:
+        load_settings(api_keys_file=file)
+    assert str(file) in str(caught.value)
+    assert OTHER_KEY not in str(caught.value)
+    file.chmod(0o640)
+    assert load_settings(api_keys_file=file).keys == {"floor": OTHER_KEY}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -43,7 +43,8 @@ from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams
 from ik_service.api.warm_up import warm_up
-from ik_service.batching.solver_pool import PoolLimits, SolverPool
+from ik_service.batching.pool_limits import PoolLimits
+from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import InputError, UnknownNameError

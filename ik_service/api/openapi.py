@@ -42,7 +42,8 @@ _ARCHIVE_NOTE = (
 _WAIT_NOTE = (
     "`wait=SECONDS` (RFC 7240, here with decimals too): how long the caller waits for an answer, up to the service's "
     "own limit. A request that cannot be answered by then is refused with 503 as soon as that is known, and is 504 "
-    "once it is too late; what cannot be read is passed over."
+    "once it is too late, or 503 `compiling` where its code is still being compiled; what cannot be read is passed "
+    "over. Left out, the service's own limit holds."
 )
 
 
@@ -65,7 +66,6 @@ def deadline_parameter() -> dict[str, Any]:
         "required": False,
         "description": _WAIT_NOTE,
         "schema": {"type": "string"},
-        "example": "wait=2.5",
     }
     return {"parameters": [header]}
 

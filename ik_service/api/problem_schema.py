@@ -61,7 +61,7 @@ _DESCRIPTIONS = {
     422: "The body can be read, but something in it is not allowed; `errors` points at each fault.",
     429: "The API key has its share of what callers share already; see Retry-After.",
     500: "The service failed. The cause is in its log.",
-    503: "Not ready, or too many requests are waiting; see Retry-After.",
+    503: "Not ready, too many requests are waiting, or code is still being compiled; see Retry-After.",
     504: "The deadline passed before there was an answer; nothing or not all was solved.",
 }
 

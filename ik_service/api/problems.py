@@ -37,6 +37,8 @@ from ik_service.api.errors import (
 from ik_service.api.request_id import current_request_id
 from ik_service.batching.errors import (
     ClosedError,
+    CompileFailedError,
+    CompilingError,
     ExpiredError,
     QueueFullError,
     ShareExhaustedError,
@@ -185,6 +187,8 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     QueueFullError: Kind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
     ShareExhaustedError: Kind(429, "share_exhausted", "The caller has its share already", retry_after_s=1),
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
+    CompilingError: Kind(503, "compiling", "Code for this kind of request is being compiled", retry_after_s=1),
+    CompileFailedError: Kind(422, "compile_failed", "No code can be compiled for this kind of request"),
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
     SolverLostError: Kind(503, "solver_lost", "The service can solve no more"),
@@ -276,7 +280,7 @@ def error_document(error: Exception) -> dict[str, Any]:
 def error_response(error: Exception) -> Response:
     """Return the answer to an error; the text of one that is our fault stays inside."""
     kind = kind_of(error)
-    if isinstance(error, QueueFullError):
+    if isinstance(error, (QueueFullError, CompilingError)):
         kind = replace(kind, retry_after_s=error.retry_after_s)
     return problem_response(
         kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()

@@ -1,13 +1,20 @@
 """The process that compiles: it is sent what to solve, solves it, and says so.
 
-It is on its own in whatever takes too long: nothing of it is shared, so it can be ended at any time.
+It is on its own in whatever takes too long: nothing of it is shared, so it can be ended at any time. What it leaves
+half done in the kernel cache then, or where code cannot be compiled, is removed. Compilers write their complaints to
+standard error, thousands of lines of them; they are caught there and come back as a few.
 """
 
 import multiprocessing
 import os
+import shutil
 import signal
+import sys
+import tempfile
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -17,6 +24,14 @@ from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
 from ik_service.batching.warp_start import start_warp
 from ik_service.robots import RobotModel
+from objectives.errors import IKError
+
+SAID_MOST = 300
+"""Characters of what a compiler says that are kept."""
+READ_MOST = 2**20
+"""Bytes of what a compiler says that are looked at."""
+CLOCK_S = 2.0
+"""How far the clock of a file system may be behind."""
 
 
 class BuilderProcess:
@@ -42,9 +57,10 @@ class BuilderProcess:
             raise
         finally:
             theirs.close()
+        self._started_at = time.time()
 
-    def begin(self, robot: RobotModel, sample: SolveRequest, mark: Path) -> None:
-        """Have a request solved and then marked as compiled.
+    def begin(self, robot: RobotModel, sample: SolveRequest, mark: Path | None) -> None:
+        """Have a request solved and then, where there is a mark, marked as compiled.
 
         Raises:
             OSError: The process has ended.
@@ -55,20 +71,34 @@ class BuilderProcess:
         """Return whether what has begun has ended, for good or ill; wait for it a while.
 
         Raises:
+            BuildFailedError: It cannot be compiled; the process goes on.
             EOFError: The process has ended.
             OSError: The same.
         """
         if not self._connection.poll(patience_s):
             return False
-        self._connection.recv()
+        fault = self._connection.recv()
+        if fault is not None:
+            raise BuildFailedError(fault)
         return True
 
     def kill(self) -> None:
-        """End it, whatever it is at."""
+        """End it, whatever it is at, and remove what it has left half done."""
         self._connection.close()
         self._process.kill()
         self._process.join()
+        if self._process.pid is not None:
+            remove_unfinished(self._process.pid, self._started_at)
         self._process.close()
+
+
+class BuildFailedError(Exception):
+    """Code that cannot be compiled, however often it is tried; says what the compiler said, cut short."""
+
+
+def is_build_failure(error: Exception) -> bool:
+    """Return whether an error of Warp's says that a compiler has refused code."""
+    return "kernel build failed" in str(error)
 
 
 def fill_caches(connection: Connection, device: str, log_level: int) -> None:
@@ -77,18 +107,82 @@ def fill_caches(connection: Connection, device: str, log_level: int) -> None:
     end_with_parent()
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
     start_warp(log_notes=False)  # as the one that started it has
+    started_at = time.time()
     with suppress(EOFError):
         while True:
             robot, sample, mark = connection.recv()
-            with suppress(Exception):  # the solver's thread meets the same, and tells the caller
-                fill_cache(robot, sample, device, mark)
-            connection.send(None)
+            fault = fill_cache(robot, sample, device, mark)
+            if fault is not None:
+                remove_unfinished(os.getpid(), started_at)
+            connection.send(fault)
 
 
-def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path) -> None:
-    """Solve some problems, so that the kernels for them are in the cache; runs in the process."""
-    SolverShelf(device).solve(robot, sample)
-    put_mark(mark)
+def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None) -> str | None:
+    """Solve some problems, so that the kernels for them are in the cache; runs in the process.
+
+    Returns:
+        What is wrong, where code cannot be compiled. None otherwise, also where the solver refuses the request or the
+        cache cannot be written: the solver's thread meets the same, and tells the caller.
+    """
+    with caught_output() as said:
+        try:
+            SolverShelf(device).solve(robot, sample)
+        except (IKError, OSError, MemoryError):
+            return None
+        except Exception as error:  # noqa: BLE001  # compilers raise many kinds
+            fault: Exception | None = error
+        else:
+            fault = None
+    if fault is None:
+        if mark is not None:
+            put_mark(mark)
+        return None
+    lines = [str(fault), *said]
+    told = " ".join(" ".join(lines).split())[:SAID_MOST]
+    return f"{type(fault).__name__}: {told} ({len(said)} lines from the compiler)"
+
+
+@contextmanager
+def caught_output() -> Iterator[list[str]]:
+    """Catch what is written to standard output and error, by native code too; the list is filled at the end."""
+    said: list[str] = []
+    with tempfile.TemporaryFile() as file, _redirected(file.fileno(), (1, 2)):
+        try:
+            yield said
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(AttributeError, OSError, ValueError):
+                    stream.flush()
+            file.seek(0)
+            said += filter(str.strip, file.read(READ_MOST).decode(errors="replace").splitlines())
+
+
+@contextmanager
+def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
+    kept = {}
+    for descriptor in descriptors:
+        with suppress(OSError):  # there is none
+            kept[descriptor] = os.dup(descriptor)
+            os.dup2(to, descriptor)
+    try:
+        yield
+    finally:
+        for descriptor, copy in kept.items():
+            os.dup2(copy, descriptor)
+            os.close(copy)
+
+
+def remove_unfinished(pid: int, since: float) -> None:
+    """Remove what a process has begun in the kernel cache and will not finish: Warp puts its id into the names.
+
+    Args:
+        pid: Id of the process; one on another machine may have the same.
+        since: When it was started, on the clock of the file system [s].
+    """
+    for folder in Path(str(wp.config.kernel_cache_dir)).glob(f"*_p{pid}_t*"):
+        with suppress(OSError):
+            if folder.stat().st_mtime >= since - CLOCK_S:
+                shutil.rmtree(folder)
 
 
 def put_mark(mark: Path) -> None:

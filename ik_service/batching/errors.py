@@ -4,6 +4,8 @@ IKError
 ├── QueueFullError   too much is waiting
 │   └── ShareExhaustedError  of the caller's own
 ├── ExpiredError     the deadline passed before there was an answer
+│   └── CompilingError  and before there was code for requests of this kind
+├── CompileFailedError  there will be no code for requests of this kind
 └── ClosedError      the pool no longer takes requests
     └── SolverLostError  nor will it ever: the thread that solves has ended, or does not come back
 """
@@ -46,6 +48,23 @@ class ExpiredError(IKError):
     """The deadline of a request passed before there was an answer."""
 
 
+class CompilingError(ExpiredError):
+    """The deadline passed while code for requests of this kind was being compiled.
+
+    Attributes:
+        retry_after_s: When it may be there [s].
+    """
+
+    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+        """Say for how long nothing has come, and when to ask again."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class CompileFailedError(IKError):
+    """Code for requests of this kind cannot be compiled."""
+
+
 class ClosedError(IKError):
     """The pool takes no more requests: it is closing, or its thread has failed."""
 
@@ -57,3 +76,11 @@ class SolverLostError(ClosedError):
 def held_up(timeout_s: float) -> ExpiredError:
     """Return the error for who has given up a request that the solver does not come back from."""
     return ExpiredError(f"No answer came within {timeout_s:.3g} s; the solver is held up. Try again later.")
+
+
+def compile_failed(robot: str) -> CompileFailedError:
+    """Return the error for requests of a kind whose code cannot be compiled."""
+    return CompileFailedError(
+        f"The code for this kind of request and robot '{robot}' cannot be compiled; the service's log says why. Ask "
+        "for other links or rows, or look for numbers in the robot's description that are far from all others."
+    )

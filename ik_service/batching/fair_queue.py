@@ -9,13 +9,17 @@ not requests. Nothing waits for company: a batch is whatever is there. What may 
 share of every bound. It holds no lock and reads no clock; whoever owns it does.
 """
 
+import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ik_service.batching.errors import ExpiredError
+from ik_service.batching.errors import CompilingError, ExpiredError
 from ik_service.batching.fair_cap import FairCap, Owner
 from ik_service.batching.lane import Lane, Line
 from ik_service.batching.work import Share, Work
+
+RETRY_MOST_S = 60
+"""Longest time after which a caller is asked to try again [s]."""
 
 
 @dataclass(slots=True)
@@ -112,6 +116,7 @@ class FairQueue:
             lane.lines[owner] = Line(account.common_start)
         self._lanes[work.key] = lane
         line = lane.lines[owner]
+        work.is_compiled = lane.is_open
         line.works[work.is_small][work] = None
         line.problems[work.is_small] += work.remaining
         self._requests.take(owner)
@@ -135,16 +140,17 @@ class FairQueue:
         """Let batches of a lane be taken from now on."""
         if key in self._lanes:
             self._lanes[key].is_open = True
+            for work in self.waiting((key,)):
+                work.is_compiled = True
 
     def is_open(self, key: Hashable) -> bool:
         """Tell whether batches of a lane may be taken."""
         return key in self._lanes and self._lanes[key].is_open
 
-    def live(self, keys: Collection[Hashable], now: float) -> Iterator[Work]:
-        """Go through the requests of some lanes that somebody still waits for."""
+    def waiting(self, keys: Collection[Hashable]) -> Iterator[Work]:
+        """Go through the requests of some lanes."""
         lanes = (self._lanes[key] for key in keys if key in self._lanes)
-        works = (work for lane in lanes for line in lane.lines.values() for size in line.works for work in size)
-        return (work for work in works if not is_stale(work, now))
+        return (work for lane in lanes for line in lane.lines.values() for size in line.works for work in size)
 
     def take(self, budget: Callable[[Hashable], int]) -> tuple[Share, ...]:
         """Return the next batch: problems of one key; nothing where nothing waits in an open lane.
@@ -235,7 +241,20 @@ def is_stale(work: Work, now: float) -> bool:
     return work.future.cancelled() or work.deadline <= now
 
 
-def expired(work: Work, now: float) -> ExpiredError:
-    """Return the error of a request whose deadline has passed."""
+def expired(work: Work, now: float, compile_s: float) -> ExpiredError:
+    """Return the error of a request whose deadline has passed.
+
+    Args:
+        work: The request.
+        now: The time [s].
+        compile_s: How long it takes until all kernels that anybody wants now are there, about [s].
+    """
     waited = now - work.queued_at
+    if not work.is_compiled:
+        retry_s = max(1, min(RETRY_MOST_S, math.ceil(compile_s)))
+        return CompilingError(
+            f"Code for requests of this kind is being compiled, which happens once, and it was not there after "
+            f"{waited:.3g} s. Ask again in some {retry_s} s, or wait longer.",
+            retry_s,
+        )
     return ExpiredError(f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later.")

@@ -3,8 +3,10 @@
     first request that needs certain kernels -> the process solves the least that needs them -> kernels in the cache,
     and a mark that they are there -> the thread loads them
 
-One kind of request is built at a time. A build that nobody waits for any more when its turn comes is dropped, and one
-that outstays its turn is ended with its process; what it has compiled stays in the cache. A mark that is wrong, because
+One step of one build is made at a time: what one pattern of weights needs, so a kernel or two. After each, others have
+their turn: owners one after the other, and the builds of each owner one after the other, so that a request that needs
+many kernels holds up nobody. A build that nobody waits for any more when its turn comes is dropped, and a step that
+outstays its turn is ended with its process; what has been compiled stays in the cache. A mark that is wrong, because
 somebody has removed kernels, does no harm: the thread compiles then.
 """
 
@@ -13,14 +15,16 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
 
 import warp as wp
 
-from ik_service.batching.builder_process import BuilderProcess, put_mark
+from ik_service.batching.builder_process import BuilderProcess, BuildFailedError, put_mark
+from ik_service.batching.fair_cap import Owner
 from ik_service.batching.request import SolveRequest
 from ik_service.compiler import cpu_target
 from ik_service.robots import RobotModel
@@ -28,45 +32,73 @@ from ik_service.robots import RobotModel
 MARKS = "ik_service_marks"
 """Folder of the marks in the kernel cache."""
 TURN_S = 60.0
-"""How long a build may take while others wait for theirs, or once nobody waits for it any more [s]. What generated code
+"""How long a step may take while others wait for theirs, or once nobody waits for it any more [s]. What generated code
 needs takes seconds, the longest that the compiled engine holds some ten (`benchmarks/first_use.md`)."""
 LOOK_S = 0.1
-"""How often a build under way is looked after."""
+"""How often a step under way is looked after."""
+STEP_S = 3.0
+"""How long a step takes, about, before any has been made [s]."""
+OLD_SHARE = 0.8
+"""Weight of what was known before in the usual time of a step."""
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
+class Ended(Enum):
+    """How a build has ended."""
+
+    THERE = "kernels are there, or the solver's thread has to make them"
+    GIVEN_UP = "nobody wanted it, or a step of it took too long"
+    FAILED = "it cannot be compiled"
+
+
+@dataclass(eq=False)
 class Build:
     """Kernels that are wanted.
 
     Attributes:
         robot: The robot.
-        request: A request that needs them.
+        sample: The least that needs them all, one problem of each pattern of rows that are on.
         mark: The file that stands for them.
-        done: Is told whether somebody may load them now, or that they have been given up.
-        is_wanted: Tells whether anybody still waits for them.
+        done: Is told how it has ended.
+        owners: Tells who still waits for them.
+        made: Steps that are done.
     """
 
     robot: RobotModel
-    request: SolveRequest
+    sample: SolveRequest
     mark: Path
-    done: Callable[[bool], None]
-    is_wanted: Callable[[], bool]
+    done: Callable[[Ended], None]
+    owners: Callable[[], Collection[Owner]]
+    made: int = 0
+
+    @property
+    def left(self) -> int:
+        """Steps that are not done: one for each pattern, and where there are several, all together once more."""
+        patterns = self.sample.problem_count
+        return (patterns + 1 if patterns > 1 else 1) - self.made
+
+    def step(self) -> SolveRequest:
+        """Return what is to be solved next."""
+        return self.sample if self.left == 1 else self.sample.part(slice(self.made, self.made + 1))
 
 
 class KernelBuilder:
-    """Fills the kernel cache for requests, one after the other, from a thread that lives as long as any are left.
+    """Fills the kernel cache for requests, step by step, from a thread that lives as long as any are left.
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        turn_s: How long a build may hold up others [s].
+        turn_s: How long a step may hold up others [s].
     """
 
     def __init__(self, device: str, *, turn_s: float = TURN_S) -> None:
         self._device, self._turn_s = device, turn_s
         self._lock = threading.Lock()
         self._waiting: deque[Build] = deque()
+        self._at_hand: Build | None = None
+        self._turns = 0
+        self._last_turns: dict[Owner, int] = {}  # by number; for good: there are as many owners as API keys
+        self._step_s = STEP_S
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -74,33 +106,40 @@ class KernelBuilder:
         self,
         robot: RobotModel,
         request: SolveRequest,
-        done: Callable[[bool], None],
-        is_wanted: Callable[[], bool] = lambda: True,
+        done: Callable[[Ended], None],
+        owners: Callable[[], Collection[Owner]] = lambda: (None,),
     ) -> None:
         """Compile what a request needs.
 
-        What cannot be made in the process is left to the thread of the solver, whose error goes to the caller.
+        What cannot be made in the process is left to the thread of the solver, whose error goes to the caller; but what
+        cannot be compiled there is not tried again.
 
         Args:
             robot: The robot.
             request: The request.
-            done: Called from some thread, once: with True when its kernels are there, or cannot be made in a process,
-                with False when they are given up because nobody wanted them or they took too long.
-            is_wanted: Called from some thread; tells whether anybody still waits for them.
+            done: Called from some thread, once.
+            owners: Called from some thread; tells who still waits for the kernels.
 
         Raises:
             Exception: Whatever keeps the build from being asked for; `done` is not called.
         """
         mark = mark_of(robot, request, self._device)
         if mark.exists():
-            done(True)
+            done(Ended.THERE)
             return
+        build = Build(robot, request.sample(), mark, done, owners)
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="ik-builder", daemon=True)
                 thread.start()
                 self._thread = thread
-            self._waiting.append(Build(robot, request, mark, done, is_wanted))
+            self._waiting.append(build)
+
+    def seconds_left(self) -> float:
+        """Return how long it takes, about, until all that is wanted now is there, at the usual time of a step [s]."""
+        with self._lock:
+            at_hand = 0 if self._at_hand is None else self._at_hand.left
+            return self._step_s * (at_hand + sum(build.left for build in self._waiting))
 
     def close(self) -> None:
         """End the process with what it is compiling, and forget what waits."""
@@ -120,52 +159,82 @@ class KernelBuilder:
                 process.kill()
 
     def _carry_out(self, build: Build, process: BuilderProcess | None) -> BuilderProcess | None:
-        """Build what is wanted; return the process that is there for the next build, None where there is none."""
-        if not build.is_wanted():
-            build.done(False)
-            return process
+        """Make a step; return the process that is there for the next one, None where there is none."""
+        ended: Ended | None = None
+        goes_on = True
         try:
             process = process or BuilderProcess(self._device)
-            is_there = goes_on = self._follow(process, build)
+            goes_on = self._follow(process, build)
+            if not goes_on:
+                ended = Ended.GIVEN_UP
+            elif not build.left:
+                ended = Ended.THERE
+        except BuildFailedError as error:
+            _log.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
+            ended = Ended.FAILED
         except Exception as error:  # noqa: BLE001  # no descriptors, no memory, or ended from outside
             _log.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
-            is_there, goes_on = True, False
+            ended, goes_on = Ended.THERE, False
         if process is not None and not goes_on:
             process.kill()
             process = None
-        if not self._closed:
-            build.done(is_there)
+        with self._lock:
+            self._at_hand = None
+            if ended is None:
+                self._waiting.append(build)
+        if ended is not None and not self._closed:
+            build.done(ended)
         return process
 
     def _next(self) -> Build | None:
-        with self._lock:
-            if self._waiting and not self._closed:
-                return self._waiting.popleft()
-            self._thread = None
-            self._waiting.clear()
-            return None
+        """Return the build whose turn it is; drop those that nobody wants."""
+        while True:
+            with self._lock:
+                waiting = list(self._waiting)
+                if self._closed or not waiting:
+                    self._thread = None
+                    self._waiting.clear()
+                    return None
+            owners = {build: build.owners() for build in waiting}  # without the lock: it takes that of the queue
+            dropped = [build for build in waiting if not owners[build]]
+            turns = [(self._last_turns.get(owner, 0), build, owner) for build in waiting for owner in owners[build]]
+            with self._lock:
+                for build in dropped:
+                    self._waiting.remove(build)
+                if turns:
+                    _, self._at_hand, owner = min(turns, key=lambda turn: turn[0])  # the first of equal ones
+                    self._waiting.remove(self._at_hand)
+                    self._turns += 1
+                    self._last_turns[owner] = self._turns
+            for build in dropped:
+                build.done(Ended.GIVEN_UP)
+            if turns:
+                return self._at_hand
 
     def _follow(self, process: BuilderProcess, build: Build) -> bool:
-        """Have something built; return False where it is given up, and the process with it.
+        """Have the next step made; return False where it is given up, and the process with it.
 
         Raises:
+            BuildFailedError: It cannot be compiled.
             OSError: The process has ended.
             EOFError: The same.
         """
-        end = time.monotonic() + self._turn_s
-        process.begin(build.robot, build.request.sample(), build.mark)
+        began = time.monotonic()
+        process.begin(build.robot, build.step(), build.mark if build.left == 1 else None)
         while not process.has_ended_one(LOOK_S):
             if self._closed:
                 return False
-            if time.monotonic() > end and (self._holds_up_others() or not build.is_wanted()):
+            if time.monotonic() > began + self._turn_s and (self._holds_up_others() or not build.owners()):
                 _log.warning("Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s)
                 return False
+        build.made += 1
+        self._step_s = OLD_SHARE * self._step_s + (1.0 - OLD_SHARE) * (time.monotonic() - began)
         return True
 
     def _holds_up_others(self) -> bool:
         with self._lock:
             waiting = list(self._waiting)
-        return any(build.is_wanted() for build in waiting)
+        return any(build.owners() for build in waiting)
 
 
 def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:

@@ -1,9 +1,15 @@
-"""Which kernels are there, and which lanes wait for those that are being compiled. It holds no lock; its owner does."""
+"""Which kernels are there, which can never be, and which lanes wait for those that are being compiled.
+
+It holds no lock; its owner does.
+"""
 
 from collections import OrderedDict
 from collections.abc import Collection, Hashable
 
 CODES_MOST = 4096
+FAILED_MOST = 1024
+FAILED_S = 600.0
+"""How long code that could not be compiled is not tried again [s]: longer than anybody waits for an answer."""
 
 
 class KnownCode:
@@ -12,6 +18,7 @@ class KnownCode:
     def __init__(self) -> None:
         self._compiled: OrderedDict[Hashable, None] = OrderedDict()
         self._awaited: dict[Hashable, dict[Hashable, None]] = {}
+        self._failed: OrderedDict[Hashable, float] = OrderedDict()  # until when that is remembered [s]
 
     def __contains__(self, code: Hashable) -> bool:
         """Tell whether code is there."""
@@ -42,3 +49,16 @@ class KnownCode:
     def given_up(self, code: Hashable) -> None:
         """Forget code that nobody waits for; the next lane that wants it is the first again."""
         self._awaited.pop(code, None)
+
+    def failed(self, code: Hashable, now: float) -> Collection[Hashable]:
+        """Remember for a while that code cannot be compiled, and return the lanes that have waited for it."""
+        self._failed.pop(code, None)
+        self._failed[code] = now + FAILED_S
+        if len(self._failed) > FAILED_MOST:
+            self._failed.popitem(last=False)
+        self._compiled.pop(code, None)
+        return self._awaited.pop(code, {})
+
+    def has_failed(self, code: Hashable, now: float) -> bool:
+        """Tell whether code could not be compiled, lately."""
+        return self._failed.get(code, now) > now

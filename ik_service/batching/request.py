@@ -4,6 +4,7 @@ Values are taken as checked: shapes, finiteness and unit quaternions are the bus
 solver checks them once more before it launches anything.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -120,14 +121,24 @@ class SolveRequest:
         return (*(target.structure for target in self.targets), *objectives)
 
     @cached_property
+    def _rows_on(self) -> list[NDArray[np.bool_]]:
+        """Which rows of each target and objective have a weight above 0, one line for each pattern."""
+        of_objectives = [objective.rows_on for objective in self.objectives]
+        return [target.rows_on for target in self.targets] + of_objectives
+
+    @property
+    def pattern_count(self) -> int:
+        """How many patterns of rows that are on there can be among its problems, at most."""
+        return math.prod(map(len, self._rows_on))
+
+    @cached_property
     def joint_key(self) -> Hashable | None:
         """Key of the requests that can be solved together with this one; None where there are none.
 
         They go to one solver, have the same rows on in all their problems and ask for the same options.
         """
-        of_objectives = [objective.rows_on for objective in self.objectives]
-        structure, rows_on = self.structure, [target.rows_on for target in self.targets] + of_objectives
-        if any(len(patterns) > 1 for patterns in rows_on):
+        structure, rows_on = self.structure, self._rows_on
+        if self.pattern_count > 1:
             return None
         given = tuple((target.positions is None, target.orientations_xyzw is None) for target in self.targets)
         on = tuple(patterns.tobytes() for patterns in rows_on)

@@ -14,15 +14,23 @@ import time
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError, held_up
+from ik_service.batching.builder_process import is_build_failure
+from ik_service.batching.errors import (
+    ClosedError,
+    ExpiredError,
+    QueueFullError,
+    SolverLostError,
+    compile_failed,
+    held_up,
+)
 from ik_service.batching.fair_cap import STRANGER, Owner
 from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.kernel_gate import KernelGate
 from ik_service.batching.pace import Pace
+from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import EFFORT_MOST, SolverShelf, staged_effort
@@ -41,29 +49,6 @@ GRACE_S = 0.25
 """How long after its deadline a request is given up by who waits: the solver knows better what has become of it."""
 QUIET_S = 0.2
 """A request that has found nobody else there for so long has the solver to itself."""
-
-
-@dataclass(frozen=True)
-class PoolLimits:
-    """Bounds of a pool.
-
-    Attributes:
-        requests: Requests that may wait.
-        problems: Problems that may wait; one request alone may have more.
-        keys: Kinds of requests that may wait at once: so many that can be solved, and so many that wait to be compiled.
-        solvers: Solvers kept for later requests.
-        batch_problems: Problems that are solved together at most; 1 solves one after the other.
-        timeout_s: Deadline of requests that bring none, from when they come [s].
-        is_shared: Whether there are several owners, of whom each has a share of what may wait.
-    """
-
-    requests: int = 1024
-    problems: int = 1_000_000
-    keys: int = 64
-    solvers: int = 16
-    batch_problems: int = 16_384
-    timeout_s: float = 60.0
-    is_shared: bool = False
 
 
 class SolverPool:
@@ -147,6 +132,7 @@ class SolverPool:
 
         Raises:
             QueueFullError: Too much is waiting; a ShareExhaustedError where too much of the same owner's is.
+            CompileFailedError: The code that it needs could not be compiled before.
             ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
@@ -328,7 +314,7 @@ class SolverPool:
 
     def _end_stale(self, works: Sequence[Work]) -> None:
         for work in works:
-            work.fail(expired(work, time.monotonic()))
+            work.fail(expired(work, time.monotonic(), self._gate.seconds_left()))
         self._messenger.dropped(works)
 
     def _solve(self, shares: tuple[Share, ...]) -> None:
@@ -367,6 +353,10 @@ class SolverPool:
                 for share in shares:
                     self._solve_live([share])
                 return
+            if is_build_failure(error):
+                _log.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
+                self._gate.fail(shares[0].work)
+                error = compile_failed(robot.name)
             for share in shares:
                 self._fail(share.work, error)
             return

@@ -15,6 +15,8 @@ from ik_service.solver import IKResult
 
 COMPILED_DOFS = 34
 """A chain of so many DOFs is the longest that the compiled engine holds on a CPU; the staged one is slower by far."""
+PATTERNS_MOST = 8
+"""Each pattern of rows that are on has kernels of its own, which the solver's thread loads in some 20 ms."""
 USUAL_EFFORT = 100_000
 """DOFs times seeds times iterations of a problem that take no time worth mentioning in generated code."""
 
@@ -55,6 +57,7 @@ class Work:
         future: Brings the answer, or the error.
         problem_count: Number of its problems.
         taken: Problems handed out so far, from the first.
+        is_compiled: Whether the kernels that it needs are there, as far as is known.
         is_small: Whether it goes into a batch whole, before the large ones.
     """
 
@@ -76,6 +79,7 @@ class Work:
         self.problem_count = request.problem_count
         self.taken = 0
         self.is_small = True
+        self.is_compiled = False
         self._started_at = queued_at
         self._parts: list[tuple[IKResult, slice]] = []
 
@@ -86,8 +90,10 @@ class Work:
 
     @property
     def may_be_slow(self) -> bool:
-        """Whether its problems may hold up others one by one: for their DOFs, or for all that they may try."""
+        """Whether its problems may hold up others one by one: for their DOFs, kernels, or all that they may try."""
         options, dofs = self.request.options, self.robot.active_dof_count
+        if self.request.pattern_count > PATTERNS_MOST:
+            return True
         return dofs > COMPILED_DOFS or dofs * seed_count(options) * options.max_iterations > USUAL_EFFORT
 
     @property

@@ -12,6 +12,7 @@ from ik_service.cli.solve_command import Job, default_links
 from ik_service.deploy.bulk import BulkJob, BulkReport, LocalWorker, solve_job
 from ik_service.deploy.bulk.job import FORMATS, PART_ROWS
 from ik_service.deploy.bulk.run import Progress, Workers
+from ik_service.extras import how_to_install
 from ik_service.robots import load_robot
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
@@ -92,7 +93,7 @@ def workers_of(wishes: BulkWishes) -> Workers:
     try:
         from ik_service.deploy.bulk.ray_workers import RayWorkers
     except ModuleNotFoundError as error:
-        raise InputError("--ray needs Ray: pip install 'ik-service[ray]'.") from error
+        raise InputError(f"--ray needs Ray. {how_to_install('ray')}") from error
     return RayWorkers(wishes.ray, count=wishes.workers)
 
 
@@ -120,5 +121,7 @@ def lines_of(report: BulkReport, links: Sequence[str], output: Path, seconds: fl
     reached, parts = ", ".join(links), f"{report.part_count} part{'s' * (report.part_count != 1)}"
     before = f", {report.resumed_parts} of them from before" if report.resumed_parts else ""
     lines = [f"{report.solved} of {report.done} solved for {reached} in {seconds:.3g} s, {parts} in {output}{before}."]
+    for name in report.passed_over:
+        lines.append(f"Column '{name}' is not read: row k of the files is problem k of the results.")
     others = [f"{word} {count}" for word, count in report.status_counts.items() if count and word != "converged"]
     return [*lines, f"Without success: {', '.join(others)}."] if others else lines

@@ -5,6 +5,14 @@ requests.py: calls to requests -> retries.py: how often, how long to wait -> rep
 stream.py: one web socket each, all else in stream_messages.py
 """
 
+from ik_service.extras import how_to_install
+
+try:
+    import httpx2  # noqa: F401  # only whether it is there
+except ModuleNotFoundError as error:
+    message = f"The client needs httpx2. {how_to_install('client')}"
+    raise ModuleNotFoundError(message, name=error.name) from error
+
 from ik_service.client.async_client import AsyncClient
 from ik_service.client.client import Client
 from ik_service.client.errors import ClientError, ServiceError, UnreachableError

@@ -34,7 +34,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.solver.compiled_engine import island_constants, touched_dofs
 from ik_service.solver.island_launches import PacketLaunches
-from ik_service.solver.kernel_loading import load_kernels
+from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.partition import common_partition
 from ik_service.solver.row_weights import RowWeights, objective_weights
@@ -136,7 +136,7 @@ class TickIslands:
         counts = zip(program.row_objective, program.row_independent, strict=True)
         measured = [row for row, (k, independent) in enumerate(counts) if k < self._tasks.task_count and independent]
         kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
-        load_kernels([kernel.module], device)
+        load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()
         task.island = island
         for name, array in {**arrays.of_task(), **self._constants(program), **self._inputs(program)}.items():

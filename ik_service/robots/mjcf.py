@@ -14,6 +14,7 @@ from xml.etree.ElementTree import ParseError, iterparse
 import numpy as np
 
 from ik_service.errors import RobotFileError
+from ik_service.extras import how_to_install
 from ik_service.robots.description import (
     UNBOUNDED,
     UNBOUNDED_RATE,
@@ -51,7 +52,7 @@ def read_mjcf(path: Path) -> RobotDescription:
     try:
         import mujoco
     except ImportError:
-        raise InputError("MJCF files are read through MuJoCo; install it: pip install 'ik-service[mujoco]'.") from None
+        raise InputError(f"MJCF files are read through MuJoCo. {how_to_install('mujoco')}") from None
     if not path.is_file():
         raise UnknownNameError(f"Robot file '{path}' does not exist.")
     _check_root(path)

@@ -8,6 +8,7 @@ import warp as wp
 
 from ik_service.robots import RobotModel
 from ik_service.solver.kernel_loading import ToldCacheErrors
+from ik_service.solver.kernel_trust import check_cache
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.shipped_kernels import use_gpu_code, use_shipped_kernels
 from objectives import InputError
@@ -57,10 +58,12 @@ def resolve_device(device: Any) -> wp.Device:
 
     Raises:
         InputError: Warp does not know it.
+        KernelCacheError: The kernel cache cannot be made, or others may have put code there.
     """
     with ToldCacheErrors():
         wp.init()
         use_shipped_kernels()
+        check_cache()
     try:
         found = wp.get_preferred_device() if device == "auto" else wp.get_device(device)
     except (ValueError, RuntimeError) as error:

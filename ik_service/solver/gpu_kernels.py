@@ -10,17 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import warp as wp
-
 from ik_service.solver.intake import SOLVE_EXTRAS
-from ik_service.solver.kernel_loading import cached_files
+from ik_service.solver.kernel_loading import LAUNCH_BLOCK, CachedModule
 from ik_service.solver.shipped_kernels import note_gpu_code
 from ik_service.solver.solver import IKSolver
 from ik_service.solver.waves import BLOCK, WAVES
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 """One for each generation that Warp compiles for; each serves later minor versions too, but Warp looks for its own."""
-LAUNCH_BLOCK = 256  # of launches that ask for none
 
 
 def gpu_modules(solver: IKSolver, *, orientations: bool = True, polished: bool = False) -> dict[Any, int]:
@@ -52,17 +49,13 @@ def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -
         The files that were not there before.
     """
     ptx = min(architectures)
-    work = [(module, block, number) for module, block in modules.items() for number in (*architectures, None)]
-
-    def compile_one(module: Any, block: int, number: int | None) -> Path | None:
-        (path,) = wp.compile_aot_module(module, arch=ptx if number is None else number, use_ptx=number is None)
-        return path
-
-    for module, block in modules.items():
-        module.options["block_dim"] = block  # what it is compiled with where nothing else is said
-        module.get_module_hash()
-    before = cached_files()
+    work = [
+        CachedModule(module, block, arch=number, use_ptx=use_ptx)
+        for module, block in modules.items()
+        for number, use_ptx in (*((number, False) for number in architectures), (ptx, True))
+    ]
+    missing = [one for one in work if not one.is_whole()]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ik-compiler") as executor:
-        made = [path for path in executor.map(lambda one: compile_one(*one), work) if path is not None]
+        list(executor.map(CachedModule.compile, missing))
     note_gpu_code(architectures, ptx)
-    return [path for path in made if path not in before]
+    return [one.path for one in missing]

@@ -8,11 +8,12 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
+from ik_service.solver.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.lane_iteration import iteration_of
 from ik_service.solver.packet_kernel import packet_kernel
 from ik_service.solver.recording import PartLaunches, Step, as_recorded, per_problem
 from ik_service.solver.thread_kernel import polish_kernel, thread_kernel
-from ik_service.solver.waves import BLOCK, allocate_storage, record_waves
+from ik_service.solver.waves import BLOCK, WAVES, allocate_storage, record_waves
 
 
 def in_threads(device: wp.Device) -> bool:
@@ -33,6 +34,12 @@ class IslandKernel:
     kernel: wp.Kernel
     source: IterationSource
     waves: bool = False
+
+    def blocks(self) -> dict[Any, int]:
+        """Return the modules that its launches on a GPU need, each with its size of block."""
+        if not self.waves:
+            return {self.kernel.module: LAUNCH_BLOCK}
+        return {self.kernel.module: BLOCK, WAVES: LAUNCH_BLOCK}
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task

@@ -1,17 +1,21 @@
-"""Kernels of the compiled engine on a CPU, from Warp's cache or the compiler: side by side, and with faults told.
+"""Kernels of the compiled engine, from Warp's cache or the compiler: side by side, and with faults told.
 
-    modules -> in this process already? -> in the cache and whole? load : compile, seal with a checksum, load
+    modules -> in this process already? -> in the cache, believed and whole? load : compile, seal with a checksum, load
 
 Warp keeps the code of each module in a folder of its own, named by a hash of all that goes into it, and puts it there
-by a rename; so any number of processes may fill one cache at once. What it leaves open is done here: a damaged file is
-compiled anew instead of run, and a cache that cannot be written is an error that says what to do.
+by a rename; so any number of processes may fill one cache at once. What it leaves open is done here: code that others
+may have put there is never run, a file that is damaged or has no checksum is compiled anew, and a cache that cannot be
+written is an error that says what to do.
 """
 
+import errno
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterable
+import shutil
+import stat
+import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,107 +24,157 @@ import warp as wp
 
 from ik_service.errors import KernelCacheError
 from ik_service.solver.intake import SOLVE_IO
+from ik_service.solver.kernel_trust import check_trust
 
 BLOCK_DIM = 1  # of all launches on a CPU
+LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
 CHECKSUM = ".sha256"  # what the checksum of an object has behind the object's name
+NOT_LOADED = ("Failed to load CPU module", "Failed to load CUDA module")  # how errors of Warp begin
+NOT_BUILT = "CUDA kernel build failed"
 TRIES = 3  # to load a module whose files vanish
 
 
-def load_kernels(modules: Iterable[Any], device: wp.Device) -> None:
-    """Load modules that launches on a CPU will need; compile those that are not cached.
+def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
+    """Load modules that launches will need; compile those that are not cached, side by side.
 
     Args:
-        modules: Warp modules.
-        device: Where they are needed. For a GPU nothing is done: Warp loads at the first launch.
+        modules: Warp modules, each with the size of block of its launches on a GPU.
+        device: Where they are needed.
 
     Raises:
+        KernelCacheError: Others may have written what is in the cache.
         OSError: The cache cannot be read, or not be written where it lacks a module; see `told_cache_error`.
     """
-    if device.is_cuda:
-        return
-    first_use = not is_loaded(SOLVE_IO)
-    waiting = [CachedModule(module, device) for module in dict.fromkeys(modules) if not is_loaded(module)]
+    waiting = [CachedModule(module, _block(block, device), device=device) for module, block in modules.items()]
+    waiting = [one for one in waiting if not one.is_loaded()]
     missing = [one for one in waiting if not one.is_whole()]
     cores = len(os.sched_getaffinity(0))
     # A precompiled header costs as much as two modules without it, and each thread makes its own; so it pays only for
     # many modules, and those of the first use are mostly all that a process compiles.
-    side_by_side = first_use and (cores > 1 or len(missing) <= 2)
-    if side_by_side:
+    first_use = not CachedModule(SOLVE_IO, _block(LAUNCH_BLOCK, device), device=device).is_loaded()
+    side_by_side = device.is_cuda or (first_use and (cores > 1 or len(missing) <= 2))
+    if side_by_side and device.is_cpu:
         for one in missing:
             one.compile_without_header()
     if side_by_side and len(missing) > 1:
         with ThreadPoolExecutor(min(cores, len(missing)), "ik-compiler") as executor:
-            list(executor.map(CachedModule.load, missing))
+            list(executor.map(CachedModule.compile, missing))
     for one in waiting:
         one.load()
 
 
-def is_loaded(module: Any) -> bool:
-    """Return whether this process has a module loaded for CPUs."""
-    return (None, BLOCK_DIM) in module.execs
+def load_kernels_alone(module: Any, device: wp.Device) -> None:
+    """Load a module that is launched before it is known which others are needed.
+
+    Args:
+        module: The Warp module; its launches ask for no size of block.
+        device: Where it is needed.
+
+    Raises:
+        KernelCacheError: As `load_kernels`.
+        OSError: The same.
+    """
+    one = CachedModule(module, _block(LAUNCH_BLOCK, device), device=device)
+    if not one.is_loaded():
+        one.load()
+
+
+def _block(block: int, device: wp.Device) -> int:
+    return block if device.is_cuda else BLOCK_DIM
 
 
 class CachedModule:
-    """A module and its files in the cache.
+    """A module for a device or an architecture, and its files in the cache.
 
     Args:
         module: The Warp module.
-        device: A CPU.
+        block: The size of block that it is launched with, which is part of its key.
+        device: Where it is to run; None: nowhere in this process.
+        arch: Architecture of GPUs, such as 90, where there is no device.
+        use_ptx: Whether to compile PTX for that instead of a cubin.
     """
 
-    def __init__(self, module: Any, device: wp.Device) -> None:
-        self._module, self._device = module, device
-        folder = Path(str(wp.config.kernel_cache_dir), module.get_module_identifier(block_dim=BLOCK_DIM))
-        self._object = folder / module._get_compile_output_name(device, block_dim=BLOCK_DIM)
-        self._meta = folder / module._get_meta_name(block_dim=BLOCK_DIM)
-        self._checksum = self._object.with_name(self._object.name + CHECKSUM)
+    def __init__(
+        self,
+        module: Any,
+        block: int,
+        *,
+        device: wp.Device | None = None,
+        arch: int | None = None,
+        use_ptx: bool | None = None,
+    ) -> None:
+        self._module, self._block, self._device, self._use_ptx = module, block, device, use_ptx
+        self._arch = arch if device is None else module._get_compile_arch(device)
+        identifier = module.get_module_identifier(block_dim=block)
+        self._folder = Path(str(wp.config.kernel_cache_dir), identifier)
+        name: str = module._get_compile_output_name(device, arch, use_ptx=use_ptx, block_dim=block)
+        self._names: tuple[str, str, str] = (name, module._get_meta_name(block_dim=block), f"{name}{CHECKSUM}")
+
+    @property
+    def path(self) -> Path:
+        """Where its code stands."""
+        return self._folder / self._names[0]
+
+    def is_loaded(self) -> bool:
+        """Return whether this process has it loaded."""
+        assert self._device is not None  # asked of modules that are to run
+        return (self._device.context if self._device.is_cuda else None, self._block) in self._module.execs
 
     def is_whole(self) -> bool:
-        """Return whether the cache holds the module, undamaged as far as can be seen."""
+        """Return whether the cache holds the module, undamaged.
+
+        Raises:
+            KernelCacheError: Others may have written it.
+        """
+        code, meta, checksum = paths = [self._folder / name for name in self._names]
         try:
-            json.loads(self._meta.read_bytes())
-            content = self._object.read_bytes()
-            return not self._checksum.exists() or self._checksum.read_bytes() == _checksum(content)
+            check_trust([self._folder, *paths])
+            json.loads(meta.read_bytes())
+            return checksum.read_bytes() == _checksum(code)
         except (FileNotFoundError, ValueError):
             return False
 
     def compile_without_header(self) -> None:
         """Let Warp parse its headers, should it compile the module; it is the same code with the same key."""
-        self._module.resolved_options[BLOCK_DIM]["use_precompiled_headers"] = False
+        self._module.resolved_options[self._block]["use_precompiled_headers"] = False
 
     def load(self) -> None:
         """Load the module; compile it where it is missing or damaged."""
         for tries_left in reversed(range(TRIES)):
+            if not self.is_whole():
+                self.compile()
             try:
-                self._load()
+                self._module.load(self._device, block_dim=self._block)
                 return
-            except FileNotFoundError:  # another process took it for damaged while it was being put there
-                if not tries_left:
+            except Exception:  # another process has removed it in between
+                if not tries_left or self.is_whole():
                     raise
 
-    def _load(self) -> None:
-        if is_loaded(self._module):
-            return
-        if self.is_whole():
-            try:
-                self._module.load(self._device, block_dim=BLOCK_DIM)
-                return
-            except OSError:
-                raise
-            except Exception:  # noqa: BLE001  # Warp raises many kinds for an object that it cannot load
-                pass  # there is no checksum, because others have compiled it
-        if self._object.exists():  # damaged
-            for path in (self._object, self._meta, self._checksum):
-                path.unlink(missing_ok=True)
-        self._module.load(self._device, block_dim=BLOCK_DIM)
-        self._seal()
+    def compile(self) -> None:
+        """Compile it in a folder of its own and put it in its place with a checksum: it is whole all the time."""
+        staged = self._folder.with_name(f"{self._folder.name}_s{os.getpid()}_{threading.get_ident()}")
+        options = self._module.resolved_options[self._block]
+        try:
+            self._module._compile(
+                self._device, staged, self._names[0], self._arch, use_ptx=self._use_ptx, options=options
+            )
+            (staged / self._names[2]).write_bytes(_checksum(staged / self._names[0]))
+            for path in (*staged.iterdir(), staged):
+                path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o022)  # whatever the umask says
+            self._put(staged)
+        finally:
+            for left in staged.parent.glob(f"{staged.name}*"):  # with what Warp leaves of a compilation that failed
+                shutil.rmtree(left, ignore_errors=True)
 
-    def _seal(self) -> None:
-        """Keep a checksum of the object, whichever process has put it there."""
-        with tempfile.NamedTemporaryFile(dir=self._object.parent, delete=False) as file:
-            file.write(_checksum(self._object.read_bytes()))
-        os.chmod(file.name, self._object.stat().st_mode)  # for whoever can read the object
-        os.replace(file.name, self._checksum)
+    def _put(self, staged: Path) -> None:
+        """Put what has been compiled in the place of what may be there."""
+        try:
+            staged.rename(self._folder)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            for path in sorted(staged.iterdir(), key=lambda path: path.name == self._names[2]):  # the checksum last
+                path.replace(self._folder / path.name)
 
 
 class ToldCacheErrors:
@@ -147,8 +201,13 @@ def told_cache_error(error: BaseException) -> KernelCacheError | None:
                 f"cannot be written: {error.strerror}. Fill it beforehand with 'ik-service warmup' as a user who may "
                 "write there, or let WARP_CACHE_PATH name a folder that can be written."
             )
-    if isinstance(error, json.JSONDecodeError) or str(error).startswith("Failed to load CPU module"):
+    if isinstance(error, json.JSONDecodeError) or str(error).startswith(NOT_LOADED):
         return KernelCacheError(f"A file in the kernel cache '{folder}' is damaged: {error}. Delete that folder.")
+    if str(error).startswith(NOT_BUILT):
+        return KernelCacheError(
+            f"Kernels for a GPU cannot be compiled into the cache '{folder}': {error}. The log has the compiler's "
+            "words. Check that the version of Warp is the one that is required, and that the card is one it supports."
+        )
     return None
 
 
@@ -158,5 +217,5 @@ def cached_files() -> set[Path]:
     return {Path(folder, name) for folder, _, names in os.walk(cache) for name in names}
 
 
-def _checksum(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
+def _checksum(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).hexdigest().encode()

@@ -21,7 +21,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake
-from ik_service.solver.kernel_loading import load_kernels
+from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.outcome import Outcome
@@ -139,6 +139,7 @@ class Workspace:
     # ------------------------------------------------------------------ steps, one by one
     def read(self, count: int) -> None:
         """Check what the caller gives and bring it into the problems' arrays."""
+        load_kernels_alone(SOLVE_IO, self._model.device)
         self._reading.prepare(count)
         self._reading.run(count)
 
@@ -225,6 +226,7 @@ class Workspace:
             join: Whether all touched trees are one island.
             polished: Whether the answers are taken on in float64.
         """
+        load_kernels_alone(SOLVE_IO, self._model.device)
         self.intake.given.host[1::2], self.intake.given.host[2::2] = 1, orientations
         weights = self._weights.with_objectives(self.intake.given.host[1:].tobytes(), [], count)
         partition = common_partition(weights, incidence, self._model.device, join=join)
@@ -269,8 +271,9 @@ class Workspace:
         answers = self._choice.attempts if wishes.choosing and self._choice is not None else self.problems.winners
         work = engine.tasks(*of_problems, answers)
         polish = [] if self._wide is None else engine.polish_tasks(*of_problems, self._wide)
+        kernels = dict(block for one, _ in (*work, *polish) for block in one.blocks().items())
         extras = [SOLVE_EXTRAS] if wishes.choosing or wishes.polished else []
-        load_kernels([*(one.kernel.module for one, _ in (*work, *polish)), SOLVE_IO, *extras], self._model.device)
+        load_kernels(kernels | dict.fromkeys([SOLVE_IO, *extras], LAUNCH_BLOCK), self._model.device)
         steps: list[_Record] = [partial(record, work)]
         if wishes.choosing:
             steps = [self._begins, *steps, partial(self._chooses, partition)]

@@ -6,23 +6,30 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
+import warp as wp
 
 from ik_service.batching import kernel_builder
-from ik_service.batching.kernel_builder import KernelBuilder
+from ik_service.batching.builder_process import SAID_MOST, BuilderProcess, BuildFailedError, fill_caches
+from ik_service.batching.kernel_builder import Ended, KernelBuilder
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.batching.solver_shelf import SolverShelf
 from tests.batching.conftest import numbered
 
 PATIENCE = 60
 PROGRAM = """
 import os, signal
-from ik_service.batching.builder_process import BuilderProcess
+from contextlib import suppress
+from ik_service.batching.builder_process import BuilderProcess, BuildFailedError
 
 process = BuilderProcess("cpu")
 process.begin(None, None, None)
-assert process.has_ended_one(100)
+with suppress(BuildFailedError):
+    assert process.has_ended_one(100)
 print(process._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -37,19 +44,23 @@ def test_it_ends_with_its_parent_however_that_ends():
 
 
 class FakeProcess:
-    """Builds nothing, and ends when it is told to; one that hangs says so of itself."""
+    """Builds nothing, and ends when it is told to; one that hangs says so of itself, and what it cannot compile."""
 
     made: list = []  # noqa: RUF012  # emptied by the fixture
+    faulty: tuple = ()  # links
 
     def __init__(self, device):
-        self.begun, self.killed, self.hangs = [], False, True
+        self.begun, self.marks, self.killed, self.hangs = [], [], False, True
         self.made.append(self)
 
     def begin(self, robot, sample, mark):
         self.begun.append(sample)
+        self.marks.append(mark)
 
     def has_ended_one(self, patience_s):
         time.sleep(0.01)
+        if not self.hangs and self.begun[-1].targets[0].link in self.faulty:
+            raise BuildFailedError("Exception: CPU kernel build failed (18361 lines from the compiler)")
         return not self.hangs
 
     def kill(self):
@@ -67,25 +78,30 @@ class Asked:
     """What became of a build."""
 
     def __init__(self):
-        self.is_wanted, self.was_looked_at, self.ended = True, threading.Event(), threading.Event()
-        self.is_there = None
+        self.owners, self.was_looked_at, self.ended = {None}, threading.Event(), threading.Event()
+        self.how = None
 
-    def done(self, is_there):
-        self.is_there = is_there
+    def done(self, how):
+        self.how = how
         self.ended.set()
 
     def wanted(self):
         self.was_looked_at.set()
-        return self.is_wanted
+        return self.owners
 
 
 @pytest.fixture
 def ask(panda, tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
 
-    def ask(builder, link="panda_link3"):
+    def ask(builder, link="panda_link3", *, owner=None, patterns=1):
         asked = Asked()
-        builder.build(panda, numbered(0, 100, link=link), asked.done, asked.wanted)
+        asked.owners = {owner}
+        weights = np.ones((100, 6))
+        weights[np.arange(100) % patterns > 0] = 0.0
+        for k in range(1, patterns):
+            weights[k::patterns, k - 1] = 1.0
+        builder.build(panda, numbered(0, 100, link=link, weights=weights), asked.done, asked.wanted)
         return asked
 
     return ask
@@ -103,11 +119,11 @@ def test_what_nobody_waits_for_any_more_is_not_begun(processes, ask):
     first = ask(builder)
     until(lambda: processes and processes[0].begun)
     others = [ask(builder, link) for link in ("panda_link4", "panda_link5")]
-    others[0].is_wanted = False
+    others[0].owners = set()
     processes[0].hangs = False
     for one in (first, *others):
         assert one.ended.wait(PATIENCE)
-    assert [one.is_there for one in (first, *others)] == [True, False, True]
+    assert [one.how for one in (first, *others)] == [Ended.THERE, Ended.GIVEN_UP, Ended.THERE]
     assert [sample.targets[0].link for sample in processes[0].begun] == ["panda_link3", "panda_link5"]
     until(lambda: processes[0].killed)  # nothing is left for it
     builder.close()
@@ -121,11 +137,11 @@ def test_one_that_outstays_its_turn_is_ended_and_others_go_on(processes, ask):
     assert not processes[0].killed  # nobody else wants the process, and somebody waits for this
     other = ask(builder, "panda_link4")
     assert hanging.ended.wait(PATIENCE)
-    assert (hanging.is_there, processes[0].killed) == (False, True)
+    assert (hanging.how, processes[0].killed) == (Ended.GIVEN_UP, True)
     until(lambda: len(processes) == 2)
     processes[1].hangs = False
     assert other.ended.wait(PATIENCE)
-    assert other.is_there
+    assert other.how is Ended.THERE
     builder.close()
 
 
@@ -133,10 +149,135 @@ def test_one_that_outstays_its_turn_is_ended_once_nobody_waits(processes, ask):
     builder = KernelBuilder("cpu", turn_s=0.05)
     hanging = ask(builder)
     until(lambda: processes and processes[0].begun)
-    hanging.is_wanted = False
+    hanging.owners = set()
     assert hanging.ended.wait(PATIENCE)
-    assert (hanging.is_there, processes[0].killed) == (False, True)
+    assert (hanging.how, processes[0].killed) == (Ended.GIVEN_UP, True)
     builder.close()
+
+
+def made_by(process):
+    """What has been begun: link and number of problems."""
+    return [(sample.targets[0].link.removeprefix("panda_"), sample.problem_count) for sample in process.begun]
+
+
+def test_owners_have_their_turn_after_each_step_of_another_and_so_have_builds_of_one_owner(processes, ask):
+    builder = KernelBuilder("cpu")
+    asked = [ask(builder, "panda_link3", owner="hog", patterns=4)]
+    until(lambda: processes and processes[0].begun)
+    asked += [ask(builder, link, owner="hog", patterns=3) for link in ("panda_link4", "panda_link5")]
+    asked += [ask(builder, link, owner="calm") for link in ("panda_link6", "panda_link7")]
+    processes[0].hangs = False
+    for one in asked:
+        assert one.ended.wait(PATIENCE)
+    builder.close()
+    order = made_by(processes[0])
+    assert order[:6] == [("link3", 1), ("link6", 1), ("link4", 1), ("link7", 1), ("link5", 1), ("link3", 1)]
+    assert sorted(order) == sorted(
+        [("link3", 1)] * 4
+        + [("link3", 4)]
+        + [("link4", 1), ("link5", 1)] * 3
+        + [("link4", 3), ("link5", 3)]
+        + [("link6", 1), ("link7", 1)]
+    )
+    assert [one.how for one in asked] == [Ended.THERE] * 5
+    marked = [each for each, mark in zip(order, processes[0].marks, strict=True) if mark is not None]
+    assert sorted(marked) == [("link3", 4), ("link4", 3), ("link5", 3), ("link6", 1), ("link7", 1)]  # once all is there
+
+
+def test_what_several_owners_want_is_built_at_the_turn_of_each(processes, ask):
+    builder = KernelBuilder("cpu")
+    first = ask(builder, "panda_link3", owner="hog")
+    until(lambda: processes and processes[0].begun)
+    asked = [ask(builder, link, owner="hog") for link in ("panda_link4", "panda_link5")]
+    asked[1].owners = {"hog", "calm"}
+    processes[0].hangs = False
+    for one in (first, *asked):
+        assert one.ended.wait(PATIENCE)
+    builder.close()
+    assert [link for link, _ in made_by(processes[0])] == ["link3", "link5", "link4"]
+
+
+def test_how_long_it_takes_is_told_by_the_steps_that_are_left(processes, ask):
+    builder = KernelBuilder("cpu")
+    assert builder.seconds_left() == 0.0
+    ask(builder, "panda_link3", patterns=4)
+    until(lambda: processes and processes[0].begun)
+    one = builder.seconds_left() / 5
+    ask(builder, "panda_link4")
+    assert builder.seconds_left() == pytest.approx(6 * one)
+    assert one > 0.0
+    builder.close()
+
+
+def test_what_cannot_be_compiled_ends_as_such_and_others_go_on_in_the_same_process(processes, ask, monkeypatch, caplog):
+    monkeypatch.setattr(FakeProcess, "faulty", ("panda_link3",))
+    builder = KernelBuilder("cpu")
+    faulty, good = ask(builder, "panda_link3", patterns=4), ask(builder, "panda_link4")
+    until(lambda: processes and processes[0].begun)
+    processes[0].hangs = False
+    for one in (faulty, good):
+        assert one.ended.wait(PATIENCE)
+    builder.close()
+    assert [faulty.how, good.how] == [Ended.FAILED, Ended.THERE]
+    assert made_by(processes[0]) == [("link3", 1), ("link4", 1)]
+    assert len(processes) == 1
+    told = [record.getMessage() for record in caplog.records if "cannot be compiled" in record.getMessage()]
+    assert len(told) == 1
+    assert "18361 lines" in told[0]
+
+
+def complain(*_):
+    """What a compiler does with code that it refuses: native code writes to the descriptor."""
+    for _ in range(5000):
+        os.write(2, b"error: use of undeclared identifier 'inff'\n")
+    unfinished = Path(str(wp.config.kernel_cache_dir), f"wp_bad_1234567_p{os.getpid()}_t{threading.get_ident()}")
+    unfinished.mkdir()
+    (unfinished / "wp_bad.cpp").write_text("inff")
+    raise RuntimeError("CPU kernel build failed with error code 1")
+
+
+def complaining(*given):
+    """The process that compiles, with a compiler that refuses all."""
+    SolverShelf.solve = complain
+    fill_caches(*given)
+
+
+def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache(panda, monkeypatch, tmp_path, capfd):
+    monkeypatch.setattr("ik_service.batching.builder_process.fill_caches", complaining)
+    folder, others = Path(str(wp.config.kernel_cache_dir)), f"wp_bad_1234567_p{os.getpid()}_t1"
+    (folder / others).mkdir(parents=True)
+    process = BuilderProcess("cpu")
+    try:
+        process.begin(panda, numbered(0, 1), tmp_path / "mark")
+        with pytest.raises(
+            BuildFailedError, match=r"build failed .*'inff'.*\(5000 lines from the compiler\)"
+        ) as caught:
+            until(lambda: process.has_ended_one(1.0))
+        assert list(folder.glob("wp_bad_*")) == [folder / others]  # of a process that goes on
+        assert len(str(caught.value)) < 2 * SAID_MOST
+        assert not (tmp_path / "mark").exists()
+    finally:
+        process.kill()
+        (folder / others).rmdir()
+    assert "inff" not in "".join(capfd.readouterr())
+
+
+def stuck(connection, *_):
+    """The process that compiles, in the midst of it for ever."""
+    connection.recv()
+    Path(str(wp.config.kernel_cache_dir), f"wp_stuck_p{os.getpid()}_t5").mkdir()
+    time.sleep(3600)
+
+
+def test_what_a_process_has_left_half_done_goes_with_it(panda, monkeypatch):
+    monkeypatch.setattr("ik_service.batching.builder_process.fill_caches", stuck)
+    folder = Path(str(wp.config.kernel_cache_dir))
+    folder.mkdir(parents=True, exist_ok=True)
+    process = BuilderProcess("cpu")
+    process.begin(panda, numbered(0, 1), None)
+    until(lambda: list(folder.glob("wp_stuck_*")))
+    process.kill()
+    assert not list(folder.glob("wp_stuck_*"))
 
 
 def test_closing_ends_what_is_being_compiled(processes, ask):
@@ -154,9 +295,9 @@ def test_a_process_that_hangs_is_killed(ask, monkeypatch):
     builder = KernelBuilder("cpu", turn_s=0.05)
     hanging = ask(builder)
     assert hanging.was_looked_at.wait(PATIENCE)
-    hanging.is_wanted = False
+    hanging.owners = set()
     assert hanging.ended.wait(PATIENCE)
-    assert hanging.is_there is False
+    assert hanging.how is Ended.GIVEN_UP
     builder.close()
 
 
@@ -172,14 +313,14 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
     monkeypatch.setattr(kernel_builder, "BuilderProcess", refuses)
     first = ask(builder)
     assert first.ended.wait(PATIENCE)
-    assert first.is_there  # for the solver, which compiles itself
+    assert first.how is Ended.THERE  # for the solver, which compiles itself
     assert "the solver compiles itself" in caplog.text
     monkeypatch.setattr(kernel_builder, "BuilderProcess", FakeProcess)
     second = ask(builder)
     until(lambda: processes)
     processes[0].hangs = False
     assert second.ended.wait(PATIENCE)
-    assert second.is_there
+    assert second.how is Ended.THERE
     builder.close()
 
 
@@ -210,6 +351,6 @@ def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monke
     builder, at_once = KernelBuilder("cpu"), Asked()
     monkeypatch.setattr(threading.Thread, "start", None)  # from here on none can be made
     builder.build(panda, numbered(5, 3, link="panda_link5", seeds=7), at_once.done)
-    assert at_once.is_there
+    assert at_once.how is Ended.THERE
     with pytest.raises(TypeError):
         builder.build(panda, numbered(5, 3, link="panda_link6"), at_once.done)  # of these there is no mark

@@ -8,7 +8,8 @@ import pytest
 
 from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.loop_bridge import LoopBridge
-from ik_service.batching.solver_pool import PoolLimits, SolverPool
+from ik_service.batching.pool_limits import PoolLimits
+from ik_service.batching.solver_pool import SolverPool
 from objectives.errors import InputError
 from tests.batching.conftest import FakeShelf, numbered, numbers_of
 

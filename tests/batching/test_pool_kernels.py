@@ -1,12 +1,16 @@
 """The pool and its kernels: other work goes on while code is compiled, once each, and answers stay the same."""
 
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ik_service.batching.errors import ExpiredError
+from ik_service.batching import known_code
+from ik_service.batching.errors import CompileFailedError, CompilingError, ExpiredError
+from ik_service.batching.kernel_builder import Ended
+from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.solver import SolverOptions
@@ -21,15 +25,18 @@ class SlowBuilder:
     def __init__(self, *, at_once=False):
         self.asked, self._at_once = [], at_once
 
-    def build(self, robot, request, done, is_wanted):
+    def build(self, robot, request, done, owners):
         if self._at_once:
-            done(True)
+            done(Ended.THERE)
         else:
-            self.asked.append((robot, request, done, is_wanted))
+            self.asked.append((robot, request, done, owners))
+
+    def seconds_left(self):
+        return 6.5
 
     def close(self):
         for _, _, done, _ in self.asked:
-            done(True)
+            done(Ended.THERE)
 
 
 def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
@@ -41,7 +48,7 @@ def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
     assert numbers_of(pool.solve(panda, numbered(2, 1))) == [2]
     assert len(builder.asked) == 1
     assert not any(future.done() for future in waiting)
-    builder.asked.pop()[2](True)
+    builder.asked.pop()[2](Ended.THERE)
     assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
     assert numbers_of(pool.solve(panda, numbered(5, 1, link="panda_link6"))) == [5]
     assert not builder.asked  # compiled once
@@ -51,9 +58,10 @@ def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
     pool, shelf = make_pool()
     pool._gate.builder = builder = SlowBuilder()
     late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
-    with pytest.raises(ExpiredError):
+    with pytest.raises(CompilingError, match="is being compiled") as caught:
         late.result(PATIENCE)
-    builder.asked.pop()[2](True)
+    assert caught.value.retry_after_s == 7  # what the builder has left, in whole seconds
+    builder.asked.pop()[2](Ended.THERE)
     assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
     assert shelf.batches == [[1.0]]
 
@@ -61,8 +69,8 @@ def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
 class FailingBuilder(SlowBuilder):
     """Cannot even be asked."""
 
-    def build(self, robot, request, done, is_wanted):
-        self.asked.append((robot, request, lambda _: None, is_wanted))
+    def build(self, robot, request, done, owners):
+        self.asked.append((robot, request, lambda _: None, owners))
         raise OSError(24, "Too many open files")
 
 
@@ -83,8 +91,8 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
     pool, _ = make_pool()
 
     class OtherThreadSolves(SlowBuilder):
-        def build(self, robot, request, done, is_wanted):
-            self.asked.append((robot, request, done, is_wanted))
+        def build(self, robot, request, done, owners):
+            self.asked.append((robot, request, done, owners))
             other = threading.Thread(target=lambda: got.append(numbers_of(pool.solve(panda, numbered(1, 1)))))
             other.start()
             other.join(5)
@@ -94,7 +102,7 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
     with pool.together():
         waiting = pool.submit(panda, numbered(5, 1, link="panda_link6"))
     assert got == [[0], [1]]
-    builder.asked.pop()[2](True)
+    builder.asked.pop()[2](Ended.THERE)
     assert numbers_of(waiting.result(PATIENCE)) == [5]
 
 
@@ -102,15 +110,15 @@ def test_what_nobody_waits_for_is_given_up_and_built_for_who_comes_next(make_poo
     pool, shelf = make_pool()
     pool._gate.builder = builder = SlowBuilder()
     late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
-    assert builder.asked[0][3]()  # it is wanted
+    assert builder.asked[0][3]() == {None}  # it is wanted
     with pytest.raises(ExpiredError):
         late.result(PATIENCE)
-    _, _, done, is_wanted = builder.asked.pop()
-    assert not is_wanted()
-    done(False)
+    _, _, done, owners = builder.asked.pop()
+    assert not owners()
+    done(Ended.GIVEN_UP)
     assert not builder.asked
     waiting = pool.submit(panda, numbered(1, 1))
-    builder.asked.pop()[2](True)
+    builder.asked.pop()[2](Ended.THERE)
     assert numbers_of(waiting.result(PATIENCE)) == [1]
     assert shelf.batches == [[1.0]]
 
@@ -120,10 +128,10 @@ def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, p
     pool._gate.builder = builder = SlowBuilder()
     gone, waiting = (pool.submit(panda, numbered(k, 1)) for k in range(2))
     gone.cancel()
-    builder.asked.pop()[2](False)
+    builder.asked.pop()[2](Ended.GIVEN_UP)
     _, request, done, _ = builder.asked.pop()
     assert request.targets[0].positions[0, 0] == 1.0
-    done(True)
+    done(Ended.THERE)
     assert numbers_of(waiting.result(PATIENCE)) == [1]
 
 
@@ -134,11 +142,88 @@ def test_a_lane_of_stale_requests_does_not_keep_new_ones_from_being_built_for(ma
     pool._gate.builder = builder = SlowBuilder()
     stale = pool.submit(panda, numbered(1, 1, link="panda_link6"))
     stale.cancel()
-    builder.asked.pop()[2](False)
+    builder.asked.pop()[2](Ended.GIVEN_UP)
     waiting = pool.submit(panda, numbered(2, 1, link="panda_link6"))
-    builder.asked.pop()[2](True)
+    builder.asked.pop()[2](Ended.THERE)
     shelf.gate.set()
     assert [numbers_of(one.result(PATIENCE)) for one in (first, waiting)] == [[0], [2]]
+
+
+def test_once_kernels_are_there_a_late_answer_is_not_one_of_the_compiler(make_pool, panda):
+    pool, shelf = make_pool(gate=threading.Event())
+    first = pool.submit(panda, numbered(0, 1))
+    assert shelf.entered.wait(PATIENCE)
+    pool._gate.builder = builder = SlowBuilder()
+    late = pool.submit(panda, numbered(1, 1, link="panda_link6"), timeout_s=0.05)
+    builder.asked.pop()[2](Ended.THERE)
+    time.sleep(0.06)
+    shelf.gate.set()
+    with pytest.raises(ExpiredError) as caught:
+        late.result(PATIENCE)
+    assert not isinstance(caught.value, CompilingError)
+    assert numbers_of(first.result(PATIENCE)) == [0]
+
+
+def test_the_builder_is_told_all_who_wait_for_the_same_code(make_pool, panda):
+    pool, _ = make_pool(limits=PoolLimits(is_shared=True))
+    pool._gate.builder = builder = SlowBuilder()
+    works = [pool.submit(panda, numbered(k, 1, seeds=k + 1), owner=owner) for k, owner in enumerate(("a", "b"))]
+    assert [owners() for _, _, _, owners in builder.asked] == [{"a", "b"}]
+    works[0].cancel()
+    assert builder.asked[0][3]() == {"b"}
+
+
+def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_not_tried_again(make_pool, panda):
+    pool, shelf = make_pool()
+    pool._gate.builder = builder = SlowBuilder()
+    waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(3)]
+    builder.asked.pop()[2](Ended.FAILED)
+    for one in waiting:
+        with pytest.raises(CompileFailedError, match="robot 'panda' cannot be compiled"):
+            one.result(PATIENCE)
+    with pytest.raises(CompileFailedError):
+        pool.submit(panda, numbered(9, 1, seeds=7))
+    assert not builder.asked
+    assert pool.waiting_requests == 0
+    other = pool.submit(panda, numbered(1, 1, link="panda_link6"))  # other code is compiled as ever
+    builder.asked.pop()[2](Ended.THERE)
+    assert numbers_of(other.result(PATIENCE)) == [1]
+    assert shelf.batches == [[1.0]]
+
+
+def test_what_could_not_be_compiled_is_tried_again_after_a_while(make_pool, panda, monkeypatch):
+    monkeypatch.setattr(known_code, "FAILED_S", 0.0)
+    pool, _ = make_pool()
+    pool._gate.builder = builder = SlowBuilder()
+    waiting = pool.submit(panda, numbered(0, 1))
+    builder.asked.pop()[2](Ended.FAILED)
+    with pytest.raises(CompileFailedError):
+        waiting.result(PATIENCE)
+    again = pool.submit(panda, numbered(1, 1))
+    builder.asked.pop()[2](Ended.THERE)
+    assert numbers_of(again.result(PATIENCE)) == [1]
+
+
+def test_failures_that_are_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr(known_code, "FAILED_MOST", 2)
+    codes = known_code.KnownCode()
+    for code in "abc":
+        codes.failed(code, 0.0)
+    assert [codes.has_failed(code, 1.0) for code in "abc"] == [False, True, True]
+    assert not codes.has_failed("c", known_code.FAILED_S)
+
+
+def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(make_pool, panda, caplog):
+    pool, shelf = make_pool(error=Exception("CPU kernel build failed with error code 1"))
+    tried = []
+    solve = shelf.solve_together
+    shelf.solve_together = lambda *given: tried.append(given) or solve(*given)
+    with pytest.raises(CompileFailedError):
+        pool.solve(panda, numbered(0, 1))
+    with pytest.raises(CompileFailedError):
+        pool.solve(panda, numbered(1, 1))
+    assert len(tried) == 1
+    assert caplog.text.count("cannot be compiled. CPU kernel build failed") == 1
 
 
 def test_codes_differ_by_rows_and_not_by_values(panda):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
-from ik_service.batching.solver_pool import PoolLimits
+from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.work import Expected, Work
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of

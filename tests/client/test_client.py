@@ -332,6 +332,15 @@ def test_both_clients_have_the_same_methods():
         assert same, name
 
 
+def test_without_httpx2_the_extra_is_named():
+    code = "import sys; sys.modules['httpx2'] = None; import ik_service.client"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: The client needs httpx2.")
+    assert "pip install '.[client]'" in last
+
+
 def test_the_client_needs_neither_warp_nor_the_service():
     code = (
         "import sys, ik_service.client; print(sorted({'warp', 'fastapi', 'pydantic', 'objectives'} & set(sys.modules)))"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ik_service import load_robot
-from ik_service.deploy.bulk import FailedPartsError, read_results, solve_job
+from ik_service.deploy.bulk import FailedPartsError, read_results, solve_job, worker
 from ik_service.deploy.bulk.parquet_targets import rows_that_fit
 from ik_service.deploy.bulk.target_files import open_targets
 from objectives import InputError
@@ -181,3 +181,60 @@ def test_an_array_that_is_shorter_than_its_head_says_is_refused(columns, tmp_pat
         archive.writestr("positions.npy", given.getvalue()[:-8])
     with pytest.raises(InputError, match="column 'positions' is shorter than its head says"):
         solve_job(panda_job([tmp_path / "targets.npz"], tmp_path / "results"))
+
+
+def one_number_a_column(columns):
+    """A table with a column for each number, as files of CSV have them."""
+    numbers = {name: columns["positions"][:, k] for k, name in enumerate("xyz")}
+    return numbers | {f"q{name}": columns["orientations_xyzw"][:, k] for k, name in enumerate("xyzw")}
+
+
+@pytest.mark.parametrize("asked", [None, ["positions", "orientations_xyzw"]])
+def test_parquet_may_have_the_columns_of_csv_and_an_id(tmp_path, asked):
+    columns = random_columns(load_robot("panda"), [LINK], 40)
+    del columns["initial_joint_q"]
+    lists = write_targets(tmp_path / "lists.parquet", columns)
+    solve_job(panda_job([lists], tmp_path / "expected"))
+    numbers = tmp_path / "numbers.parquet"
+    pq.write_table(pa.table(one_number_a_column(columns) | {"id": [f"row {k}" for k in range(40)]}), numbers)
+    report = solve_job(panda_job([numbers], tmp_path / "results", columns=asked))
+    assert report.passed_over == (() if asked else ("id",))
+    expected, found = (read_results(tmp_path / name) for name in ("expected", "results"))
+    assert expected["success"].all()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_parquet_with_the_columns_of_csv_may_mix_types_and_lack_numbers(tmp_path):
+    columns = random_columns(load_robot("panda"), [LINK], 4)
+    table = one_number_a_column(columns) | {"x": pa.array([0.4, None, 0.3, 0.2], pa.float32())}
+    targets = tmp_path / "t.parquet"
+    pq.write_table(pa.table(table), targets)
+    with pytest.raises(FailedPartsError, match=r"t.parquet' row 1: positions\[0, 0\] is nan"):
+        solve_job(panda_job([targets], tmp_path / "results"))
+    pq.write_table(pa.table(table | {"qx": ["a"] * 4}), targets)
+    with pytest.raises(InputError, match=r"t.parquet': column 'qx' is of type string. Give numbers"):
+        solve_job(panda_job([targets], tmp_path / "results"))
+    pq.write_table(pa.table({name: table[name] for name in ("x", "y", "qx")}), targets)
+    with pytest.raises(InputError, match=r"column 'x' is not known"):
+        solve_job(panda_job([targets], tmp_path / "results"))
+    pq.write_table(pa.table(one_number_a_column(columns)), targets)
+    with pytest.raises(InputError, match=r"'positions' has shape \[n, 3\]. Give \[n, 2, 3\]"):
+        solve_job(panda_job([targets], tmp_path / "results", targets=[LINK, "panda_link6"]))
+
+
+def test_other_columns_are_refused_and_the_way_past_them_named(tmp_path):
+    columns = random_columns(load_robot("panda"), [LINK], 4)
+    targets = tmp_path / "t.parquet"
+    pq.write_table(pa.table(one_number_a_column(columns) | {"note": ["a"] * 4}), targets)
+    with pytest.raises(InputError, match=r"'note' is not known.*--column NAME"):
+        solve_job(panda_job([targets], tmp_path / "results"))
+
+
+def test_progress_is_told_within_a_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "SOLVED_AT_ONCE", 30)
+    columns = random_columns(load_robot("panda"), [LINK], 150)
+    told = []
+    targets = write_targets(tmp_path / "t.npz", columns)
+    solve_job(panda_job([targets], tmp_path / "results"), progress=lambda *seen: told.append(seen))
+    assert told == [(done, 150) for done in (0, 30, 60, 75, 105, 135, 150)]

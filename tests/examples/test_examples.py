@@ -1,6 +1,7 @@
 """Every example runs, and what it prints is so."""
 
 import importlib.util
+import runpy
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -75,6 +76,12 @@ def test_the_leading_hand_goes_the_way_of_the_object(example):
     assert np.linalg.norm(there[:3] - back[:3]) > 0.15
     np.testing.assert_allclose(np.linalg.norm(there[3:]), 1.0)
     np.testing.assert_allclose(example.leading_pose(0.0), back, atol=1e-12)
+
+
+def test_without_mujoco_the_example_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(SystemExit, match=r"pip install '\.\[mujoco\]'"):
+        runpy.run_path(str(FOLDER / "mujoco_in_the_loop.py"), run_name="__main__")
 
 
 @example_of("mujoco_in_the_loop")

@@ -200,5 +200,5 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_without_mujoco_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(InputError, match=r"pip install 'ik-service\[mujoco\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[mujoco\]'"):
         load_robot(_written(tmp_path, ARM))

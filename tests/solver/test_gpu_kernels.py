@@ -1,6 +1,8 @@
 """Kernels for GPUs compiled without one: a card of each sort finds its code in the cache by Warp's own look-up."""
 
 import json
+import os
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -8,10 +10,11 @@ import warp as wp
 
 import ik_service
 from ik_service.cli.warmup_command import OBJECT_SUFFIXES
-from ik_service.errors import EngineError
+from ik_service.errors import EngineError, KernelCacheError
 from ik_service.solver import shipped_kernels
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.kernel_loading import ToldCacheErrors, load_kernels
 from ik_service.solver.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.solver.waves import BLOCK, WAVES
 from tests.cubins import island_kernels
@@ -19,6 +22,7 @@ from tests.cubins import island_kernels
 ARCHITECTURES = (75, 90)
 CONTEXT = wp._src.context
 TOOLKIT = (13, 4)
+BARRIER_S = 300.0  # that one compiler waits for the other to begin; it ends at once where both do
 
 
 class Card(wp.Device):
@@ -135,3 +139,24 @@ def test_islands_that_are_too_large_for_a_gpu_are_told():
     links = ["left_sole", "right_sole", "left_grasp", "right_grasp", "head_camera"]
     with pytest.raises(EngineError, match="34 DOFs"):
         gpu_modules(ik_service.IKSolver(robot, links, device="cpu"))
+
+
+def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, monkeypatch):
+    wp.init()
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(wp._src.build, "load_cuda", lambda path, device: None)
+    monkeypatch.setattr(CONTEXT.runtime, "get_device", lambda device: device)
+    together, build = threading.Barrier(2, timeout=BARRIER_S), wp._src.build.build_cuda
+
+    def build_with_another(*given, **options):
+        together.wait()
+        build(*given, **options)
+
+    monkeypatch.setattr(wp._src.build, "build_cuda", build_with_another)
+    modules = {SOLVE_IO: 256, WAVES: 256}
+    with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), ToldCacheErrors():
+        load_kernels(modules, Card(90, TOOLKIT))
+    made = sorted(path.name for path in tmp_path.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))
+    assert len(made) == 4
+    assert [f"{name}.sha256" for name in made[::2]] == made[1::2]

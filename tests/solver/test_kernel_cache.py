@@ -222,18 +222,18 @@ def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path,
     assert found == {frozenset([kept])}
 
 
-def test_files_that_another_process_takes_for_damaged_are_compiled_again(tmp_path):
+def test_files_that_another_process_removes_are_compiled_again(tmp_path):
     found = run(
         """
 from ik_service.solver import kernel_loading
-seal, taken = kernel_loading.CachedModule._seal, []
+compiles, taken = kernel_loading.CachedModule.compile, []
 
-def late(module):
+def taken_away(module):
+    compiles(module)
     if len(taken) < 2:
-        taken.append(module._object.unlink())
-    seal(module)
+        taken.append(module.path.unlink())
 
-kernel_loading.CachedModule._seal = late
+kernel_loading.CachedModule.compile = taken_away
 report(solved=int(solve().success.sum()), taken=len(taken))
 """,
         tmp_path,
@@ -264,11 +264,14 @@ def test_processes_that_meet_in_a_damaged_cache_all_solve(cache):
     assert [result["solved"] for result in results] == [COUNT] * 3
 
 
-def test_a_damaged_object_without_a_checksum_is_compiled_anew(cache):
-    (path,) = cache.glob("*/wp_packet*/*.o")
+@pytest.mark.parametrize("kind", ["packet", "ik_service_solve_io"])
+def test_an_object_without_a_checksum_is_compiled_anew(cache, kind):
+    (path,) = cache.glob(f"*/wp_{kind}*/*.o")
     path.with_name(f"{path.name}.sha256").unlink()
-    path.write_bytes(path.read_bytes()[:1000])
+    before = path.stat().st_ino
     assert run(SOLVES, cache)["solved"] == COUNT
+    assert path.stat().st_ino != before
+    assert path.with_name(f"{path.name}.sha256").exists()
 
 
 def test_damaged_metadata_are_made_anew(cache):
@@ -290,3 +293,35 @@ def test_lower_targets_have_code_of_their_own_and_the_same_answers(cache):
     lower = run(SOLVES, cache, IK_SERVICE_CPU_TARGET="x86-64-v3")
     assert lower["joint_q"] == found["joint_q"]
     assert len(objects(cache)) in (before, before + 2)
+
+
+def test_code_that_another_user_may_have_put_there_is_not_run(cache):
+    (path,) = cache.glob("*/wp_packet*/*.o")
+    path.chmod(0o666)
+    error = run(FAILS, cache)["error"]
+    assert f"'{path}' can be written by every user" in error
+    assert "WARP_CACHE_PATH" in error
+
+
+def test_code_is_looked_at_again_when_it_is_loaded(cache):
+    found = run(
+        """
+import os
+solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+os.chmod(os.environ["REPLACED"], 0o666)
+try:
+    solver.solve(*wanted)
+except ik_service.KernelCacheError as error:
+    report(error=str(error))
+""",
+        cache,
+        REPLACED=str(next(cache.glob("*/wp_packet*/*.o"))),
+    )
+    assert "can be written by every user" in found["error"]
+
+
+def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(tmp_path):
+    found = run("import os\nos.umask(0o002)\n" + SOLVES, tmp_path)
+    assert found["compiled"] == 2
+    modes = [path.stat().st_mode & 0o777 for path in objects(tmp_path)]
+    assert modes == [0o644] * 2

@@ -19,6 +19,12 @@ Columns = Mapping[str, NDArray[Any]]
 COLUMN_NAMES = ("positions", "orientations_xyzw", "initial_joint_q")
 """Columns that are known, as the HTTP interface names them."""
 
+CSV_COLUMNS = {"positions": ("x", "y", "z"), "orientations_xyzw": ("qx", "qy", "qz", "qw")}
+"""The numbers of columns of one target, as files of CSV name them."""
+
+ID_COLUMN = "id"
+"""A column of the caller's own, which is passed over: results are in the order of the rows."""
+
 
 @dataclass(frozen=True)
 class ColumnShapes:
@@ -56,8 +62,10 @@ class ColumnShapes:
         """
         known = ", ".join(self.shapes)
         for name in present if asked is None else asked:
-            if name not in self.shapes:
-                advice = " To pass over others, name the columns to read." if asked is None else ""
+            if name not in self.shapes and not (asked is None and name == ID_COLUMN):
+                advice = (
+                    " To pass over others, name those to read: --column NAME, columns=[...]." if asked is None else ""
+                )
                 raise InputError(f"'{path}': column '{name}' is not known. Columns: {known}.{advice}")
         names = [name for name in self.shapes if name in (present if asked is None else asked)]
         if not {"positions", "orientations_xyzw"} & set(names):

@@ -1,4 +1,4 @@
-"""Parquet files of targets: lists in columns, read by row groups."""
+"""Parquet files of targets, read by row groups: lists in columns, or a column for each number as in CSV files."""
 
 import math
 import os
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ik_service.deploy.bulk.columns import Columns, ColumnShapes
+from ik_service.deploy.bulk.columns import CSV_COLUMNS, Columns, ColumnShapes
 from ik_service.deploy.bulk.target_files import TargetFile, as_floats, fingerprint_of, groups_of
 from objectives.errors import InputError
 
@@ -22,7 +22,7 @@ _TAIL_BYTES = 8  # length of the footer and the mark of the format
 
 
 class ParquetTargets(TargetFile):
-    """A Parquet file whose columns are lists of numbers, of equal length in every row.
+    """A Parquet file whose columns are lists of numbers, of equal length in every row, or the numbers of such lists.
 
     What was decoded last is kept: the next rows are often of the same row group.
 
@@ -36,14 +36,20 @@ class ParquetTargets(TargetFile):
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._file = pq.ParquetFile(path)
+            self._file = pq.ParquetFile(path, page_checksum_verification=True)
             self.fingerprint = _fingerprint(path)
         except OSError as error:
             raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
         except pa.ArrowException as error:
             raise InputError(f"'{path}' is not a Parquet file: {error}.") from error
         metadata = self._file.metadata
-        self.column_names = tuple(self._file.schema_arrow.names)
+        self._split = {
+            name: numbers
+            for name, numbers in CSV_COLUMNS.items()
+            if name not in self._file.schema_arrow.names and set(numbers) <= set(self._file.schema_arrow.names)
+        }
+        joined = {number for numbers in self._split.values() for number in numbers}
+        self.column_names = (*self._split, *(name for name in self._file.schema_arrow.names if name not in joined))
         self.row_groups = tuple(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
         self._decoded: tuple[tuple[int, int, ColumnShapes], Any] | None = None
 
@@ -51,6 +57,9 @@ class ParquetTargets(TargetFile):
         """Refuse columns of no lists of numbers, of another fixed size, or of another length in all first rows."""
         shapes.check_present(self.path, self.column_names)
         for name, shape in shapes.shapes.items():
+            if name in self._split:
+                self._check_numbers(shapes, name)
+                continue
             kind, sizes = self._file.schema_arrow.field(name).type, []
             while _is_list(kind):
                 sizes.append(kind.list_size if pa.types.is_fixed_size_list(kind) else None)
@@ -62,6 +71,17 @@ class ParquetTargets(TargetFile):
                 shapes.check_shape(self.path, name, [int(size) for size in sizes if size is not None])
             else:
                 self._check_lengths(name, shape)
+
+    def _check_numbers(self, shapes: ColumnShapes, name: str) -> None:
+        """Refuse columns of single numbers that are of no numbers, or where there are several targets."""
+        shapes.check_shape(self.path, name, [len(self._split[name])])
+        for number in self._split[name]:
+            kind = self._file.schema_arrow.field(number).type
+            if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+                raise InputError(f"'{self.path}': column '{number}' is of type {kind}. Give numbers.")
+
+    def verify(self) -> None:
+        """Do nothing: pages that have checksums are compared with them as they are read."""
 
     def _check_lengths(self, name: str, shape: tuple[int, ...]) -> None:
         """Refuse a column whose first rows hold lists, none of which fits."""
@@ -87,9 +107,17 @@ class ParquetTargets(TargetFile):
         key = (begin, end, shapes)
         if self._decoded is None or self._decoded[0] != key:
             self._decoded = None  # before the next: only one is to be held at a time
-            self._decoded = key, self._decode(begin, end, list(shapes.shapes))
+            names = [one for name in shapes.shapes for one in self._split.get(name, (name,))]
+            self._decoded = key, self._decode(begin, end, names)
         table = self._decoded[1].slice(first - start, count)
-        return {name: numbers_of(table.column(name).combine_chunks(), shape) for name, shape in shapes.shapes.items()}
+        return {name: self._numbers(table, name, shape) for name, shape in shapes.shapes.items()}
+
+    def _numbers(self, table: Any, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """A column of lists as an array, or the columns of its numbers side by side."""
+        if name not in self._split:
+            return numbers_of(table.column(name).combine_chunks(), shape)
+        numbers = [numbers_of(table.column(one).combine_chunks(), ()) for one in self._split[name]]
+        return np.stack(numbers, axis=1)
 
     def _decode(self, begin: int, end: int, names: list[str]) -> Any:
         """Row groups as a table."""

@@ -5,6 +5,8 @@ and the answer to a problem from the problem alone: so the bytes of a part do no
 """
 
 import dataclasses
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from ik_service.compiler import cpu_target
-from ik_service.deploy.bulk.columns import ColumnShapes
+from ik_service.deploy.bulk.columns import ID_COLUMN, ColumnShapes
 from ik_service.deploy.bulk.job import BulkJob
 from ik_service.deploy.bulk.target_files import open_targets
 from ik_service.robots import RobotModel
@@ -99,6 +101,7 @@ class BulkPlan:
         code: What their kernels are compiled for, as `code_of` tells it.
         inputs: The files.
         shapes: The columns that are read.
+        passed_over: Columns that are not read and need no naming.
         output: Folder for the results.
         format: "parquet" or "npz".
         part_rows: Most rows of a part.
@@ -112,6 +115,7 @@ class BulkPlan:
     code: str
     inputs: tuple[InputFile, ...]
     shapes: ColumnShapes
+    passed_over: tuple[str, ...]
     output: str
     format: str
     part_rows: int
@@ -130,15 +134,18 @@ class BulkPlan:
         """
         shapes = ColumnShapes.known(job.robot, len(job.checked_targets))
         inputs: list[InputFile] = []
+        has_id = False
         for number, path in enumerate(map(os.path.abspath, job.inputs)):
             found = open_targets(path)
             if number == 0:
                 shapes = shapes.chosen(path, found.column_names, job.columns)
             elif job.columns is None:
-                extra = [name for name in found.column_names if name not in shapes.shapes]
+                extra = [name for name in found.column_names if name not in (*shapes.shapes, ID_COLUMN)]
                 if extra:
                     raise InputError(f"'{path}' has a column '{extra[0]}', which '{inputs[0].path}' has not.")
+            has_id |= ID_COLUMN in found.column_names
             found.check(shapes)
+            found.verify()
             state = os.stat(path)
             inputs.append(InputFile(path, found.row_groups, state.st_size, state.st_mtime_ns, found.fingerprint))
         if not any(file.row_count for file in inputs):
@@ -152,6 +159,7 @@ class BulkPlan:
             code=code_of(device),
             inputs=tuple(inputs),
             shapes=shapes,
+            passed_over=(ID_COLUMN,) if has_id and job.columns is None else (),
             output=os.path.abspath(job.output),
             format=job.format,
             part_rows=job.part_rows,
@@ -199,6 +207,11 @@ class BulkPlan:
     def part_path(self, part: Part) -> Path:
         """Return where the results of a part go; in order of these names the results are in order."""
         return Path(self.output) / f"part-{part.number:0{PART_DIGITS}d}.{self.format}"
+
+    @cached_property
+    def digest(self) -> str:
+        """What the files of results bear, to tell them from those of other jobs."""
+        return hashlib.sha256(json.dumps(self.description(), sort_keys=True).encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
         """Return all that the bytes of the results depend on, as plain values."""

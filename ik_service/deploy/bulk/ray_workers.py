@@ -16,7 +16,7 @@ from ray.util.annotations import RayDeprecationWarning
 
 from ik_service.deploy.bulk.plan import BulkPlan, Part
 from ik_service.deploy.bulk.report import PartReport
-from ik_service.deploy.bulk.worker import PartWorker, part_of
+from ik_service.deploy.bulk.worker import PartWorker, Solved, part_of, untold
 from ik_service.errors import EngineError
 from objectives.errors import IKError, InputError
 
@@ -103,7 +103,9 @@ class RayWorkers:
             raise InputError(f"device is {asked!r}. On Ray: auto, cpu, cuda; each worker has one GPU to itself.")
         return asked
 
-    def run(self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool) -> Iterator[PartReport]:
+    def run(
+        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: Solved = untold
+    ) -> Iterator[PartReport]:
         """Make the parts, in any order; those whose workers died again and again are reported as failed."""
         lost = {part.number: part for part in parts}
         for in_flight in TRIES:

@@ -50,6 +50,7 @@ class BulkReport:
     Attributes:
         problem_count: Problems of the job.
         part_count: Parts of the job.
+        passed_over: Columns of the files that are not read and need no naming.
         resumed_parts: Parts that an earlier run had finished.
         status_counts: Problems of each status, by its word.
         failures: Why parts have no results, by number.
@@ -62,6 +63,7 @@ class BulkReport:
 
     problem_count: int
     part_count: int
+    passed_over: tuple[str, ...] = ()
     resumed_parts: int = 0
     status_counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATUS_WORDS, 0))
     failures: dict[int, str] = field(default_factory=dict)

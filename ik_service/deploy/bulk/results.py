@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ik_service.batching.answer import STATUS_NAMES, worst_over_targets
 from ik_service.deploy.bulk.plan import BulkPlan, Part
 from ik_service.solver import IKResult, IKStatus
+from objectives.errors import InputError
 
 STATUS_WORDS = tuple(STATUS_NAMES[code] for code in range(len(STATUS_NAMES)))
 """Words of the statuses, by code."""
@@ -99,11 +100,11 @@ def write_part(plan: BulkPlan, part: Part, columns: PartColumns) -> None:
     try:
         with unfinished.open("xb") as file:
             if plan.format == "npz":
-                _write_npz(file, plan, columns)
+                _write_npz(file, columns, notes(plan, part, columns))
             else:
                 from ik_service.deploy.bulk.parquet_results import write_parquet  # pyarrow is optional
 
-                write_parquet(file, columns.arrays, notes(plan, columns))
+                write_parquet(file, columns.arrays, notes(plan, part, columns))
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -128,9 +129,11 @@ def remove_unfinished(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def notes(plan: BulkPlan, columns: PartColumns) -> dict[str, Any]:
+def notes(plan: BulkPlan, part: Part, columns: PartColumns) -> dict[str, Any]:
     """Return what is told beside the columns of a part."""
     return {
+        "job": plan.digest,
+        "part": part.number,
         "robot": plan.robot.name,
         "links": [target.link for target in plan.targets],
         "joint_names": list(plan.robot.joint_names),
@@ -147,31 +150,39 @@ def finished_counts(plan: BulkPlan, part: Part) -> list[int] | None:
     Args:
         plan: The plan.
         part: The part.
+
+    Raises:
+        InputError: The file is sound, but of another job or another place in this one.
     """
     path = plan.part_path(part)
     if not path.exists():
         return None
     try:
         if plan.format == "npz":
-            counts = _read_counts(path)
+            told = _read_notes(path)
         else:
             from ik_service.deploy.bulk.parquet_results import check_parquet  # pyarrow is optional
 
-            counts = check_parquet(path)["status_counts"]
+            told = check_parquet(path)
+        counts: list[int] = told["status_counts"]
+        of = told["job"], told["part"]
     except _DAMAGED:  # since: it is made anew
         return None
+    if of != (plan.digest, part.number):
+        whose = "another job" if of[0] != plan.digest else f"part {of[1]} of this job"
+        raise InputError(f"'{path}' holds results of {whose}. Move it away; its own are made anew.")
     return counts if sum(counts) == part.row_count else None
 
 
-def _read_counts(path: Path) -> list[int]:
-    """Counts in an archive all of whose arrays are sound."""
+def _read_notes(path: Path) -> dict[str, Any]:
+    """What is told in an archive all of whose arrays are sound."""
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
         raise zipfile.BadZipFile(f"'{path}': '{damaged}' is damaged.")
     with np.load(path, allow_pickle=False) as arrays:
-        counts: list[int] = arrays["status_counts"].tolist()
-    return counts
+        told: dict[str, Any] = json.loads(str(arrays["notes"]))
+    return told
 
 
 def read_results(folder: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -200,10 +211,10 @@ def read_part(path: Path) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _write_npz(file: Any, plan: BulkPlan, columns: PartColumns) -> None:
+def _write_npz(file: Any, columns: PartColumns, notes: dict[str, Any]) -> None:
     told: Mapping[str, NDArray[Any]] = {
         "status_names": np.array(STATUS_WORDS),
         "status_counts": np.array(columns.status_counts),
-        "notes": np.array(json.dumps(notes(plan, columns))),
+        "notes": np.array(json.dumps(notes)),
     }
     np.savez(file, **columns.arrays, **told)  # type: ignore[arg-type]  # no column is named like an option

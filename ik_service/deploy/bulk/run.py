@@ -10,11 +10,11 @@ from ik_service.deploy.bulk.job import BulkJob
 from ik_service.deploy.bulk.plan import BulkPlan, Part
 from ik_service.deploy.bulk.report import BulkReport, FailedPartsError, PartReport
 from ik_service.deploy.bulk.results import finished_counts
-from ik_service.deploy.bulk.worker import PartWorker
+from ik_service.deploy.bulk.worker import PartWorker, Solved, untold
 from ik_service.solver.construction import resolve_device
 
 Progress = Callable[[int, int], None]
-"""Told after every part: problems that are done with, and all of the job."""
+"""Told again and again: problems that are done with, and all of the job."""
 
 
 class Workers(Protocol):
@@ -26,8 +26,10 @@ class Workers(Protocol):
     def device(self, asked: str) -> str:
         """Return what a worker solves on, "auto" settled."""
 
-    def run(self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool) -> Iterator[PartReport]:
-        """Make parts, in any order; give a report on each."""
+    def run(
+        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: Solved = untold
+    ) -> Iterator[PartReport]:
+        """Make parts, in any order; give a report on each, and maybe tell how far the one under way is."""
 
 
 class LocalWorker:
@@ -48,9 +50,11 @@ class LocalWorker:
         """Return the device of this machine that a solver takes."""
         return str(resolve_device(asked))
 
-    def run(self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool) -> Iterator[PartReport]:
+    def run(
+        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: Solved = untold
+    ) -> Iterator[PartReport]:
         """Make the parts one after the other."""
-        worker = PartWorker(plan, mark_faulty=mark_faulty, threads=self._threads)
+        worker = PartWorker(plan, mark_faulty=mark_faulty, threads=self._threads, solved=solved)
         return map(worker.solve_part, parts)
 
 
@@ -84,7 +88,7 @@ def solve_job(
 
 
 def _run(plan: BulkPlan, workers: Workers, mark_faulty: bool, progress: Progress | None) -> BulkReport:
-    report, waiting = BulkReport(plan.problem_count, len(plan.parts)), []
+    report, waiting = BulkReport(plan.problem_count, len(plan.parts), plan.passed_over), []
     for part in plan.parts:
         counts = finished_counts(plan, part)
         if counts is None:
@@ -92,17 +96,22 @@ def _run(plan: BulkPlan, workers: Workers, mark_faulty: bool, progress: Progress
         else:
             report.count(counts)
     report.resumed_parts = len(plan.parts) - len(waiting)
-    over = report.done
-    if progress is not None:
-        progress(over, plan.problem_count)
+    over, under_way = report.done, 0
+
+    def tell(solved: int = 0) -> None:
+        nonlocal under_way
+        under_way += solved
+        if progress is not None:
+            progress(over + under_way, plan.problem_count)
+
+    tell()
     if not waiting:
         return report
-    reports = workers.run(plan, waiting, mark_faulty=mark_faulty)
+    reports = workers.run(plan, waiting, mark_faulty=mark_faulty, solved=tell)
     started = time.perf_counter()
     for made in reports:
         report.add(made)
-        over += plan.parts[made.number].row_count
-        if progress is not None:
-            progress(over, plan.problem_count)
+        over, under_way = over + plan.parts[made.number].row_count, 0
+        tell()
     report.wall_s = time.perf_counter() - started
     return report

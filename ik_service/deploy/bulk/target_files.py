@@ -15,10 +15,12 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ik_service.deploy.bulk.columns import Columns, ColumnShapes
+from ik_service.extras import how_to_install
 from objectives.errors import InputError
 
 _LOCAL_HEADER_BYTES = 30  # of a member of an archive, before its name
 _FINGERPRINT_DIGITS = 32
+_READ_AT_ONCE = 1 << 20  # bytes
 
 
 class TargetFile(ABC):
@@ -47,6 +49,14 @@ class TargetFile(ABC):
 
         Raises:
             InputError: Names the file and the column.
+        """
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Compare what is only checked as a whole with its checksums; once in a job, after `check`.
+
+        Raises:
+            InputError: It is damaged; names the file and the column.
         """
 
     @abstractmethod
@@ -93,7 +103,7 @@ def require_pyarrow() -> None:
     try:
         import pyarrow  # noqa: F401  # only whether it is there
     except ModuleNotFoundError as error:
-        raise InputError("Parquet needs pyarrow: pip install 'ik-service[ray]'. Without it there is npz.") from error
+        raise InputError(f"Parquet needs pyarrow. {how_to_install('parquet')} Without it there is npz.") from error
 
 
 class NpzTargets(TargetFile):
@@ -131,6 +141,12 @@ class NpzTargets(TargetFile):
                 raise InputError(f"'{self.path}': column '{name}' is of type {array.dtype}. Give numbers.")
             shapes.check_shape(self.path, name, array.shape[1:])
 
+    def verify(self) -> None:
+        """Read the arrays once from end to end: an archive has one checksum for each."""
+        with _told(self.path), zipfile.ZipFile(self.path) as archive:
+            for name in self._arrays:
+                _verify_member(self.path, archive, self._members[name])
+
     def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
         """Return some rows."""
         columns = {}
@@ -158,6 +174,17 @@ def _told(path: str) -> Iterator[None]:
         raise InputError(
             f"'{path}' is not an archive of plain arrays: {str(error) or type(error).__name__}."
         ) from error
+
+
+def _verify_member(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Refuse a member of an archive whose bytes do not have its checksum."""
+    try:
+        with archive.open(member) as file:
+            while file.read(_READ_AT_ONCE):
+                pass
+    except zipfile.BadZipFile as error:
+        name = member.filename.removesuffix(".npy")
+        raise InputError(f"'{path}': column '{name}' is damaged: it does not have its checksum.") from error
 
 
 def fingerprint_of(*contents: bytes) -> str:

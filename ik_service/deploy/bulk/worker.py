@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,12 @@ from ik_service.solver import IKResult, IKSolver
 from objectives.errors import InputError
 
 SOLVED_AT_ONCE = 1 << 16
+Solved = Callable[[int], None]
+"""Told how many further problems are solved."""
+
+
+def untold(count: int) -> None:
+    """Tell nobody."""
 
 
 class PartWorker:
@@ -27,11 +33,19 @@ class PartWorker:
         plan: What is solved.
         mark_faulty: Whether problems with numbers that are not allowed get the status `invalid`; else their part fails.
         threads: Threads of the solver on a CPU.
+        solved: Told of the problems of a part that are solved, as long as it is not done with.
     """
 
-    def __init__(self, plan: BulkPlan, *, mark_faulty: bool = False, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: BulkPlan,
+        *,
+        mark_faulty: bool = False,
+        threads: int | None = None,
+        solved: Solved = untold,
+    ) -> None:
         started = time.perf_counter()
-        self._plan, self._mark_faulty = plan, mark_faulty
+        self._plan, self._mark_faulty, self._solved = plan, mark_faulty, solved
         self._file: tuple[int, TargetFile] | None = None
         self._refusal = self._difference()
         if not self._refusal:
@@ -101,6 +115,8 @@ class PartWorker:
                     raise self._told(part, begin, int(np.argmax(faulty)), given) from error
                 results.put(rows, self._answer(harmless(self._plan.robot, given, faulty)))
                 results.mark(begin + np.flatnonzero(faulty))
+            if rows.stop < part.row_count:
+                self._solved(rows.stop - rows.start)
         return results
 
     def _answer(self, given: Columns) -> IKResult:

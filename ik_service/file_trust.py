@@ -1,0 +1,60 @@
+"""Which files are believed: those that only this user and root can have written.
+
+It is the rule by which ssh takes its files. What a file says is believed, or its code run, where both the file and its
+folder belong to this user or to root, and neither a group nor others may write there. A group that has no other member
+does not count: it is how some systems make files, and how Kubernetes hands volumes to a container.
+"""
+
+import functools
+import grp
+import os
+import pwd
+import stat
+from contextlib import suppress
+
+ROOT = 0  # user and group
+
+
+def why_untrusted(path: str | os.PathLike[str]) -> str | None:
+    """Return why a file or folder is not believed, None where it is; of a link, that which it leads to.
+
+    Raises:
+        OSError: It is not there, or cannot be asked.
+    """
+    return why_others_wrote(os.stat(path))
+
+
+def why_others_wrote(found: os.stat_result) -> str | None:
+    """Return who besides this user and root owns a file or may write it, as the end of a sentence; None if nobody."""
+    if found.st_uid not in (ROOT, os.geteuid()):
+        return f"belongs to user {found.st_uid}"
+    return why_others_may_write(found)
+
+
+def why_others_may_write(found: os.stat_result) -> str | None:
+    """Return who besides its owner may write a file, as the end of a sentence; None if nobody."""
+    mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
+    if found.st_mode & stat.S_IWOTH:
+        return f"can be written by every user ({mode})"
+    if found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
+        return f"can be written by group {found.st_gid} ({mode})"
+    return None
+
+
+@functools.cache
+def _is_own_group(gid: int) -> bool:
+    """Return whether this user is the one known member of a group.
+
+    A group of this process without a name, as those of containers, has no member that is known.
+    """
+    if gid not in (os.getegid(), *os.getgroups()):
+        return False
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return True
+    names = {"root"}
+    with suppress(KeyError):
+        names.add(pwd.getpwuid(os.geteuid()).pw_name)
+    members = {*group.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == gid)}
+    return group.gr_name in names and members <= names

@@ -1,0 +1,130 @@
+"""What must hold of every answer of the solver, judged from the robot's file and the numbers that were given."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service import IKResult, IKStatus
+from tests.fuzz.judge import Array, Judge
+from tests.fuzz.random_problems import Problems, Task, errors_of
+
+ROUNDING = 1e-9  # of float64 along a chain of ten joints some metres long, with much room [m or rad]
+RELATIVE = 1e-12  # the same for targets a thousand kilometres away
+UNIT_SLACK = 1e-6  # of the length of a quaternion of four float32
+FOLLOWER_ROUNDINGS = 8.0  # of float32, in either precision: multiplier, offset, product, sum, twice
+HALF_STEP = 0.5  # of float32: how far a joint may be outside of a range that holds no float32
+
+BYTES = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index")
+
+
+def spacing(values: Array) -> Array:
+    """Distance from numbers to the next float32."""
+    return np.spacing(np.abs(values).astype(np.float32)).astype(np.float64)
+
+
+def outside(joint_q: Array, lower: float, upper: float, *, single: bool) -> NDArray[np.bool_]:
+    """Which values break limits: exactly, but where no float32 lies between them."""
+    if single and lower <= upper:
+        inwards = np.float32(lower)
+        inwards = inwards if inwards >= lower else np.nextafter(inwards, np.float32(np.inf))
+        if inwards > upper:
+            slack = HALF_STEP * spacing(np.array([max(abs(lower), abs(upper))]))
+            lower, upper = lower - slack[0], upper + slack[0]
+    return np.asarray((joint_q < lower) | (joint_q > upper))
+
+
+def faults_of_configurations(judge: Judge, names: Iterable[str], joint_q: NDArray[np.floating]) -> list[str]:
+    """What is wrong with configurations by themselves."""
+    single = joint_q.dtype == np.float32
+    columns = dict(zip(names, joint_q.astype(np.float64).T, strict=True))
+    found = [f"{name} is not finite" for name, values in columns.items() if not np.isfinite(values).all()]
+    spans = judge.spans()
+    for joint in judge.scalars:
+        values = columns[joint.name]
+        for lower, upper in ((joint.lower, joint.upper), spans.get(joint.name, (-np.inf, np.inf))):
+            broken = np.flatnonzero(outside(values, lower, upper, single=single))
+            if broken.size:
+                found.append(f"{joint.name} is {values[broken[0]]!r}, its limits are {lower!r} to {upper!r}")
+        leader, multiplier, offset = judge.follows(joint)
+        if joint.leader:
+            size = np.abs(multiplier * columns[leader.name]) + abs(offset)
+            wrong = np.abs(values - (multiplier * columns[leader.name] + offset)) > FOLLOWER_ROUNDINGS * spacing(size)
+            found += [f"{joint.name} does not follow {leader.name}"] if wrong.any() else []
+    for joint in judge.joints.values():
+        if joint.kind in ("ball", "floating"):
+            length = np.linalg.norm([columns[name] for name in joint.columns[-4:]], axis=0)
+            found += (
+                [f"{joint.name} has a quaternion off unit length"] if (np.abs(length - 1) > UNIT_SLACK).any() else []
+            )
+    return found
+
+
+def faults_of_answers(judge: Judge, tasks: list[Task], problems: Problems, result: IKResult) -> list[str]:
+    """What is wrong with the answers to a batch of problems."""
+    found = faults_of_configurations(judge, result.coordinate_names, result.joint_q)
+    columns = dict(zip(result.coordinate_names, result.joint_q.astype(np.float64).T, strict=True))
+    met = np.ones(len(result), dtype=bool)
+    sure = np.ones(len(result), dtype=bool)
+    for k, task in enumerate(tasks):
+        errors = errors_of(judge, task, columns, problems, k)
+        reported = result.position_error[:, k], result.orientation_error[:, k]
+        for name, error, told in zip(("position", "orientation"), errors, reported, strict=True):
+            tolerance = problems.options[f"{name}_tolerance"]
+            slack = ROUNDING + RELATIVE * size_of(columns, problems.positions[k])
+            if (np.isnan(error) != np.isnan(told)).any():
+                found.append(f"{name} error of target {k} is NaN where rows count, or a number where none does")
+            off = np.abs(error - told) > slack
+            if off.any():
+                i = np.flatnonzero(off)[0]
+                found.append(f"{name} error of target {k}, problem {i}: {told[i]!r} is told, {error[i]!r} is found")
+            met &= ~(error > tolerance)
+            sure &= ~(np.abs(error - tolerance) <= slack)
+    for word, wrong in (("false success", result.success & ~met), ("false failure", ~result.success & met)):
+        if (wrong & sure).any():
+            found.append(f"{word} of problems {np.flatnonzero(wrong & sure)[:5].tolist()}")
+    if ((result.status == IKStatus.CONVERGED) != result.success).any():
+        found.append("success and status contradict each other")
+    return found + faults_of_solutions(judge, tasks, problems, result)
+
+
+def size_of(columns: dict[str, Array], positions: Array | None) -> Array:
+    """How large the numbers are of which errors are differences, [n]."""
+    largest = np.max([np.abs(values) for values in columns.values()], axis=0)
+    return largest if positions is None else largest + np.abs(positions).max(axis=1)
+
+
+def faults_of_solutions(judge: Judge, tasks: list[Task], problems: Problems, result: IKResult) -> list[str]:
+    """What is wrong with the further solutions of problems: each must meet its targets, and no two be alike."""
+    if result.solutions is None or result.solution_count is None:
+        return []
+    found = []
+    given = np.arange(result.solutions.shape[1]) < result.solution_count[:, None]
+    if (np.isnan(result.solutions).any(axis=2) == given).any():
+        found.append("solutions are not as many as counted")
+    if ((result.solution_count > 0) != result.success).any():
+        found.append("a success has no solution, or a failure has one")
+    first = result.solution_count > 0
+    if not np.array_equal(result.solutions[first, 0], result.joint_q[first]):
+        found.append("the first solution is not the answer")
+    for number in range(result.solutions.shape[1]):
+        chosen = np.flatnonzero(given[:, number])
+        if not chosen.size:
+            continue
+        own, joint_q = problems.lines(chosen), result.solutions[chosen, number]
+        found += [
+            f"solution {number}: {fault}" for fault in faults_of_configurations(judge, result.coordinate_names, joint_q)
+        ]
+        columns = dict(zip(result.coordinate_names, joint_q.astype(np.float64).T, strict=True))
+        for k, task in enumerate(tasks):
+            slack = ROUNDING + RELATIVE * size_of(columns, own.positions[k])
+            for name, error in zip(("position", "orientation"), errors_of(judge, task, columns, own, k), strict=True):
+                if (error > own.options[f"{name}_tolerance"] + slack).any():
+                    found.append(f"solution {number} misses target {k}")
+    return found
+
+
+def differences(result: IKResult, other: IKResult, lines: NDArray[np.intp]) -> list[str]:
+    """Columns in which the answers to some problems are not those of another solve, byte by byte."""
+    names = (*BYTES, *(("solutions", "solution_count") if result.solutions is not None else ()))
+    return [name for name in names if getattr(result, name)[lines].tobytes() != getattr(other, name).tobytes()]
