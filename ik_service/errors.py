@@ -6,7 +6,8 @@ IKError                              root; in objectives/errors.py
 │   └── RobotFileError               a robot description that cannot be read; names the element and the line
 ├── ObjectiveError                   an objective breaks its contract; in objectives/errors.py
 ├── EngineError                      the engine asked for cannot run this problem
-└── KernelCacheError                 compiled kernels can be neither read nor kept
+└── KernelCacheError                 compiled kernels can be neither read nor kept, or are not to be trusted
+    └── KernelBuildError             kernels cannot be compiled
 
 A failure to converge is not an error: it is a status of the result.
 """
@@ -44,3 +45,7 @@ class EngineError(IKError):
 
 class KernelCacheError(IKError):
     """Compiled kernels can be neither read nor kept; the message names the folder and says what to do."""
+
+
+class KernelBuildError(KernelCacheError):
+    """Kernels cannot be compiled; the message says what the compiler's error was."""

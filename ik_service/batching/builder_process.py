@@ -23,7 +23,9 @@ import warp as wp
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
 from ik_service.batching.warp_start import start_warp
+from ik_service.errors import KernelBuildError
 from ik_service.robots import RobotModel
+from ik_service.solver.cache_bound import keep_bound
 from objectives.errors import IKError
 
 SAID_MOST = 300
@@ -127,13 +129,16 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
     with caught_output() as said:
         try:
             SolverShelf(device).solve(robot, sample)
+        except KernelBuildError as error:
+            fault: Exception | None = error
         except (IKError, OSError, MemoryError):
             return None
         except Exception as error:  # noqa: BLE001  # compilers raise many kinds
-            fault: Exception | None = error
+            fault = error
         else:
             fault = None
     if fault is None:
+        keep_bound()
         if mark is not None:
             put_mark(mark)
         return None
@@ -188,8 +193,8 @@ def remove_unfinished(pid: int, since: float) -> None:
 def put_mark(mark: Path) -> None:
     """Put the file that says that kernels are there."""
     with suppress(OSError):  # a cache that is only read
-        mark.parent.mkdir(exist_ok=True)
-        mark.touch()
+        mark.parent.mkdir(mode=0o755, exist_ok=True)  # whatever the umask says: what others may write is not believed
+        mark.touch(mode=0o644)
 
 
 def end_with_parent() -> None:

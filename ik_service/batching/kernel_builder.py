@@ -28,9 +28,8 @@ from ik_service.batching.fair_cap import Owner
 from ik_service.batching.request import SolveRequest
 from ik_service.compiler import cpu_target
 from ik_service.robots import RobotModel
+from ik_service.solver.cache_bound import MARKS
 
-MARKS = "ik_service_marks"
-"""Folder of the marks in the kernel cache."""
 TURN_S = 60.0
 """How long a step may take while others wait for theirs, or once nobody waits for it any more [s]. What generated code
 needs takes seconds, the longest that the compiled engine holds some ten (`benchmarks/first_use.md`)."""

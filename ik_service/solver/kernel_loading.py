@@ -22,7 +22,8 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.errors import KernelCacheError
+from ik_service.errors import KernelBuildError, KernelCacheError
+from ik_service.solver.cache_bound import keep_bound, note_use
 from ik_service.solver.intake import SOLVE_IO
 from ik_service.solver.kernel_trust import check_trust
 
@@ -61,6 +62,8 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
             list(executor.map(CachedModule.compile, missing))
     for one in waiting:
         one.load()
+    if missing:
+        keep_bound()
 
 
 def load_kernels_alone(module: Any, device: wp.Device) -> None:
@@ -145,6 +148,7 @@ class CachedModule:
                 self.compile()
             try:
                 self._module.load(self._device, block_dim=self._block)
+                note_use(self._folder / self._names[2])
                 return
             except Exception:  # another process has removed it in between
                 if not tries_left or self.is_whole():
@@ -204,7 +208,7 @@ def told_cache_error(error: BaseException) -> KernelCacheError | None:
     if isinstance(error, json.JSONDecodeError) or str(error).startswith(NOT_LOADED):
         return KernelCacheError(f"A file in the kernel cache '{folder}' is damaged: {error}. Delete that folder.")
     if str(error).startswith(NOT_BUILT):
-        return KernelCacheError(
+        return KernelBuildError(
             f"Kernels for a GPU cannot be compiled into the cache '{folder}': {error}. The log has the compiler's "
             "words. Check that the version of Warp is the one that is required, and that the card is one it supports."
         )

@@ -13,6 +13,7 @@ import warp as wp
 
 from ik_service.errors import KernelCacheError
 from ik_service.file_trust import ROOT, why_untrusted
+from ik_service.solver.cache_bound import bound_bytes
 
 
 def check_cache() -> None:
@@ -20,8 +21,10 @@ def check_cache() -> None:
 
     Raises:
         KernelCacheError: It is not believed; the message names the file or folder.
+        InputError: The bound on its size is not a number.
         OSError: It cannot be read.
     """
+    bound_bytes()
     _check_folder(str(wp.config.kernel_cache_dir))
 
 

@@ -48,7 +48,7 @@ def link_kernels(shipped: Path, cache: Path) -> int:
     for source in shipped.rglob("*"):
         link = cache / source.relative_to(shipped)
         if source.is_file() and not link.exists():
-            link.parent.mkdir(parents=True, exist_ok=True)
+            link.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             made = link.with_name(f"{link.name}.{os.getpid()}.{threading.get_ident()}")
             made.symlink_to(source)
             os.replace(made, link)  # any number of processes may do so at once

@@ -325,3 +325,16 @@ def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(tmp_path):
     assert found["compiled"] == 2
     modes = [path.stat().st_mode & 0o777 for path in objects(tmp_path)]
     assert modes == [0o644] * 2
+
+
+def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(cache):
+    old = cache / wp.config.version / "wp_old_robot"
+    old.mkdir()
+    (old / "code.o").write_bytes(bytes(2_000_000))
+    os.utime(old / "code.o", (0, 0))
+    found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
+    assert (found["compiled"], old.exists()) == (0, True)  # only who compiles removes
+    shutil.rmtree(next(cache.glob("*/wp_packet*")))
+    found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
+    assert (found["solved"], old.exists()) == (COUNT, False)
+    assert len(objects(cache)) == 2
