@@ -27,6 +27,8 @@ def service(profile):
 
 def test_it_is_as_restricted_as_the_plain_service(service, profile):
     plain = PLAIN["services"][profile]
+    assert service["mem_limit"].startswith("${IK_SERVICE_MEMORY:-")
+    assert service["pids_limit"] > plain["pids_limit"]
     for name in ("read_only", "cap_drop", "security_opt", "init", "ports", "secrets", "restart", "logging", "profiles"):
         assert service[name] == plain[name], name
     assert COMPOSE["secrets"] == PLAIN["secrets"]

@@ -46,7 +46,13 @@ def variables(where="runtime"):
 def test_both_ends_stand_on_the_same_base_which_can_be_replaced():
     bases = [rest.split()[0] for word, rest in instructions() if word == "FROM"]
     assert bases == ["${BASE_IMAGE}", "build", "${BASE_IMAGE}"]
-    assert instructions()[0] == ("ARG", "BASE_IMAGE=python:3.13-slim")
+    assert instructions()[0][0] == "ARG"
+    assert re.fullmatch(r"BASE_IMAGE=python:\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", instructions()[0][1])
+
+
+def test_no_card_is_asked_for_by_the_image_itself():
+    assert "NVIDIA_VISIBLE_DEVICES" not in TEXT  # who starts the container says which
+    assert variables()["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
 
 
 def test_the_user_is_a_number_and_not_root():

@@ -1,5 +1,6 @@
 """Compose file and manifests agree with the image and the service: ports, paths, times, settings, rights."""
 
+import tomllib
 from copy import deepcopy
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import yaml
 
 from ik_service.api import create_app
 from ik_service.settings import ENV_PREFIX, ServiceSettings
+from ik_service.solver import cache_bound
 from tests.docker.test_dockerfile import only, variables
 
 DOCKER = Path(__file__).parents[2] / "docker"
 KUBERNETES = DOCKER / "kubernetes"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+RAY = yaml.safe_load((DOCKER / "compose.ray.yaml").read_text())
+PROJECT = DOCKER.parent / "pyproject.toml"
 KUBERNETES_VERSION = "1.31"
 
 
@@ -80,6 +84,22 @@ def test_a_compose_service_is_restricted_and_has_time_to_end(profile):
     assert secret in COMPOSE["secrets"]
 
 
+@pytest.mark.parametrize("profile", ["gpu", "cpu"])
+def test_a_compose_service_has_bounds_of_memory_and_processes(profile):
+    service = COMPOSE["services"][profile]
+    assert service["mem_limit"] == "${IK_SERVICE_MEMORY:-4g}"
+    assert 100 < service["pids_limit"] < 10_000
+
+
+def tag_of(image):
+    return image.rpartition(":")[2].removesuffix("}")
+
+
+def test_images_bear_the_version_that_they_hold():
+    images = [COMPOSE["services"]["cpu"]["image"], RAY["services"]["cpu"]["image"], container("cpu")["image"]]
+    assert {tag_of(image) for image in images} == {tomllib.loads(PROJECT.read_text())["project"]["version"]}
+
+
 def test_only_the_gpu_profile_reserves_a_card():
     (device,) = COMPOSE["services"]["gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
@@ -99,7 +119,7 @@ def test_volumes_of_compose_stand_where_the_service_writes(profile):
 @pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_what_is_applied_is_what_kubernetes_takes(overlay):
     found = manifests(overlay)
-    assert set(found) == {"Deployment", "Service", "PodDisruptionBudget"}
+    assert set(found) == {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
     for manifest in found.values():
         kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 
@@ -143,6 +163,7 @@ def test_service_and_budget_select_the_pods(overlay):
     found = manifests(overlay)
     labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert found["Service"]["spec"]["selector"] == labels
+    assert found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
     for kind in ("Deployment", "PodDisruptionBudget"):
         assert found[kind]["spec"]["selector"]["matchLabels"] == labels
     assert found["PodDisruptionBudget"]["spec"]["maxUnavailable"] < found["Deployment"]["spec"]["replicas"]
@@ -166,3 +187,35 @@ def test_only_the_overlay_for_gpus_asks_for_one():
     assert "nvidia.com/gpu" not in container("cpu")["resources"]["limits"]
     assert environment("gpu")["IK_SERVICE_DEVICE"] == "cuda"
     assert environment("cpu")["IK_SERVICE_DEVICE"] == "cpu"
+
+
+def mebibytes(quantity):
+    return float(quantity[:-2]) * {"Mi": 1, "Gi": 1024}[quantity[-2:]]
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_the_cache_of_kernels_stays_within_its_volume_and_that_within_the_disk_of_the_pod(overlay):
+    volumes = {one["name"]: one["emptyDir"] for one in pod(overlay)["volumes"] if "emptyDir" in one}
+    bound = int(variables()[cache_bound.VARIABLE]) * 1e6 / 2**20
+    assert 0.5 * mebibytes(volumes["kernels"]["sizeLimit"]) < bound < 0.8 * mebibytes(volumes["kernels"]["sizeLimit"])
+    on_disk = sum(mebibytes(one["sizeLimit"]) for one in volumes.values() if one.get("medium") != "Memory")
+    assert on_disk < mebibytes(container(overlay)["resources"]["limits"]["ephemeral-storage"])
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_only_the_port_of_the_service_is_open_and_nothing_is_called(overlay):
+    policy = manifests(overlay)["NetworkPolicy"]["spec"]
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    (rule,) = policy["ingress"]
+    (port,) = container(overlay)["ports"]
+    assert rule["ports"] == [{"port": port["name"], "protocol": "TCP"}]
+    assert rule["from"] == [{"podSelector": {}}]  # of this namespace
+    assert policy["egress"] == []
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "cpu"])
+def test_pods_keep_apart(overlay):
+    (rule,) = pod(overlay)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    term = rule["podAffinityTerm"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    assert term["labelSelector"]["matchLabels"] == manifests(overlay)["Service"]["spec"]["selector"]
