@@ -90,6 +90,25 @@ class FakeShelf:
         return replace(one, joint_q=joint_q, islands=replace(one.islands, **islands), **columns)
 
 
+class Clock:
+    """The time of day for a pool, which a test lets pass."""
+
+    def __init__(self):
+        self.passed_s = 0.0
+
+    def monotonic(self):
+        return time.monotonic() + self.passed_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that pools go by, where they look at the time."""
+    clock = Clock()
+    for module in ("solver_pool", "kernel_gate"):
+        monkeypatch.setattr(f"ik_service.batching.{module}.time", clock)
+    return clock
+
+
 def raise_input_error():
     from objectives.errors import InputError
 

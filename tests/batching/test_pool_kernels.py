@@ -1,7 +1,6 @@
 """The pool and its kernels: other work goes on while code is compiled, once each, and answers stay the same."""
 
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -149,14 +148,14 @@ def test_a_lane_of_stale_requests_does_not_keep_new_ones_from_being_built_for(ma
     assert [numbers_of(one.result(PATIENCE)) for one in (first, waiting)] == [[0], [2]]
 
 
-def test_once_kernels_are_there_a_late_answer_is_not_one_of_the_compiler(make_pool, panda):
+def test_once_kernels_are_there_a_late_answer_is_not_one_of_the_compiler(make_pool, panda, clock):
     pool, shelf = make_pool(gate=threading.Event())
     first = pool.submit(panda, numbered(0, 1))
     assert shelf.entered.wait(PATIENCE)
     pool._gate.builder = builder = SlowBuilder()
-    late = pool.submit(panda, numbered(1, 1, link="panda_link6"), timeout_s=0.05)
+    late = pool.submit(panda, numbered(1, 1, link="panda_link6"), timeout_s=PATIENCE / 2)
     builder.asked.pop()[2](Ended.THERE)
-    time.sleep(0.06)
+    clock.passed_s += PATIENCE / 2
     shelf.gate.set()
     with pytest.raises(ExpiredError) as caught:
         late.result(PATIENCE)
