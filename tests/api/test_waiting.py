@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect
 
 from ik_service.api import waiting
 from ik_service.api.waiting import wait_for
+from tests.bounded import run
 
 
 def request_of(messages):
@@ -29,21 +30,21 @@ def test_work_of_a_caller_that_goes_is_cancelled(monkeypatch):
             await wait_for(request_of([{"type": "http.request"}, {"type": "http.disconnect"}]), answer)
         return answer.cancelled()
 
-    assert asyncio.run(ask())
+    assert run(ask())
 
 
 def test_an_answer_that_comes_late_is_brought_and_nobody_listens_any_more(monkeypatch):
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)
 
     async def ask():
-        loop = asyncio.get_running_loop()
+        loop, before = asyncio.get_running_loop(), len(asyncio.all_tasks())
         answer = loop.create_future()
         loop.call_later(0.05, answer.set_result, 5)
         got = await wait_for(request_of([]), answer)
         await asyncio.sleep(0)
-        return got, len(asyncio.all_tasks())
+        return got, len(asyncio.all_tasks()) - before
 
-    assert asyncio.run(ask()) == (5, 1)
+    assert run(ask()) == (5, 0)
 
 
 def test_an_error_is_brought():
@@ -53,7 +54,7 @@ def test_an_error_is_brought():
         with pytest.raises(ValueError, match="no"):
             await wait_for(request_of([]), answer)
 
-    asyncio.run(ask())
+    run(ask())
 
 
 def test_a_handler_that_is_cancelled_is_cancelled():
@@ -65,4 +66,4 @@ def test_a_handler_that_is_cancelled_is_cancelled():
         with pytest.raises(asyncio.CancelledError):
             await handler
 
-    asyncio.run(ask())
+    run(ask())

@@ -19,6 +19,7 @@ from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.batching.solver_shelf import SolverShelf
 from tests.batching.conftest import numbered
+from tests.bounded import until
 
 PATIENCE = 60
 PROGRAM = """
@@ -105,13 +106,6 @@ def ask(panda, tmp_path, monkeypatch):
         return asked
 
     return ask
-
-
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert condition()
 
 
 def test_what_nobody_waits_for_any_more_is_not_begun(processes, ask):

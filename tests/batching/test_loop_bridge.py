@@ -12,6 +12,7 @@ from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.solver_pool import SolverPool
 from objectives.errors import InputError
 from tests.batching.conftest import FakeShelf, numbered, numbers_of
+from tests.bounded import run
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
         answers = await asyncio.gather(*(bridge.solve(panda, numbered(k, 1)) for k in range(20)))
         return [numbers_of(answer) for answer in answers]
 
-    assert asyncio.run(ask()) == [[k] for k in range(20)]
+    assert run(ask()) == [[k] for k in range(20)]
     assert [len(batch) for batch in shelf.batches] == [20]
 
 
@@ -55,7 +56,7 @@ def test_errors_go_to_those_whose_they_are(make_bridge, panda):
         futures = [bridge.solve(panda, numbered(k, 1)) for k in range(3)]
         return await asyncio.gather(*futures, return_exceptions=True)
 
-    first, refused, too_many = asyncio.run(ask())
+    first, refused, too_many = run(ask())
     assert numbers_of(first) == [0]
     assert isinstance(refused, InputError)
     assert isinstance(too_many, QueueFullError)
@@ -69,7 +70,7 @@ def test_what_is_cancelled_before_its_turn_ends_is_never_submitted(make_bridge, 
         cancelled.cancel()
         return numbers_of(await kept)
 
-    assert asyncio.run(ask()) == [8]
+    assert run(ask()) == [8]
     assert shelf.batches == [[8.0]]
 
 
@@ -87,7 +88,7 @@ def test_what_is_cancelled_while_it_waits_is_dropped(make_bridge, panda):
         assert numbers_of(await first) == [0]
         return numbers_of(await kept)
 
-    assert asyncio.run(ask()) == [8]
+    assert run(ask()) == [8]
     assert 7 not in shelf.solved
 
 
@@ -103,7 +104,7 @@ def test_a_deadline_holds_while_the_solver_hangs(make_bridge, panda):
         shelf.gate.set()
         return late, numbers_of(await kept)
 
-    late, kept = asyncio.run(ask())
+    late, kept = run(ask())
     assert [type(error) for error in late] == [ExpiredError, ExpiredError]
     assert kept == [2]
     assert 1 not in shelf.solved  # given up, and so dropped
@@ -116,7 +117,7 @@ def test_the_solver_itself_tells_of_a_deadline_where_it_can(make_bridge, panda):
         await bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
 
     with pytest.raises(ExpiredError, match="while the request was being solved"):
-        asyncio.run(ask())
+        run(ask())
 
 
 def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
@@ -132,7 +133,7 @@ def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
                 await asyncio.sleep(0.01)
         return numbers_of(await bridge.solve(panda, numbered(2, 1)))
 
-    assert asyncio.run(ask()) == [2]
+    assert run(ask()) == [2]
     assert not bridge._open
 
 
@@ -143,10 +144,10 @@ def test_a_loop_that_has_ended_does_not_disturb_the_pool(make_bridge, panda):
         bridge.solve(panda, numbered(0, 1))
         await asyncio.to_thread(shelf.entered.wait, 60)
 
-    asyncio.run(leave())
+    run(leave())
     shelf.gate.set()
 
     async def ask():
         return numbers_of(await LoopBridge(bridge._pool).solve(panda, numbered(1, 1)))
 
-    assert asyncio.run(ask()) == [1]
+    assert run(ask()) == [1]

@@ -2,7 +2,6 @@
 
 import math
 import threading
-import time
 from concurrent.futures import CancelledError
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.work import Expected, Work
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of
+from tests.bounded import until
 
 PATIENCE = 60
 
@@ -75,8 +75,7 @@ def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, pand
     pool.solve(panda, numbered(0, 4000))
     assert [len(batch) for batch in shelf.batches] == [4000]
     large = pool.submit(panda, numbered(0, 60_000))
-    while len(shelf.batches) < 2:
-        time.sleep(0.001)
+    until(lambda: len(shelf.batches) > 1)
     pool.solve(panda, numbered(-1, 1))
     before = len(shelf.batches)
     assert numbers_of(large.result(PATIENCE)) == list(range(60_000))
@@ -314,8 +313,7 @@ def test_draining_solves_what_waits(make_pool, panda):
     waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(4)]
     closing = threading.Thread(target=pool.close, kwargs={"drain_s": PATIENCE})
     closing.start()
-    while not pool._closed:
-        time.sleep(0.001)
+    until(lambda: pool._closed)
     with pytest.raises(ClosedError):
         pool.submit(panda, numbered(9, 1))
     shelf.gate.set()
