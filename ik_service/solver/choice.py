@@ -1,6 +1,7 @@
 """The choice among all attempts of a problem, where every seed is run: the best of them, and several distinct ones.
 
 starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move
+-> each attempt on the turns nearest the start
 -> per island the best by cost or nearness to the start, then the best of those that differ from all taken so far
 -> winners, and solutions composed over islands
 """
@@ -19,9 +20,10 @@ from ik_service.solver.mirror import Mirror
 from ik_service.solver.partition import Partition
 from ik_service.solver.parts import first_problem
 from ik_service.solver.slots import FAILED, NO_TARGET, SEEDS, STATIONARY, Winners
+from ik_service.solver.turns import Turns, turn_towards_start
 
 # What a coordinate is, for distances.
-LENGTH, ANGLE, ENDLESS_ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(5))
+LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
 BY_SEED, BY_COST, BY_DISTANCE = (wp.constant(k) for k in range(3))
 ORDERS = {None: 0, "cost": 1, "nearest": 2}
 FULL_TURN = wp.constant(2.0 * math.pi)
@@ -56,16 +58,16 @@ class Attempts:
 @wp.func
 @typing.no_type_check
 def island_distance(
-    tries: Attempts, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap_all: bool
+    tries: Attempts, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap: bool
 ):
-    """Return the largest change of any joint of an island between two configurations [m or rad]."""
+    """Return the largest change of any joint of an island between two configurations [m or rad], or up to turns."""
     largest = float(0.0)
     for c in range(tries.kind.shape[0]):
         tree = tries.coordinate_tree[c]
         if tree >= 0 and tries.kind[c] != QUATERNION_REST:
             if tries.tree_island[line, tree] == island:
                 gap = a[i, c] - b[j, c]
-                if tries.kind[c] == ENDLESS_ANGLE or (wrap_all and tries.kind[c] == ANGLE):
+                if wrap and tries.kind[c] == ANGLE:
                     gap = wrapped(gap)
                 if tries.kind[c] == QUATERNION:
                     dot = float(0.0)
@@ -139,6 +141,7 @@ def _choose(
     # wishes
     wishes: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
+    turns: Turns,
     tries: Attempts,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # out
@@ -155,6 +158,8 @@ def _choose(
     p = first_problem(settings, part, parts) + wp.tid()
     seeds = settings[SEEDS]
     line = wp.min(p, nisland.shape[0] - 1)
+    for s in range(seeds):
+        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.joint_q, p * seeds + s)
     most = int(0)
     for island in range(nisland[line]):
         count = int(0)
@@ -216,16 +221,17 @@ class Choice:
         capacity: Problems there is room for.
         seeds: Attempts of each.
         solutions: Distinct solutions wanted of each.
+        turns: The `Turns` on which attempts are compared and come back.
 
     Attributes:
         attempts: The attempts; attempt s of problem p is in line `p * seeds + s`.
         solution_count: How many distinct solutions each problem has, [capacity].
     """
 
-    def __init__(self, model: DeviceModel, capacity: int, seeds: int, solutions: int) -> None:
+    def __init__(self, model: DeviceModel, capacity: int, seeds: int, solutions: int, turns: Any) -> None:
         device, trees, coordinates = model.device, model.robot.trees.ntree, model.joint_coord_count
         self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
-        self._model = model
+        self._model, self._turns = model, turns
         self.attempts = Winners.allocate(capacity * seeds, coordinates, trees, device)
         self._solutions = wp.zeros((capacity, solutions, coordinates), dtype=wp.float32, device=device)
         self.solution_count = Mirror((capacity,), wp.int32, device)
@@ -264,7 +270,7 @@ class Choice:
         )
         task.joint_q, task.rank, task.cost = attempts.joint_q, attempts.rank, attempts.cost
         task.iterations, task.status, task.met = attempts.iterations, attempts.status, attempts.met
-        inputs = [problems.settings, part, parts, self._wishes.device, self._difference.device, task]
+        inputs = [problems.settings, part, parts, self._wishes.device, self._difference.device, self._turns, task]
         inputs += [partition.device_nisland, self._found, winners.joint_q, winners.cost, winners.seed]
         inputs += [winners.iterations, winners.status, winners.met, self._solutions, self.solution_count.device]
         return [wp.launch(_choose, 1, inputs, device=self._model.device, record_cmd=True)]
@@ -279,10 +285,8 @@ def _kinds(model: DeviceModel) -> NDArray[np.int32]:
     robot, kinds = model.robot, np.zeros(model.joint_coord_count, np.int32)
     for joint, kind in enumerate(map(JointType, robot.joint_type)):
         first, end = int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])
-        dof = int(robot.joint_qd_start[joint + 1]) - 1
-        endless = np.isinf(robot.joint_limit_lower[dof]) and np.isinf(robot.joint_limit_upper[dof])
         if kind.quaternion_offset is not None:
             kinds[end - 4], kinds[end - 3 : end] = int(QUATERNION), int(QUATERNION_REST)
         elif robot.joint_dof_dim[joint, 1] == 1 and end > first:
-            kinds[end - 1] = int(ENDLESS_ANGLE) if endless else int(ANGLE)
+            kinds[end - 1] = int(ANGLE)
     return kinds

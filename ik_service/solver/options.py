@@ -40,10 +40,11 @@ class SolverOptions:
         orientation_tolerance: Largest orientation error of a success [rad].
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
-            success whose largest joint change from the start is least.
+            success whose largest joint change from the start is least, whole turns inside the limits counted.
         solutions: Distinct solutions per problem; more than 1 runs all seeds. Without targets, a solution is an attempt
             of cost zero, or where there is none, a stationary one; the least cost comes first.
-        solution_difference: Two solutions are distinct where some joint differs by more than this [m or rad].
+        solution_difference: Two solutions are distinct where some joint, angles taken modulo a turn, differs by more
+            than this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m, and returns float64.
         joint_limits: "hard" keeps every configuration inside the limits; "soft" adds penalty rows for leaving them;
             "off" ignores them.

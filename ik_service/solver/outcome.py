@@ -23,10 +23,9 @@ from ik_service.solver.partition import Partition
 from ik_service.solver.parts import first_problem
 from ik_service.solver.slots import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.targets import Target
+from ik_service.solver.turns import Turns, turn_towards_start
 from objectives.data_field import fitting_array
 
-TURN = wp.constant(wp.float64(2.0 * math.pi))
-HALF_TURN = wp.constant(wp.float64(math.pi))
 TINY = wp.constant(wp.float64(1e-300))
 NAN = wp.constant(wp.float64(math.nan))
 
@@ -37,31 +36,28 @@ def _place(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
-    endless: wp.array[wp.int32],  # coordinates without limits that nothing follows
+    turns: Turns,
     start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     winner_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     wide: int,  # 1: the next array holds the answers in float64
     winner_joint_q_wide: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     # out
     joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly what is returned
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    for c in range(joint_q_out.shape[1]):
-        q = wp.float64(winner_joint_q[p, c])
-        if wide == 1:
-            q = winner_joint_q_wide[p, c]
-        judged_q_out[p, c] = q
-        joint_q_out[p, c] = float(q)
-    for k in range(endless.shape[0]):  # on the turn nearest the start
-        c = endless[k]
-        start = wp.float64(start_joint_q[p, c])
-        ahead = judged_q_out[p, c] - start + HALF_TURN
-        q = start + ahead - TURN * wp.floor(ahead / TURN) - HALF_TURN
-        joint_q_out[p, c] = float(q)
-        if wide == 0:
-            q = wp.float64(joint_q_out[p, c])  # judged is exactly what is returned
-        judged_q_out[p, c] = q
+    if wide == 0:
+        for c in range(joint_q_out.shape[1]):
+            joint_q_out[p, c] = winner_joint_q[p, c]
+        turn_towards_start(turns, settings, start_joint_q, p, joint_q_out, p)
+        for c in range(joint_q_out.shape[1]):
+            judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
+    else:
+        for c in range(joint_q_out.shape[1]):
+            judged_q_out[p, c] = winner_joint_q_wide[p, c]
+        turn_towards_start(turns, settings, start_joint_q, p, judged_q_out, p)
+        for c in range(joint_q_out.shape[1]):
+            joint_q_out[p, c] = float(judged_q_out[p, c])
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -266,7 +262,7 @@ class Outcome:
         self.island_cost = mirror(wp.float32, tree_count)
         self.tolerances = Mirror((2,), wp.float64, device, per_problem=False)
         self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
-        self._endless: wp.array[Any] = wp.array(_endless(model), dtype=wp.int32, device=device)
+        self._turns: Any = None  # until the rows are known
         self._robot = float64_kinematics(model)
         links = [target.link for target in targets]
         self._paths = paths_to_links(model, [*links, *(target.reference_link for target in targets)])
@@ -278,6 +274,10 @@ class Outcome:
         pairs = [(array, np.atleast_2d(_tool(one))) for array, one in zip(old, targets, strict=True)]
         self._tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
         return any(array is not before for array, before in zip(self._tools, old, strict=True))
+
+    def use_turns(self, turns: Any) -> None:
+        """Bring angles on the turns nearest the start, as `Turns` say; the launches have to be recorded anew."""
+        self._turns = turns
 
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
@@ -314,7 +314,7 @@ class Outcome:
         model, winners, targets = self._model, problems.winners, self._targets
         which = [problems.settings, part, parts]
         errors = [self.position_error.device, self.orientation_error.device]
-        place = [*which, self._endless, problems.start_joint_q, winners.joint_q, int(wide is not None)]
+        place = [*which, self._turns, problems.start_joint_q, winners.joint_q, int(wide is not None)]
         place += [self.judged_q.device if wide is None else wide, self.joint_q.device, self.judged_q.device]
         steps: list[tuple[Any, list[Any]]] = [(_place, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
@@ -332,19 +332,6 @@ class Outcome:
         limits += [self.joint_q.device, self.active_limits.device]
         steps += [(_compose, compose), (_find_active_limits, limits)]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
-
-
-def _endless(model: DeviceModel) -> list[int]:
-    """Coordinates of rotations without limits that no other joint follows."""
-    robot, found = model.robot, []
-    for joint in range(robot.joint_count):
-        d = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
-        alone = np.count_nonzero(robot.dof_active == robot.dof_active[d]) == 1
-        endless = np.isinf(robot.joint_limit_lower[d]) and np.isinf(robot.joint_limit_upper[d])
-        turns = robot.joint_dof_dim[joint, 1] == 1 and robot.dof_coordinate[d] >= 0
-        if turns and robot.dof_active[d] >= 0 and alone and endless:
-            found.append(int(robot.dof_coordinate[d]))
-    return found
 
 
 def _tool(target: Target) -> NDArray[np.float64]:

@@ -34,6 +34,7 @@ from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows import Rows, bind_objective, release_objective
 from ik_service.solver.support import Support, row_labels
 from ik_service.solver.targets import Target, TargetArrays, host_array
+from ik_service.solver.turns import coordinates_read
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
@@ -358,8 +359,7 @@ class IKSolver:
         self._structure = RowStructure.build(
             self._incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device
         )
-        self._work.problems.use_structure(self._structure)
-        self._work.forget()
+        self._work.use_rows(self._structure, coordinates_read(self._rows, self._support.dofs))
         self._batch = None
 
     def _workspace(self, capacity: int) -> Workspace:

@@ -17,6 +17,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.linear_solve import RowStructure
 from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
@@ -33,6 +34,7 @@ from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.row_weights import IslandScales, RowWeights, TargetWeights
 from ik_service.solver.rows import Rows
 from ik_service.solver.targets import Target
+from ik_service.solver.turns import find_turns
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
@@ -99,7 +101,7 @@ class Workspace:
         targets: Declared targets.
         touches: Which trees each target touches, bool [targets, trees].
         capacity: Problems there is room for.
-        hard_limits: Whether starts are clamped into the limits.
+        hard_limits: Whether starts and answers keep the limits.
         threads: Most threads to use.
     """
 
@@ -113,7 +115,7 @@ class Workspace:
         hard_limits: bool,
         threads: int,
     ) -> None:
-        self._model, self._targets, self._threads = model, targets, threads
+        self._model, self._targets, self._threads, self._hard_limits = model, targets, threads, hard_limits
         self._weights = TargetWeights(targets)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
         self.intake = Intake(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
@@ -128,6 +130,18 @@ class Workspace:
         self._choice: Choice | None = None
         self._polished: Mirror | None = None
         self._wide: wp.array[Any] | None = None  # where this solve is polished
+
+    def use_rows(self, structure: RowStructure, coordinates_read: NDArray[np.bool_]) -> None:
+        """Make room for rows and trees that are related like this, and drop what has been recorded.
+
+        Args:
+            structure: Rows and trees.
+            coordinates_read: DOFs whose coordinates a row reads by themselves, bool [joint_dof_count].
+        """
+        self.problems.use_structure(structure)
+        self._turns = find_turns(self._model, coordinates_read, hard_limits=self._hard_limits)
+        self.outcome.use_turns(self._turns)
+        self.forget()
 
     def use_targets(self, targets: Sequence[Target]) -> None:
         """Take other tool frames and weights of the same targets."""
@@ -257,7 +271,7 @@ class Workspace:
         if wishes.choosing:
             if choice is None or (choice.seeds, choice.solutions) != (wishes.seeds, wishes.solutions):
                 self.forget()
-                self._choice = choice = Choice(self._model, capacity, wishes.seeds, wishes.solutions)
+                self._choice = choice = Choice(self._model, capacity, wishes.seeds, wishes.solutions, self._turns)
             choice.wish(wishes.best_of, wishes.solution_difference)
         if wishes.polished and self._polished is None:
             self._polished = Mirror((capacity, self._model.joint_coord_count), wp.float64, self._model.device)

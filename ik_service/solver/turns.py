@@ -1,0 +1,148 @@
+"""Turns: an angle comes back on the turn nearest the start, among those that its limits hold.
+
+A full turn more leaves every link where it is, so it is the same solution, and the robot has the longer way to go. One
+function turns what is returned and all attempts that `best_of` and `solutions` choose among. What follows a joint turns
+with it, so a joint with followers turns only where each of them comes round by whole turns, too.
+"""
+
+import math
+import typing
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel
+from ik_service.solver.island_task import follow
+from ik_service.solver.rows import Rows
+from ik_service.solver.slots import HAS_START
+from objectives.expression_objective import ExpressionObjective
+
+TURN = wp.constant(wp.float64(2.0 * math.pi))
+HALF_TURN = wp.constant(wp.float64(math.pi))
+WHOLE = 1e-9  # turns by which a follower may fall short of whole ones: the rounding of a multiplier
+
+
+@wp.struct
+class Turns:
+    """Coordinates that turn, and what follows them."""
+
+    always: int  # so many of them, the first ones, turn where the caller gives no start, too
+    coordinate: wp.array[wp.int32]  # [turning]
+    lower: wp.array[wp.float32]  # [turning]: limits rounded inwards, infinite where there are none
+    upper: wp.array[wp.float32]
+    follower_start: wp.array[wp.int32]  # [turning + 1]: followers of each
+    follower: wp.array[wp.int32]  # [followers]: their coordinates
+    follower_number: wp.array2d[wp.float32]  # [followers, 4]: multiplier, offset, lower and upper limit
+
+
+@wp.func
+@typing.no_type_check
+def nearest_turn(q: wp.float64, start: wp.float64, lower: wp.float64, upper: wp.float64):
+    """Return the angle nearest the start of those inside the limits that differ from q, which is inside, by turns."""
+    turns = wp.floor((q - start + HALF_TURN) / TURN)
+    turns = wp.clamp(turns, wp.ceil((q - upper) / TURN), wp.floor((q - lower) / TURN))
+    return q - TURN * turns
+
+
+@wp.func
+@typing.no_type_check
+def turn_towards_start(
+    turns: Turns,
+    settings: wp.array[wp.int32],
+    start_joint_q: wp.array2d[float],  # [problems, joint_coord_count]
+    p: int,
+    joint_q: wp.array2d[Any],  # [lines, joint_coord_count], in and out
+    line: int,
+):
+    """Bring the angles of a line, a configuration of problem p, on the turns nearest the problem's start."""
+    count = turns.always
+    if settings[HAS_START] == 1:
+        count = turns.coordinate.shape[0]
+    for k in range(count):
+        c = turns.coordinate[k]
+        q = wp.float64(joint_q[line, c])
+        lower = wp.float64(turns.lower[k])
+        turned = nearest_turn(q, wp.float64(start_joint_q[p, c]), lower, wp.float64(turns.upper[k]))
+        if turned != q:
+            joint_q[line, c] = joint_q.dtype(turned)
+            for f in range(turns.follower_start[k], turns.follower_start[k + 1]):
+                joint_q[line, turns.follower[f]] = follow(turns.follower_number, f, joint_q[line, c])
+
+
+def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the DOFs whose coordinates a row reads by themselves: it tells one turn from another.
+
+    Args:
+        rows: Layout of the objectives. One that is not stated as expressions may read all that its rows depend on.
+        support: Whether a row can depend on a DOF, bool [rows, joint_dof_count].
+
+    Returns:
+        bool [joint_dof_count].
+    """
+    read = np.zeros(support.shape[1], dtype=bool)
+    for objective, start in zip(rows.objectives, rows.start, strict=True):
+        if isinstance(objective, ExpressionObjective):
+            for _, elements in objective.stated_elements(rows.model):
+                read[[dof for element in elements for dof in element.coordinate_dofs]] = True
+        else:
+            read |= support[start : start + objective.residual_dim()].any(axis=0)
+    return read
+
+
+def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool) -> Any:
+    """Return the `Turns` of a robot.
+
+    Joints without limits that nothing follows turn in every solve. Those whose limits hold more than one turn, and
+    those with followers, turn where the caller gives a start, unless a row reads what would turn.
+
+    Args:
+        model: The robot on the device.
+        read: DOFs whose coordinates a row reads, bool [joint_dof_count].
+        hard_limits: Whether limits are enforced; where they are not, joints that have some do not turn.
+    """
+    robot, device = model.robot, model.device
+    lower, upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
+    always: list[int] = []
+    others: list[int] = []
+    for joint in range(robot.joint_count):
+        dof = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
+        active = int(robot.dof_active[dof])
+        is_angle = robot.joint_dof_dim[joint, 1] == 1 and robot.dof_coordinate[dof] >= 0
+        if not is_angle or active < 0 or robot.active_dof[active] != dof:
+            continue
+        together = np.flatnonzero(robot.dof_active == active)
+        endless = bool(np.isinf(lower[active]) and np.isinf(upper[active]))
+        if endless and len(together) == 1:
+            always.append(dof)
+        elif (endless or (hard_limits and upper[active] - lower[active] > float(TURN))) and not read[together].any():
+            if all(_turns_along(model, int(one)) for one in together if one != dof):
+                others.append(dof)
+    dofs = np.array([*always, *others], dtype=np.intp)
+    followers = [[d for d in np.flatnonzero(robot.dof_active == robot.dof_active[dof]) if d != dof] for dof in dofs]
+    flat = [int(d) for of_one in followers for d in of_one]
+    own_lower, own_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    numbers = [[robot.dof_multiplier[d], robot.dof_offset[d], own_lower[d], own_upper[d]] for d in flat]
+
+    def on_device(values: Any, dtype: Any) -> wp.array[Any]:
+        return wp.array(values, dtype=dtype, device=device)
+
+    turns: Any = Turns()
+    turns.always = len(always)
+    turns.coordinate = on_device(robot.dof_coordinate[dofs].astype(np.int32), wp.int32)
+    turns.lower = on_device(lower[robot.dof_active[dofs]], wp.float32)
+    turns.upper = on_device(upper[robot.dof_active[dofs]], wp.float32)
+    turns.follower_start = on_device(np.cumsum([0, *map(len, followers)]).astype(np.int32), wp.int32)
+    turns.follower = on_device(robot.dof_coordinate[np.array(flat, np.intp)].astype(np.int32), wp.int32)
+    turns.follower_number = on_device(np.array(numbers, np.float32).reshape(-1, 4), wp.float32)
+    return turns
+
+
+def _turns_along(model: DeviceModel, follower: int) -> bool:
+    """Whether a follower comes round by whole turns, or stands still, when its leader makes one."""
+    robot = model.robot
+    multiplier = float(robot.dof_multiplier[follower])
+    joint = int(np.searchsorted(robot.joint_qd_start, follower, side="right")) - 1
+    is_angle = follower - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
+    return multiplier == 0.0 or (bool(is_angle) and abs(multiplier - round(multiplier)) <= WHOLE)
