@@ -46,8 +46,9 @@ class SolverOptions:
         solution_difference: Two solutions are distinct where some joint, angles taken modulo a turn, differs by more
             than this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m, and returns float64.
-        joint_limits: "hard" keeps every configuration inside the limits; "soft" adds penalty rows for leaving them;
-            "off" ignores them.
+        joint_limits: "hard" keeps every configuration inside the limits, exactly; only where no float32 lies between
+            two limits, float32 answers are outside by half a step of float32 at most (6e-8 of the value). "soft" adds
+            penalty rows for leaving them; "off" ignores them.
         jacobian_mode: "analytic" (autodiff only for objectives without an analytic Jacobian), "autodiff" or "mixed".
         candidates: Trial steps evaluated side by side in every iteration, of different damping and length; the best
             is kept.

@@ -41,6 +41,8 @@ def _place(
     winner_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     wide: int,  # 1: the next array holds the answers in float64
     winner_joint_q_wide: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    limit_lower: wp.array[wp.float64],  # [joint_coord_count]: exact
+    limit_upper: wp.array[wp.float64],  # [joint_coord_count]
     # out
     joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly what is returned
@@ -57,7 +59,13 @@ def _place(
             judged_q_out[p, c] = winner_joint_q_wide[p, c]
         turn_towards_start(turns, settings, start_joint_q, p, judged_q_out, p)
         for c in range(joint_q_out.shape[1]):
-            joint_q_out[p, c] = float(judged_q_out[p, c])
+            q = judged_q_out[p, c]
+            if q < limit_lower[c]:  # between limits that hold no float32
+                q = limit_lower[c]
+            if q > limit_upper[c]:
+                q = limit_upper[c]
+            judged_q_out[p, c] = q
+            joint_q_out[p, c] = float(q)
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -242,9 +250,12 @@ class Outcome:
         targets: Declared targets.
         tree_count: Trees of the robot.
         capacity: Problems there is room for.
+        hard_limits: Whether answers in float64 keep the exact limits.
     """
 
-    def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
+    def __init__(
+        self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int, *, hard_limits: bool
+    ) -> None:
         device, dofs, count = model.device, model.joint_dof_count, len(targets)
         self._model, self._targets = model, targets
 
@@ -262,6 +273,8 @@ class Outcome:
         self.island_cost = mirror(wp.float32, tree_count)
         self.tolerances = Mirror((2,), wp.float64, device, per_problem=False)
         self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
+        limits = _exact_limits(model, hard_limits)
+        self._limits: list[wp.array[Any]] = [wp.array(ends, dtype=wp.float64, device=device) for ends in limits]
         self._turns: Any = None  # until the rows are known
         self._robot = float64_kinematics(model)
         links = [target.link for target in targets]
@@ -315,7 +328,8 @@ class Outcome:
         which = [problems.settings, part, parts]
         errors = [self.position_error.device, self.orientation_error.device]
         place = [*which, self._turns, problems.start_joint_q, winners.joint_q, int(wide is not None)]
-        place += [self.judged_q.device if wide is None else wide, self.joint_q.device, self.judged_q.device]
+        place += [self.judged_q.device if wide is None else wide, *self._limits]
+        place += [self.joint_q.device, self.judged_q.device]
         steps: list[tuple[Any, list[Any]]] = [(_place, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
             inputs = [*which, self._robot, *self._paths, self.judged_q.device, k, len(targets), tool]
@@ -332,6 +346,16 @@ class Outcome:
         limits += [self.joint_q.device, self.active_limits.device]
         steps += [(_compose, compose), (_find_active_limits, limits)]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+
+
+def _exact_limits(model: DeviceModel, hard_limits: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Limits of all coordinates, infinite where there are none or where nothing moves."""
+    robot, lower = model.robot, np.full(model.joint_coord_count, -np.inf)
+    upper = -lower
+    own = (robot.dof_coordinate >= 0) & (robot.dof_active >= 0) & hard_limits
+    lower[robot.dof_coordinate[own]] = robot.joint_limit_lower[own]
+    upper[robot.dof_coordinate[own]] = robot.joint_limit_upper[own]
+    return lower, upper
 
 
 def _tool(target: Target) -> NDArray[np.float64]:

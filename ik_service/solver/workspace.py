@@ -119,7 +119,7 @@ class Workspace:
         self._weights = TargetWeights(targets)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
         self.intake = Intake(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
-        self.outcome = Outcome(model, targets, touches.shape[1], capacity)
+        self.outcome = Outcome(model, targets, touches.shape[1], capacity, hard_limits=hard_limits)
         self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
         self.forget()
 

@@ -1,0 +1,100 @@
+"""Limits hold exactly wherever a number of the result's precision lies between them."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.robots.float32_limits import inwards
+from tests.solver.conftest import inside_limits
+
+STILL = 0.677750143761  # between two float32
+ONLY = float(np.float32(0.3))
+HALF_STEP = 2.0**-24  # of a float32, of its value at most
+CHAIN = """
+<robot name="chain"><link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/>
+  <link name="tip"/><joint name="turning" type="revolute"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3"/></joint>
+  <joint name="still" type="revolute"><parent link="a"/><child link="b"/><origin xyz="1 0 0"/><axis xyz="0 0 1"/>
+    <limit lower="{still}" upper="{still}"/></joint>
+  <joint name="narrow" type="revolute"><parent link="b"/><child link="c"/><origin xyz="1 0 0"/><axis xyz="0 0 1"/>
+    <limit lower="{low!r}" upper="{high!r}"/></joint>
+  <joint name="follower" type="prismatic"><parent link="c"/><child link="d"/><axis xyz="1 0 0"/>
+    <limit lower="{led!r}" upper="{led!r}"/><mimic joint="{leader}" multiplier="{multiplier}" offset="0.1"/></joint>
+  <joint name="mount" type="fixed"><parent link="d"/><child link="tip"/><origin xyz="1 0 0"/></joint>
+</robot>
+"""
+
+
+def chain(leader="still"):
+    """A joint that turns, one that cannot, one between whose limits lies one float32, and a follower that is held."""
+    multiplier, at = (0.7, STILL) if leader == "still" else (0.5, ONLY)
+    numbers = {"still": STILL, "low": ONLY - 1e-9, "high": ONLY + 1.2e-8, "led": multiplier * at + 0.1}
+    return ik_service.robots.load_urdf(CHAIN.format(leader=leader, multiplier=multiplier, **numbers))
+
+
+def outside(robot, joint_q):
+    """How far every coordinate is outside its limits, [n, coordinates]."""
+    q = joint_q.astype(np.float64)
+    return np.maximum(np.maximum(robot.joint_limit_lower - q, q - robot.joint_limit_upper), 0.0)
+
+
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize("leader", ["still", "narrow"])
+@pytest.mark.parametrize("started", [False, True])
+def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, started):
+    robot = chain(leader)
+    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    targets = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]  # most of them out of reach
+    start = np.full((50, 4), 9.0) if started else None
+    result = solver.solve(targets, initial_joint_q=start)
+    assert np.ptp(result.joint_q[:, 0]) > 0
+    far = outside(robot, result.joint_q)
+    assert (far[:, [0, 2]] == 0.0).all()
+    np.testing.assert_array_equal(result.joint_q[:, 1], np.float32(STILL))
+    assert (far[:, 1] > 0.0).all()
+    assert (far <= HALF_STEP * np.abs(result.joint_q)).all()
+    np.testing.assert_array_equal(result.joint_q[:, 2], np.float32(ONLY))
+
+
+@pytest.mark.usefixtures("each_kernel")
+@pytest.mark.parametrize("leader", ["still", "narrow"])
+@pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
+def test_float64_is_inside_all_limits(leader, options):
+    robot = chain(leader)
+    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    targets = np.random.default_rng(1).uniform(-4, 4, (50, 3)) * [1, 1, 0]
+    result = solver.solve(targets, initial_joint_q=np.zeros(4), options={"precision": "float64", **options})
+    assert inside_limits(robot, result.joint_q).all()
+    np.testing.assert_array_equal(result.joint_q[:, 1], STILL)
+    tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[:, 0]
+    np.testing.assert_allclose(result.position_error[:, 0], np.linalg.norm(tip - targets, axis=1), atol=1e-12)
+    path = solver.follow(targets, None, dt=1.0)
+    assert inside_limits(robot, path.joint_q).all()
+
+
+def test_limits_that_are_not_enforced_are_left_in_float64_too():
+    narrow = ik_service.robots.load_urdf(
+        CHAIN.format(leader="still", multiplier=0, still=0, low=0.0, high=0.1, led=0.1)
+    )
+    options = ik_service.SolverOptions(joint_limits="off", precision="float64")
+    solver = ik_service.IKSolver(narrow, ["tip"], device="cpu", options=options)
+    bent = narrow.forward_kinematics([[0.5, -1.0, 1.5, 0.1]], ["tip"]).positions
+    result = solver.solve(bent)
+    assert result.success.all()
+    assert not inside_limits(narrow, result.joint_q).any()
+
+
+def test_rounded_limits_are_inside_wherever_a_float32_is():
+    rng = np.random.default_rng(2)
+    lower = rng.uniform(-4.0, 4.0, 20_000)
+    step = np.abs(np.spacing(np.float32(lower))).astype(np.float64)
+    upper = lower + step * rng.uniform(0.0, 2.5, lower.shape)
+    low, high = (ends.astype(np.float64) for ends in inwards(lower, upper))
+    up = np.float32(lower)
+    up = np.where(up < lower, np.nextafter(up, np.float32(np.inf)), up).astype(np.float64)
+    fits = up <= upper
+    assert 0.3 < fits.mean() < 0.9
+    assert ((low >= lower) & (high <= upper) & (low <= high))[fits].all()
+    middle = 0.5 * (lower + upper)[~fits]
+    np.testing.assert_array_equal(low[~fits], middle.astype(np.float32))
+    np.testing.assert_array_equal(high[~fits], middle.astype(np.float32))
