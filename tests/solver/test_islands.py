@@ -1,5 +1,7 @@
 """Islands in the solver: independent where nothing couples, one where something does, and the same answers as alone."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import warp as wp
@@ -106,6 +108,74 @@ def test_one_island_is_the_dense_solve(panda_targets):
     ]
     for name in ("joint_q", "iterations", "cost", "seed_index"):
         np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name))
+
+
+LIMB = """
+  <link name="{name}_a"/><link name="{name}_b"/><link name="{name}_tip"/>
+  <joint name="{name}_1" type="revolute"><parent link="base"/><child link="{name}_a"/><origin xyz="{x} {y} 0"/>
+    <axis xyz="0 0 1"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="{name}_2" type="{kind}"><parent link="{name}_a"/><child link="{name}_b"/><origin xyz="0.8 0 0"/>
+    <axis xyz="{axis}"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="{name}_mount" type="fixed"><parent link="{name}_b"/><child link="{name}_tip"/>
+    <origin xyz="0.5 0 0"/></joint>
+"""
+LIMBS = {
+    "east": (1, 0, "revolute", "0 1 0"),
+    "north": (0, 1, "prismatic", "1 0 0"),
+    "west": (-1, 0, "revolute", "0 0 1"),
+}
+
+
+def coupled_arms(dual):
+    """Two trees of seven joints: both hands have a target, and a pose to one another."""
+    relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], weight=0.05)
+    return dual, LINKS, [relative]
+
+
+def coupled_limbs():
+    """Three trees of two joints in a ring of couplings, and a posture that holds them all."""
+    limbs = "".join(
+        LIMB.format(name=name, x=x, y=y, kind=kind, axis=axis) for name, (x, y, kind, axis) in LIMBS.items()
+    )
+    robot = ik_service.robots.load_urdf(f'<robot name="limbs"><link name="base"/>{limbs}</robot>')
+    tips = [f"{name}_tip" for name in LIMBS]
+    pairs = [(tips[0], tips[1]), (tips[1], tips[2])]
+    couplings = [
+        IKObjectiveRelativePose(*pair, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 0, 0, 0, 0], weight=0.1)
+        for pair in pairs
+    ]
+    return robot, tips, [*couplings, IKObjectivePosture(robot.mid_joint_q, weight=0.01)]
+
+
+def coupled_fingers():
+    """Four fingers of four joints, each held to the next by its tip."""
+    robot = ik_service.load_robot("allegro")
+    tips = [name for name in robot.link_names if name.endswith("_tip")]
+    couplings = [
+        IKObjectiveRelativePose(one, other, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 1, 0, 0, 0], weight=0.05)
+        for one, other in pairwise(tips)
+    ]
+    return robot, tips, couplings
+
+
+@pytest.mark.parametrize(("coupled", "trees"), [("arms", 2), ("limbs", 3), ("fingers", 4)])
+def test_trees_that_rows_couple_fully_are_the_dense_solve(dual, coupled, trees):
+    make_coupled = {"arms": lambda: coupled_arms(dual), "limbs": coupled_limbs, "fingers": coupled_fingers}[coupled]
+    answers = []
+    for islands in (True, False):
+        robot, links, objectives = make_coupled()
+        assert robot.trees.ntree == trees
+        solver = ik_service.IKSolver(robot, links, objectives=objectives, islands=islands, device="cpu")
+        drawn = Reachable.draw(robot, links, 20, random_seed=9)
+        options = {"seeds": 4, "position_tolerance": 0.02}
+        answers.append(solver.solve(list(drawn.positions.swapaxes(0, 1)), [None] * len(links), options=options))
+    for result in answers:
+        assert (result.islands.nisland == 1).all()
+        assert set(result.islands[0][0].joints) == set(robot.joint_names)
+    assert (answers[0].cost > 0.0).all()
+    assert np.ptp(answers[0].iterations) > 3
+    for name in ("joint_q", "status", "iterations", "cost", "seed_index", "position_error"):
+        np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name), err_msg=name)
 
 
 def dense_step(robot, links, problems, joint_q, damping):
