@@ -1,10 +1,13 @@
-"""What may not change an answer: the batch it travelled in, its place there, the recording, the number of slots."""
+"""What may not change an answer of any engine: the batch it travelled in, its place there, the recording.
+
+Each test varies what the engine that runs does read; `test_staged_batch.py` has what only the staged engine reads.
+"""
 
 import numpy as np
 import pytest
 
 import ik_service
-from ik_service.solver import solver as solver_module
+from ik_service.solver import recording
 from tests.solver.conftest import Reachable
 
 pytestmark = pytest.mark.usefixtures("each_way")
@@ -45,25 +48,23 @@ def test_permuted_problems_give_permuted_answers(problems):
     np.testing.assert_array_equal(permuted.seed_index, straight.seed_index[order])
 
 
-def test_the_number_of_slots_changes_nothing(problems, monkeypatch):
-    expected = solve(problems)
-    for slots in (8, 16, 512):
-        monkeypatch.setitem(solver_module.SLOTS_MAX, "cpu", slots)
-        assert_same_bytes(solve(problems), expected)
+def test_a_recorded_solve_equals_launches_one_by_one(problems, monkeypatch):
+    def solve_recorded(uses_min):
+        monkeypatch.setattr(recording, "USES_MIN", uses_min)
+        solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu")
+        results = [solver.solve(problems.positions, problems.orientations_xyzw) for _ in range(2)]
+        return solver, results[1]
 
-
-def test_a_recorded_iteration_equals_launches_one_by_one(problems):
-    assert_same_bytes(solve(problems, use_graph=True), solve(problems, use_graph=False))
-
-
-@pytest.mark.parametrize("mode", ["autodiff", "mixed"])
-def test_a_recorded_tape_equals_launches_one_by_one(panda_targets, mode):
-    few = Reachable(
-        panda_targets.robot, ["panda_hand"], None, panda_targets.positions[:5], panda_targets.orientations_xyzw[:5]
-    )
-    recorded = solve(few, jacobian_mode=mode, use_graph=True)
-    assert_same_bytes(recorded, solve(few, jacobian_mode=mode, use_graph=False))
-    assert recorded.success.sum() >= 4
+    recorded, replayed = solve_recorded(0)
+    never, launched = solve_recorded(10)
+    assert_same_bytes(replayed, launched)
+    if recorded.engine == "compiled":
+        graphs = [[plan.recording._graphs for plan in one._work._plans.values()] for one in (recorded, never)]
+        assert [list(map(len, of_one)) for of_one in graphs] == [[1], [0]]
+    else:
+        assert recorded._batch._graph is not None
+        assert len(recorded._work._reading._graphs) == 1
+        assert not never._work._reading._graphs
 
 
 def test_solving_again_gives_the_same_bytes_and_another_random_seed_does_not(problems):
@@ -92,20 +93,6 @@ def test_more_seeds_change_only_what_had_failed(panda_targets):
     np.testing.assert_array_equal(many.joint_q[precise], few.joint_q[precise])
     assert many.success[few.success].all()
     assert many.success.mean() >= 0.99
-
-
-@pytest.mark.parametrize("candidates", [2, 4, 8])
-def test_the_best_of_several_candidates_is_kept(panda_targets, candidates):
-    def cost_after_one_step(count):
-        options = ik_service.SolverOptions(candidates=count, max_iterations=1, seeds=1)
-        solver = ik_service.IKSolver(
-            panda_targets.robot, ["panda_hand"], device="cpu", engine="staged", options=options
-        )
-        return solver.solve(panda_targets.positions, panda_targets.orientations_xyzw).cost
-
-    one, several = cost_after_one_step(1), cost_after_one_step(candidates)
-    assert (several <= one).all()
-    assert (several < 0.9 * one).any()
 
 
 def test_the_callers_start_is_seed_0_and_mid_range_seed_1(panda_targets):
