@@ -44,7 +44,7 @@ from ik_service.batching.errors import (
     ShareExhaustedError,
     SolverLostError,
 )
-from ik_service.errors import EngineError, KernelCacheError, RobotFileError
+from ik_service.errors import EngineError, KernelBuildError, KernelCacheError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
 MEDIA_TYPE = "application/problem+json"
@@ -152,6 +152,7 @@ _NO_KERNELS = Kind(
     detail="The service has no compiled code for requests of this kind, and cannot keep what it would compile. Its log "
     "names the folder.",
 )
+_NOT_COMPILED = Kind(422, "compile_failed", "No code can be compiled for this kind of request")
 
 PROBLEMS: Mapping[type[Exception], Kind] = {
     FaultyFieldsError: Kind(422, "invalid_value", "The request has a value that is not allowed"),
@@ -188,11 +189,12 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     ShareExhaustedError: Kind(429, "share_exhausted", "The caller has its share already", retry_after_s=1),
     ExpiredError: Kind(504, "deadline_passed", "The deadline passed"),
     CompilingError: Kind(503, "compiling", "Code for this kind of request is being compiled", retry_after_s=1),
-    CompileFailedError: Kind(422, "compile_failed", "No code can be compiled for this kind of request"),
+    CompileFailedError: _NOT_COMPILED,
     ClosedError: Kind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
     NotReadyError: Kind(503, "not_ready", "The service is not ready", retry_after_s=2),
     SolverLostError: Kind(503, "solver_lost", "The service can solve no more"),
     KernelCacheError: _NO_KERNELS,
+    KernelBuildError: replace(_NOT_COMPILED, detail="The service's log has what the compiler says."),
     ObjectiveError: _INTERNAL,
     IKError: _INTERNAL,
     Exception: _INTERNAL,

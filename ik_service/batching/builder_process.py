@@ -99,8 +99,8 @@ class BuildFailedError(Exception):
 
 
 def is_build_failure(error: Exception) -> bool:
-    """Return whether an error of Warp's says that a compiler has refused code."""
-    return "kernel build failed" in str(error)
+    """Return whether an error says that a compiler has refused code: one of ours, or Warp's."""
+    return isinstance(error, KernelBuildError) or "kernel build failed" in str(error)
 
 
 def fill_caches(connection: Connection, device: str, log_level: int) -> None:

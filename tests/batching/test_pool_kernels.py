@@ -12,6 +12,7 @@ from ik_service.batching.kernel_builder import Ended
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.errors import KernelBuildError
 from ik_service.solver import SolverOptions
 from tests.batching.conftest import numbered, numbers_of
 
@@ -212,8 +213,9 @@ def test_failures_that_are_remembered_are_bounded(monkeypatch):
     assert not codes.has_failed("c", known_code.FAILED_S)
 
 
-def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(make_pool, panda, caplog):
-    pool, shelf = make_pool(error=Exception("CPU kernel build failed with error code 1"))
+@pytest.mark.parametrize("kind", [Exception, KernelBuildError])
+def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(make_pool, panda, caplog, kind):
+    pool, shelf = make_pool(error=kind("CPU kernel build failed with error code 1"))
     tried = []
     solve = shelf.solve_together
     shelf.solve_together = lambda *given: tried.append(given) or solve(*given)
