@@ -3,7 +3,8 @@
 Nothing is global: two applications in one process share no state. Kernels begin to load at the application's start-up,
 and health routes answer meanwhile.
 
-    connection (admission) -> front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> routes (admission)
+    connection (admission) -> front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> shares of keys
+    -> routes (admission)
 """
 
 import asyncio
@@ -37,6 +38,7 @@ from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
 from ik_service.api.problems import install_problem_handlers
 from ik_service.api.request_memory import RequestMemory
+from ik_service.api.request_shares import RequestShares
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.robot_store import RobotStore
 from ik_service.api.side_work import SideWork
@@ -94,7 +96,13 @@ class Service(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """Return FastAPI's layers inside ours."""
         settings = self._settings
-        stack: ASGIApp = AccessCheck(super().build_middleware_stack(), settings, self._bound_to)
+        shares = RequestShares(
+            super().build_middleware_stack(),
+            settings.max_connections,
+            is_shared=len(settings.keys) > 1,
+            refused=self.admission.count_refused,
+        )
+        stack: ASGIApp = AccessCheck(shares, settings, self._bound_to)
         if settings.cors_origins:
             stack = CORSMiddleware(
                 stack,

@@ -2,7 +2,8 @@
 
 Callers are cut off who open a connection and send nothing, send headers in drops, go on sending a body after the
 answer, or do not take the answer. Bodies that somebody reads are the business of `body_bounds`. Requests that come in
-one piece meet no timer here.
+one piece meet no timer here. What two readers of HTTP could take differently is refused: two hosts, codings of the body
+besides chunks, chunks with more around them than in them.
 """
 
 import asyncio
@@ -13,13 +14,24 @@ from typing import Any, Protocol, cast
 import orjson
 from fastapi import FastAPI
 from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from ik_service.api.access import owner_of
 from ik_service.api.admission import Admission
+from ik_service.api.connection_book import GUEST_S, ConnectionBook
 from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.problems import MEDIA_TYPE, Kind, framework_kind, problem_document
 from ik_service.api.refusing import RefusingConnection
 from ik_service.settings import ServiceSettings
+
+HALF_CLOSED_S = 2.0
+"""How long a caller that sends no more waits for its answer: one that has gone for good looks the same."""
+PIPELINED_MOST = 64
+"""Requests that a caller may send before it has the answer to the first."""
+SLICE_BYTES = 16 * 1024
+"""What is parsed at once: bounds are looked at in between."""
+CHUNK_LINE_BYTES, CHUNK_EXTRA_BYTES = 16, 16 * 1024
+"""Bytes around a chunk that are usual, and those that a body may have besides: extensions and trailers."""
 
 
 def server_config(app: FastAPI, settings: ServiceSettings) -> Config:
@@ -55,7 +67,8 @@ def _bounded_connection(settings: ServiceSettings, admission: Admission | None) 
     """Return the class of connections, which uvicorn makes by itself."""
     names = ConnectionBounds.__dataclass_fields__
     found = ConnectionBounds(**{name: getattr(settings, name) for name in names})
-    return type("Connection", (BoundedConnection,), {"bounds": found, "admission": admission})
+    parts = {"bounds": found, "admission": admission, "book": ConnectionBook(found.max_connections)}
+    return type("Connection", (BoundedConnection,), parts)
 
 
 class _Timer(Protocol):
@@ -63,34 +76,64 @@ class _Timer(Protocol):
 
 
 class BoundedConnection(RefusingConnection):
-    """A connection that does not wait for ever. The class attribute `bounds` says for how long."""
+    """A connection that does not wait for ever. The class attribute `bounds` says for how long.
+
+    The class attribute `book` is that of all connections of a server.
+    """
 
     bounds: ConnectionBounds
+    book: ConnectionBook
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._incoming: _Timer | None = None  # headers, or the rest of a body that nobody reads
         self._outgoing: _Timer | None = None
         self._in_headers, self._header_bytes = False, 0
-        self._refusal: Kind | None = None
+        self._refusal: tuple[Kind, str] | None = None
+        self._is_guest = False
+        # Of a body in chunks: bytes fed to the parser, bytes of the body among them, and chunks.
+        self._is_chunked, self._fed, self._body_bytes, self._chunks = False, 0, 0, 0
 
     # ------------------------------------------------------------------ incoming
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request; refuse where too many connections are open."""
+        """Begin to wait for a request; where too many connections are open, another one goes, or this is a guest."""
         super().connection_made(cast(asyncio.Transport, transport))  # of TCP
-        if len(self.connections) > self.bounds.max_connections:
-            self._refuse(framework_kind(503), "Too many connections are open.")
+        self._is_guest = len(self.connections) > self.bounds.max_connections and not self.book.make_room()
+        if self._is_guest:
+            self.book.let_in(self)
+            self._await_incoming(min(GUEST_S, self.bounds.header_timeout_s))
         else:
+            self.book.rests(self, None)
             self._await_incoming(self.bounds.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers."""
         self._disarm()
+        self.book.forget(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; headers that are not complete yet are counted and timed."""
+        """Take bytes, not many at once."""
+        if len(data) <= SLICE_BYTES:
+            return self._take(data)
+        for start in range(0, len(data), SLICE_BYTES):
+            if self.transport.is_closing() or self.transport.get_protocol() is not self:
+                return None
+            self._take(data[start : start + SLICE_BYTES])
+        return None
+
+    def _take(self, data: bytes) -> None:
+        """Take bytes; headers that are not complete yet are counted and timed, and what stands around chunks."""
+        was_chunked = self._is_chunked
         super().data_received(data)
+        if self._is_chunked and not self.transport.is_closing():
+            if was_chunked:
+                self._fed += len(data)
+            else:  # what of these bytes was head is not known
+                self._body_bytes, self._chunks = 0, 0
+            if self._fed - self._body_bytes - CHUNK_LINE_BYTES * self._chunks > CHUNK_EXTRA_BYTES:
+                self._refuse(framework_kind(400), "There is too much around the chunks of the body.")
+                return
         if self._in_headers and not self.transport.is_closing():
             self._header_bytes += len(data)
             if self._header_bytes > self.bounds.max_header_bytes:
@@ -103,18 +146,58 @@ class BoundedConnection(RefusingConnection):
         super().on_message_begin()
         self._in_headers, self._header_bytes = True, 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; fields behind a body in chunks are passed over."""
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def on_chunk_header(self) -> None:
+        """Count a chunk."""
+        self._chunks += 1
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
-        """Check the size of the headers and start the request."""
+        """Check the headers and start the request."""
         self._in_headers = False
         self._end_incoming()
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > self.bounds.max_header_bytes:
-            self._refusal = framework_kind(431)
-            raise ValueError(self._headers_too_large())  # the parser gives up and `send_400_response` answers
+        self._refusal = self._fault()
+        if self._refusal is not None:
+            raise ValueError(self._refusal[1])  # the parser gives up and `send_400_response` answers
+        self.book.works(self)
         super().on_headers_complete()
+        if self._is_guest and isinstance(self.cycle, RequestResponseCycle):
+            self.cycle.keep_alive = False
+
+    def _fault(self) -> tuple[Kind, str] | None:
+        """Return why a request is refused by its headers, None where it is not."""
+        size, hosts, coding = len(self.url), 0, b""
+        for name, value in self.headers:
+            size += len(name) + len(value)
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding":
+                coding += b"," + value if coding else value
+        self._is_chunked, self._fed = bool(coding), 0
+        if size > self.bounds.max_header_bytes:
+            return framework_kind(431), self._headers_too_large()
+        if hosts > 1:
+            return framework_kind(400), f"The request has {hosts} Host headers. Send one."
+        if coding and coding.strip().lower() != b"chunked":
+            given = coding[:100].decode("latin-1")
+            return framework_kind(501), f"Transfer-Encoding is {given!r}. Send 'chunked' or a Content-Length."
+        if self._is_guest and not self.url.startswith(b"/health/"):
+            return framework_kind(503), "Too many connections are open."
+        if len(self.pipeline) >= PIPELINED_MOST:
+            return framework_kind(400), f"More than {PIPELINED_MOST} requests came before their answers."
+        return None
 
     def on_message_complete(self) -> None:
         """End a request, also one whose answer has gone out before."""
+        self._is_chunked = False
         super().on_message_complete()
         if self._incoming is not None and self.cycle is not None and self.cycle.response_complete:
             self._await_incoming(self.bounds.keep_alive_s)
@@ -122,6 +205,10 @@ class BoundedConnection(RefusingConnection):
     def on_response_complete(self) -> None:
         """Wait for the next request; what is left of this one's body is thrown away, for a while."""
         super().on_response_complete()
+        if not self.flow.write_paused:
+            self._end_outgoing()
+        if self.cycle.response_complete:
+            self.book.rests(self, owner_of(getattr(self.cycle, "scope", {})))
         if self.transport.is_closing():
             self._await_outgoing()
         elif not self.pipeline and self.cycle.response_complete and self.cycle.more_body:
@@ -130,15 +217,25 @@ class BoundedConnection(RefusingConnection):
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over."""
         self._disarm()
+        self.book.forget(self)
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP, or has too large headers."""
-        kind, self._refusal = self._refusal, None
-        if kind is None:
-            self._refuse(framework_kind(400), "This is not a valid HTTP request.")
-        else:
-            self._refuse(kind, self._headers_too_large())
+        refusal, self._refusal = self._refusal, None
+        self._refuse(*(refusal or (framework_kind(400), "This is not a valid HTTP request.")))
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it, uvicorn has no use for it
+        """Let a caller that sends no more have the answers to what it has sent whole, if they come soon."""
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            return False
+        self.cycle.keep_alive = False
+        self._await_incoming(HALF_CLOSED_S)
+        return True
+
+    def give_way(self) -> None:
+        """Close at once."""
+        self.transport.abort()
 
     # ------------------------------------------------------------------ outgoing
     def pause_writing(self) -> None:
@@ -147,9 +244,10 @@ class BoundedConnection(RefusingConnection):
         self._await_outgoing()
 
     def resume_writing(self) -> None:
-        """The caller has taken most of the answer."""
+        """The caller has taken most of what was sent; the time for an answer goes on until all of it is."""
         super().resume_writing()
-        self._end_outgoing()
+        if self.cycle is None or self.cycle.response_complete:
+            self._end_outgoing()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection without a request."""
@@ -186,12 +284,19 @@ class BoundedConnection(RefusingConnection):
         if self._in_headers:
             seconds = self.bounds.header_timeout_s
             self._refuse(framework_kind(408), f"The headers did not come in within {seconds:g} s.")
+        elif self._is_guest and self.cycle is None:
+            self._refuse(framework_kind(503), "Too many connections are open.")
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()  # it sends no more, and may have gone
         else:
             self.transport.close()
 
     # ------------------------------------------------------------------ answers
     def _refuse(self, kind: Kind, detail: str) -> None:
-        """Answer without the application, and close."""
+        """Answer without the application, and close; answers that are due before this one leave no place for it."""
+        cycle = self.cycle
+        if cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete)):
+            return self.transport.abort()
         body = orjson.dumps(problem_document(kind, detail))
         lines = [
             STATUS_LINE[kind.status],
@@ -204,6 +309,7 @@ class BoundedConnection(RefusingConnection):
         self.transport.write(b"".join([*lines, b"\r\n", body]))
         self.transport.close()
         self._await_outgoing()
+        return None
 
     def _headers_too_large(self) -> str:
         return f"The request's line and headers are larger than {self.bounds.max_header_bytes} bytes."

@@ -212,6 +212,7 @@ FRAMEWORK_PROBLEMS: Mapping[int, Kind] = {
     422: Kind(422, "invalid_value", "The request has a value that is not allowed"),
     431: Kind(431, "headers_too_large", "Headers too large", headers=_CLOSE),
     500: _INTERNAL,
+    501: Kind(501, "not_implemented", "Not implemented", headers=_CLOSE),
     503: Kind(503, "unavailable", "The service cannot answer now", retry_after_s=1),
 }
 """How errors that the framework raises by status alone are answered."""

@@ -81,7 +81,7 @@ class _Answered:
         more_body: Whether some of its body is still to come.
     """
 
-    response_complete = True
+    response_complete = response_started = True
     message_event = asyncio.Event()  # that nobody waits for
 
     def __init__(self, *, more_body: bool) -> None:

@@ -1,6 +1,7 @@
 """The server on a real socket: slow, large and broken requests end, with a problem document where there can be one."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -10,6 +11,7 @@ import pytest
 import uvicorn
 
 from ik_service.api.connection import server_config
+from ik_service.api.connection_book import GUESTS_MOST, ConnectionBook
 from ik_service.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(
@@ -21,12 +23,19 @@ SETTINGS = ServiceSettings(
     answer_timeout_s=0.5,
     keep_alive_s=1.0,
 )
+PIECES, PIECE_BYTES = 4000, 100_000
+BUSY_S = 0.1  # until requests that have been sent are under way
 PATIENCE_S = 20.0  # for a server that is to act within half a second, on a busy machine
 
 
 async def application(scope, receive, send):
-    """Answers at once on /early, with ten megabytes on /large, after the whole body elsewhere."""
+    """Answers at once on /early, with ten megabytes on /large, with more on /pieces, elsewhere after the whole body."""
     if scope["type"] != "http":
+        return
+    if scope["path"] == "/pieces":
+        await send({"type": "http.response.start", "status": 200})
+        for _ in range(PIECES):
+            await send({"type": "http.response.body", "body": bytes(PIECE_BYTES), "more_body": True})
         return
     size = 10_000_000 if scope["path"] == "/large" else 2
     more = scope["path"] != "/early"
@@ -173,11 +182,150 @@ def test_a_caller_who_does_not_take_the_answer_is_cut_off(server, connect):
     assert len(rest(connection)) < 10_000_000
 
 
-def test_too_many_connections_are_503(connect):
+def fill(connect, *, busy):
+    """As many connections as are allowed; each is known to be open, and if busy to have a request under way."""
     held = [connect() for _ in range(SETTINGS.max_connections)]
-    for connection in held:  # so that each is known to be open
+    for connection in held:
         connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
         assert answer(connection).startswith(b"HTTP/1.1 200")
-    refused = rest(connect())
-    assert problem(refused) == (503, "unavailable")
-    assert b"retry-after: " in refused
+        if busy:
+            connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n")
+    if busy:
+        time.sleep(BUSY_S)
+    return held
+
+
+def test_the_connection_that_is_idle_for_longest_gives_way_to_a_new_one(connect):
+    first, second, *_ = fill(connect, busy=False)
+    newest = connect()
+    newest.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer(newest).startswith(b"HTTP/1.1 200")
+    assert rest(first) == b""
+    second.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer(second).startswith(b"HTTP/1.1 200")
+
+
+def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(connect):
+    fill(connect, busy=True)
+    for method in (b"GET", b"HEAD"):
+        supervisor = connect()
+        supervisor.sendall(method + b" /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+        reply = rest(supervisor)
+        assert reply.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in reply
+    for data in (b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n", b""):
+        guest = connect()
+        guest.sendall(data)
+        refused = rest(guest)
+        assert problem(refused) == (503, "unavailable")
+        assert b"retry-after: " in refused
+
+
+def test_guests_give_way_to_guests(connect):
+    fill(connect, busy=True)
+    guests = [connect() for _ in range(GUESTS_MOST + 1)]
+    supervisor = connect()
+    supervisor.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert rest(supervisor).startswith(b"HTTP/1.1 200")
+    assert rest(guests[0]) == b""
+
+
+def test_who_has_shown_no_key_gives_way_first_but_for_some_and_then_who_keeps_most():
+    closed = []
+
+    class Connection:
+        def __init__(self, name):
+            self.name = name
+
+        def give_way(self):
+            closed.append(self.name)
+
+    book = ConnectionBook(8)
+    for owner, name in [("a", "a1"), ("a", "a2"), ("b", "b1"), (None, "n1"), ("a", "a3"), (None, "n2")]:
+        book.rests(Connection(name), owner)
+    gone = Connection("gone")
+    book.rests(gone, None)
+    book.forget(gone)
+    while book.make_room():
+        pass
+    assert closed == ["n1", "a1", "a2", "a3", "b1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        (b"Host: a\r\nHost: a\r\n\r\n", 400),
+        (b"Host: a\r\nHost: b\r\n\r\n", 400),
+        (b"Host: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"Host: a\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"Host: a\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200),
+    ],
+)
+def test_what_two_readers_could_take_differently_is_refused(connect, fields, status):
+    connection = connect()
+    connection.sendall(b"POST /early HTTP/1.1\r\n" + fields)
+    if status == 200:
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+    else:
+        assert problem(rest(connection))[0] == status
+
+
+def chunked(connect, body):
+    connection = connect()
+    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    try:
+        connection.sendall(body)
+    except (BrokenPipeError, ConnectionResetError):
+        return b""  # cut off before all was sent
+    return connection
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"2;" + b"x" * 100_000 + b"\r\nab\r\n0\r\n\r\n",
+        b"2\r\nab\r\n0\r\n" + b"".join(b"X-Field-%d: x\r\n" % k for k in range(10_000)) + b"\r\n",
+    ],
+    ids=["extension", "trailers"],
+)
+def test_chunks_with_much_around_them_are_refused(connect, body):
+    connection = chunked(connect, body)
+    found = connection and rest(connection)
+    assert not found or problem(found) == (400, "bad_request")
+
+
+def test_small_chunks_are_taken(connect):
+    connection = chunked(connect, b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_who_sends_no_more_still_gets_the_answer(connect):
+    connection = connect()
+    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxx")
+    connection.shutdown(socket.SHUT_WR)
+    assert rest(connection).endswith(b"\r\n\r\nxx")
+
+
+def test_who_sends_no_more_and_only_half_a_request_is_cut_off(connect):
+    connection = connect()
+    connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
+    connection.shutdown(socket.SHUT_WR)
+    assert rest(connection) == b""
+
+
+def test_requests_that_come_long_before_their_answers_end_the_connection(connect):
+    connection = connect()
+    connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n" * 10_000)
+    assert rest(connection).count(b"HTTP/1.1 200") < 10_000
+
+
+def test_a_caller_who_takes_an_answer_in_drops_is_cut_off(connect):
+    connection = connect()
+    connection.sendall(b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n")
+    taken, deadline = 0, time.monotonic() + PATIENCE_S
+    with contextlib.suppress(ConnectionResetError):
+        while (chunk := connection.recv(100_000)) and time.monotonic() < deadline:
+            taken += len(chunk)
+            time.sleep(0.02)
+    assert 0 < taken < PIECES * PIECE_BYTES
+    assert time.monotonic() < deadline

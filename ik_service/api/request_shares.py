@@ -1,0 +1,38 @@
+"""Requests under way are shared by API keys: none of them can keep all connections busy."""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ik_service.api.access import owner_of, refuse
+from ik_service.api.request_memory import Refused
+from ik_service.batching.errors import QueueFullError
+from ik_service.batching.fair_cap import FairCap
+
+
+class RequestShares:
+    """ASGI layer that refuses requests of a key that has its share under way; health is never refused.
+
+    Args:
+        app: What stands behind.
+        most: Requests that may be under way.
+        is_shared: Whether there are several API keys.
+        refused: Is told of every refusal.
+    """
+
+    def __init__(self, app: ASGIApp, most: int, *, is_shared: bool, refused: Refused) -> None:
+        self._app, self._refused = app, refused
+        self._cap = FairCap(most, "requests under way", "connections", is_shared=is_shared)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http" or scope["path"].startswith("/health/"):
+            return await self._app(scope, receive, send)
+        owner = owner_of(scope)
+        try:
+            self._cap.take(owner)
+        except QueueFullError as error:
+            self._refused(error.reason)
+            return await refuse(error, scope, receive, send)
+        try:
+            return await self._app(scope, receive, send)
+        finally:
+            self._cap.give(owner)
