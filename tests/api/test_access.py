@@ -1,5 +1,7 @@
 """Who may ask: the rule on open addresses, API keys, names of this machine, origins of web pages."""
 
+import hashlib
+
 import pytest
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
@@ -78,12 +80,12 @@ def test_every_key_opens_every_route_and_nothing_else_does(guarded):
 
 
 def test_routes_that_do_not_exist_are_closed_too(guarded):
-    for path in ("/", "/v1", "/v1/none", "/metrics", "/healthy", "/docsx", "/health"):
+    for path in ("/v1", "/v1/none", "/metrics", "/healthy", "/docsx", "/health"):
         assert guarded.get(path).status_code == 401, path
 
 
 def test_supervisors_and_readers_need_no_key(guarded):
-    for path in ("/health/live", "/openapi.json", "/docs", "/docs/assets/swagger-ui.css"):
+    for path in ("/", "/health/live", "/openapi.json", "/docs", "/docs/assets/swagger-ui.css"):
         assert guarded.get(path).status_code == 200, path
 
 
@@ -96,6 +98,24 @@ def test_all_keys_are_compared_whichever_is_given(monkeypatch):
     assert keyring.name_of(KEY.encode()) == "a"
     assert keyring.name_of(b"") is None
     assert compared == [True] * 4
+
+
+PLACES = range(hashlib.sha256().digest_size)
+
+
+def digest(key):
+    return hashlib.sha256(key.encode()).digest()
+
+
+def test_a_key_whose_digest_agrees_in_some_bytes_is_none():
+    keyring, known = Keyring({"a": KEY}), digest(KEY)
+    others = {key: digest(key) for key in (f"{k:016d}" for k in range(2**13))}
+    for place in PLACES:
+        near = next(key for key, found in others.items() if found[place] == known[place])
+        assert keyring.name_of(near.encode()) is None, place
+    near = next(key for key in (f"{k:016d}" for k in range(2**20)) if digest(key)[:2] == known[:2])
+    assert keyring.name_of(near.encode()) is None
+    assert keyring.name_of(KEY.encode()) == "a"
 
 
 def test_without_keys_only_names_of_this_machine_are_answered(local):
