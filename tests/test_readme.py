@@ -96,6 +96,9 @@ def test_the_routes_and_options_of_the_http_api_are_those_of_the_schema():
     document = create_app(ServiceSettings(device="cpu", insecure=True)).openapi()
     for path in re.findall(r"`(?:GET|POST|PUT|DELETE) (/v1[^`]*)`", HTTP_API):
         assert path in document["paths"], path
+    told = set(re.findall(r"`(GET|POST|PUT|DELETE) (/[^`]*)`", HTTP_API.partition("\n\n##")[0]))
+    paths = document["paths"].items()
+    assert told == {(method.upper(), path) for path, methods in paths for method in methods}
     options = document["components"]["schemas"]["SolveOptions"]["properties"]
     assert [name for name in options if f"`{name}`" not in HTTP_API] == []
     for kind in KINDS:

@@ -27,7 +27,7 @@ from objectives.errors import InputError
 
 KEY_NAME = "ik_service.key_name"
 """Where the name of the API key stands in the scope of a request that brought one."""
-_OPEN_PATHS = frozenset(("/docs", "/openapi.json"))
+_OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json"))
 _OPEN_PREFIXES = ("/health/", "/docs/")
 
 

@@ -196,6 +196,7 @@ def create_app(
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
     )

@@ -30,7 +30,8 @@ router = APIRouter(prefix="/v1", tags=["robots"])
 
 def _urdf_body() -> dict[str, Any]:
     example = {"summary": "ur5e", "value": builtin_urdf("ur5e").decode()}
-    content = {"schema": {"type": "string", "maxLength": MAX_BYTES}, "examples": {"ur5e": example}}
+    # Bytes: of an XML type generators would make a model, or leave the route out.
+    content = {"schema": {"type": "string", "format": "binary", "maxLength": MAX_BYTES}, "examples": {"ur5e": example}}
     return {"requestBody": {"required": True, "content": {URDF_MEDIA_TYPE: content}}}
 
 

@@ -6,11 +6,19 @@ model per row costs more than the solve.
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ik_service.api import limits
 
 Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A whole number; 16.0 is one, for JSON schema and for callers that have no integers."""
 
 
 class Envelope(BaseModel):
@@ -34,6 +42,15 @@ def row(width: int | None, least: float = -limits.MAX_VALUE) -> dict[str, Any]:
 def column(of_rows: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a column of rows."""
     return {"type": "array", "items": of_rows, "minItems": 1, "maxItems": limits.MAX_PROBLEM_COUNT}
+
+
+def refused(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return what a schema says of an object that is refused because all of these properties are so, or are not there.
+
+    Args:
+        properties: Schemas by name.
+    """
+    return {"not": {"properties": properties}}
 
 
 def row_or_rows(width: int | None, least: float = -limits.MAX_VALUE) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,22 +1,48 @@
-"""`/docs`: Swagger UI from files of this machine; the page fetches nothing from elsewhere.
+"""`/`, which says where all else is, and `/docs`: Swagger UI from files of this machine; it fetches nothing elsewhere.
 
 The files are those that the package `fastapi-offline` carries; none of its code is used.
 """
 
+from importlib.metadata import version
 from importlib.resources import files
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
+from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
 ASSETS_URL = "/docs/assets"
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
-@router.head("/docs")
-@router.get("/docs")
+class Index(BaseModel):
+    """What answers here, and where to read on."""
+
+    name: str
+    version: str
+    docs: str = Field(description="Path of the page for people.")
+    openapi: str = Field(description="Path of the OpenAPI document.")
+    robots: str = Field(description="Path of the list of robots.")
+
+
+@router.head("/", include_in_schema=False)
+@router.get("/", summary="What is here", tags=["health"])
+async def index(request: Request) -> Index:
+    """Tell what answers, and the paths of its documents, with the prefix that it is mounted at."""
+    prefix = request.scope.get("root_path", "")
+    return Index(
+        name="ik-service",
+        version=version("ik-service"),
+        docs=f"{prefix}/docs",
+        openapi=f"{prefix}/openapi.json",
+        robots=f"{prefix}/v1/robots",
+    )
+
+
+@router.head("/docs", include_in_schema=False)
+@router.get("/docs", include_in_schema=False)
 async def docs_page() -> HTMLResponse:
     """Show every route with its examples, and let the reader try them."""
     return get_swagger_ui_html(

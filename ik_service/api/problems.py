@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from ik_service.api.errors import (
     AccessError,
@@ -290,6 +291,10 @@ def error_response(error: Exception) -> Response:
     )
 
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+"""Methods that routes have."""
+
+
 def framework_kind(status: int) -> Kind:
     """Return how an error is answered of which only the status is known."""
     if status in FRAMEWORK_PROBLEMS:
@@ -306,15 +311,25 @@ async def _answer_ours(request: Request, error: Exception) -> Response:
 
 async def _answer_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # what this handler is registered for
-    kind = framework_kind(error.status_code)
+    kind, headers = framework_kind(error.status_code), dict(error.headers or {})
     if error.status_code == 404:
         detail = f"There is nothing at {request.url.path[:200]!r}. GET /openapi.json lists what there is."
     elif error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "other methods")
-        detail = f"{request.method} is not allowed here. Allowed: {allowed}."
+        headers["Allow"] = ", ".join(_allowed_methods(request))  # the framework knows those of one route only
+        detail = f"{request.method} is not allowed here. Allowed: {headers['Allow']}."
     else:
         detail = str(error.detail)
-    return problem_response(kind, detail, headers=error.headers)
+    return problem_response(kind, detail, headers=headers)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods that some route has at the address of a request."""
+    routes = request.app.routes
+
+    def is_allowed(method: str) -> bool:
+        return any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+
+    return [method for method in METHODS if is_allowed(method)]
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:

@@ -8,16 +8,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ik_service.api import limits
-from ik_service.api.column_schema import Envelope, Name, Offset, column, nullable, row, row_or_rows
+from ik_service.api.column_schema import Envelope, Name, Offset, Whole, column, nullable, refused, row, row_or_rows
 from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
 from ik_service.api.objective_schema import Objective
 
 Include = Literal["active_limits", "advice", "islands", "solutions"]
+_POSE = ("positions", "orientations_xyzw")
 Status = Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]
 
 
 class SolveTarget(Envelope):
     """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
+
+    model_config = ConfigDict(json_schema_extra=refused({key: {"type": "null"} for key in _POSE}))
 
     link: Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
     positions: Annotated[Any, nullable(column(row(3)))] = Field(
@@ -40,18 +43,18 @@ class SolveTarget(Envelope):
 class SolveOptions(Envelope):
     """What a solve may spend, and when it is content."""
 
-    seeds: Annotated[int, Field(ge=1, le=limits.MAX_SEEDS)] | None = Field(
+    seeds: Annotated[Whole, Field(ge=1, le=limits.MAX_SEEDS)] | None = Field(
         default=None,
         description="Start configurations tried per problem, until one succeeds. null: the engine's own number.",
     )
-    max_iterations: int = Field(default=40, ge=1, le=limits.MAX_ITERATIONS, description="Iterations from one start.")
+    max_iterations: Whole = Field(default=40, ge=1, le=limits.MAX_ITERATIONS, description="Iterations from one start.")
     position_tolerance_m: float = Field(
         default=1e-3, gt=0, le=1, allow_inf_nan=False, description="Largest position error of a success [m]."
     )
     orientation_tolerance_rad: float = Field(
         default=1e-2, gt=0, le=3.2, allow_inf_nan=False, description="Largest orientation error of a success [rad]."
     )
-    random_seed: int = Field(
+    random_seed: Whole = Field(
         default=0, ge=0, le=limits.MAX_RANDOM_SEED, description="Equal requests with equal seeds get equal answers."
     )
     best_of: Literal["cost", "nearest"] | None = Field(
@@ -59,7 +62,7 @@ class SolveOptions(Envelope):
         description="null: the first start that succeeds answers. Else all starts are tried and the answer is the "
         "success of least cost, or the one nearest to the first start.",
     )
-    solutions: int = Field(
+    solutions: Whole = Field(
         default=1,
         ge=1,
         le=limits.MAX_SOLUTIONS,
@@ -80,7 +83,12 @@ class SolveOptions(Envelope):
 class SolveRequestBody(Envelope):
     """Problems for one robot, as columns: row k of every column belongs to problem k."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": list(SOLVE_REQUESTS.values())})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": list(SOLVE_REQUESTS.values()),
+            **refused({key: {"maxItems": 0} for key in ("targets", "objectives")}),
+        }
+    )
 
     targets: list[SolveTarget] = Field(
         default_factory=list,
@@ -93,10 +101,8 @@ class SolveRequestBody(Envelope):
         description="What else counts, weighed against each other and the targets. With targets, success is theirs "
         "alone; without, a problem succeeds where the weighted sum of squares has a minimum.",
     )
-    problem_count: int | None = Field(
+    problem_count: Annotated[Whole, Field(ge=1, le=limits.MAX_PROBLEM_COUNT)] | None = Field(
         default=None,
-        ge=1,
-        le=limits.MAX_PROBLEM_COUNT,
         description="Number of problems, where no column has a row per problem.",
     )
     initial_joint_q: Annotated[Any, nullable(column(row(None)))] = Field(

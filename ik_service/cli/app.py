@@ -45,6 +45,22 @@ def main() -> None:
     app()
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the versions and end.")
+    ] = False,
+) -> None:
+    """Batched inverse kinematics: robots and pose targets in, joint configurations out."""
+
+
 @app.command()
 def serve() -> None:
     """Serve the robots over HTTP and print a request to try."""

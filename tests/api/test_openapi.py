@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from ik_service.api.codecs.media_types import CODECS
 from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
@@ -140,3 +141,58 @@ def test_the_documentation_page_is_served(client):
     for address in linked:  # of this service, not of a content delivery network
         assert address.startswith("/docs/assets/")
         assert client.get(address).status_code == 200
+
+
+def test_operations_have_short_names(document):
+    names = {operation["operationId"] for _, _, operation in operations(document)}
+    assert len(names) == sum(1 for _ in operations(document))
+    assert names >= {"solve", "forward", "list_robots", "get_robot", "get_urdf", "put_robot", "delete_robot", "index"}
+
+
+def test_a_urdf_is_sent_as_bytes(document):
+    (content,) = document["paths"]["/v1/robots/{robot}"]["put"]["requestBody"]["content"].values()
+    assert (content["schema"]["type"], content["schema"]["format"]) == ("string", "binary")
+
+
+def test_the_root_tells_where_all_else_is(client, document):
+    found = client.get("/").json()
+    assert found["name"] == "ik-service"
+    assert found["version"] == document["info"]["version"]
+    for name in ("docs", "openapi", "robots"):
+        assert client.get(found[name]).status_code == 200, name
+
+
+def test_what_is_allowed_at_an_address_is_what_its_routes_have(client, document):
+    paths = {path: methods for path, methods in document["paths"].items() if path != "/metrics"}  # closed here
+    assert len(paths) >= 8
+    for path, methods in paths.items():
+        reply = client.request("TRACE", path.format(robot="panda"))
+        assert reply.status_code == 405, path
+        allowed = set(reply.headers["Allow"].split(", "))
+        assert allowed - {"HEAD"} == {method.upper() for method in methods}, path
+        assert ("HEAD" in allowed) == ("GET" in allowed), path
+        assert reply.headers["Allow"] in reply.json()["detail"]
+
+
+REFUSED = [
+    {},
+    {"targets": []},
+    {"targets": [], "objectives": []},
+    {"targets": [{"link": "panda_hand"}]},
+    {"targets": [{"link": "panda_hand", "positions": None, "orientations_xyzw": None}]},
+    {"targets": [{"link": "panda_hand", "positions": [[0.4, 0, 0.5]]}], "options": {"seeds": 1.5}},
+]
+TAKEN = [
+    {"targets": [{"link": "panda_hand", "positions": [[0.4, 0, 0.5]]}], "objectives": []},
+    {"targets": [{"link": "panda_hand", "positions": None, "orientations_xyzw": [[1, 0, 0, 0]]}]},
+    {"objectives": [{"type": "posture", "joint_q_reference": [0, 0, 0, -2, 0, 2, 0]}], "problem_count": 1.0},
+    {"targets": [{"link": "panda_hand", "positions": [[0.4, 0, 0.5]]}], "options": {"seeds": 4.0, "random_seed": 1e3}},
+]
+
+
+@pytest.mark.parametrize(("body", "taken"), [*((one, False) for one in REFUSED), *((one, True) for one in TAKEN)])
+def test_the_schema_and_the_service_take_the_same(client, document, body, taken):
+    schema = {"$ref": "#/components/schemas/SolveRequestBody", "components": document["components"]}
+    assert Draft202012Validator(schema).is_valid(body) is taken
+    reply = client.post("/v1/robots/panda/solve", json=body)
+    assert reply.status_code == (200 if taken else 422), reply.text
