@@ -7,7 +7,8 @@ import httpx2
 
 from ik_service.client.replies import retry_after_s
 
-BUSY = 503
+BUSY = (429, 503)
+"""Statuses that say: not now, to this caller or to anybody."""
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 5.0
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -36,7 +37,7 @@ class Retries:
             waited_s: Waits so far [s].
             outcome: What the last try brought.
         """
-        busy = isinstance(outcome, httpx2.Response) and outcome.status_code == BUSY
+        busy = isinstance(outcome, httpx2.Response) and outcome.status_code in BUSY
         if tries >= self.most or not (busy or isinstance(outcome, NOT_SENT)):
             return None
         asked = retry_after_s(outcome) if isinstance(outcome, httpx2.Response) else None

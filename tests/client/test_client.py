@@ -223,6 +223,11 @@ def busy(wait=None):
     return httpx2.Response(503, json=problem, headers=headers)
 
 
+def share_exhausted():
+    problem = {"status": 429, "code": "share_exhausted", "detail": "Your API key has its share."}
+    return httpx2.Response(429, json=problem, headers=PROBLEM | {"Retry-After": "1"})
+
+
 def robots():
     return httpx2.Response(200, json={"robots": []})
 
@@ -259,6 +264,14 @@ def test_a_busy_service_is_asked_again_when_it_says(kind):
     assert 2.0 <= waits[0] <= 3.0
     assert all(0.0 < wait < 1.0 for wait in waits[1:])
     assert len(waits) == 3
+
+
+def test_a_caller_that_has_its_share_asks_again_later(kind):
+    transport = Scripted(share_exhausted(), robots())
+    found, waits = ask(kind, transport)
+    assert found == []
+    assert len(waits) == 1
+    assert 1.0 <= waits[0] <= 1.5
 
 
 def test_it_gives_up_after_some_tries(kind):
