@@ -146,9 +146,9 @@ def show_batches(
 
 def _recorded(solver: ik_service.IKSolver) -> wp.Graph:
     """The graph of the last solve, which has been called several times."""
-    _, recording = next(reversed(solver._work._plans.values()))
-    assert recording._graph is not None
-    return recording._graph
+    plan = next(reversed(solver._work._plans.values()))
+    graph: wp.Graph = next(reversed(plan.recording._graphs.values()))
+    return graph
 
 
 def show_latency(report: Report, device: wp.Device, problems: HandProblems, seconds: float) -> None:

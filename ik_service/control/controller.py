@@ -39,8 +39,8 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.robots.coupling import complete_joint_q
-from ik_service.solver.batch import DEVICE_LOCK
 from ik_service.solver.construction import check_construction
+from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.mirror import wait
 from ik_service.solver.paths import PathResult
@@ -266,9 +266,6 @@ class IKController:
             self._launch(1, 1, self._iterations + 1)
         else:
             self._run_until(deadline_ns)
-        if self._device.is_cuda:
-            arrays.fetch()
-            wait(self._device)
         if is_lost is not None:
             answers["status"].host[is_lost] = IKStatus.INVALID
         result = self._result
@@ -303,14 +300,24 @@ class IKController:
         commands, answers = follow_ticks(lambda pose: self.step(pose, dt=dt), joint_q, poses)
         return path_result(self.robot, self._order, commands, start, Pace(dt, *self._paces), answers)
 
-    def _launch(self, begin: int, finish: int, iterations: int) -> None:
-        """Launch all islands."""
+    def _launch(self, begin: int, finish: int, iterations: int, cut: int = 0) -> None:
+        """Launch all islands and wait for them: nothing is under way when it returns, so all arrays may be written."""
         settings = self._settings
-        settings[BEGIN], settings[FINISH], settings[ITERATIONS] = begin, finish, iterations
-        if self._device.is_cuda:
-            self._arrays.push()
+        settings[BEGIN], settings[FINISH], settings[ITERATIONS], settings[CUT] = begin, finish, iterations, cut
+        if self._arrays.are_apart:
+            self._launch_apart()
+            return
         for launch in self._launches:
             launch()
+
+    def _launch_apart(self) -> None:
+        """The same where the host does not see the memory of the device, with the device to itself."""
+        with DEVICE_LOCK:
+            self._arrays.push()
+            for launch in self._launches:
+                launch()
+            self._arrays.fetch()
+            wait(self._device)
 
     def _run_until(self, deadline_ns: int) -> None:
         """Iterate until a time, or until nothing more can be gained; one step is always tried.
@@ -318,23 +325,19 @@ class IKController:
         It stops while there is time for another iteration and the answer, as long as those took before: the shorter of
         the last two, for now and then the machine does something else.
         """
-        settings, running = self._settings, self._arrays.running
+        running, cut = self._arrays.running.host, 0
         self._launch(1, 0, 2)
         now = time.monotonic_ns()
         for _ in range(ITERATIONS_MAX):
-            if self._device.is_cuda:
-                running.fetch(0)
-                wait(self._device)
-            if not running.host.any():
+            if not running.any():
                 break
             if now + min(self._iterations_ns) + min(self._answers_ns) >= deadline_ns:
-                settings[CUT] = 1
+                cut = 1
                 break
             self._launch(0, 0, 1)
             before, now = now, time.monotonic_ns()
             self._iterations_ns = self._iterations_ns[1], now - before
-        self._launch(0, 1, 0)
-        settings[CUT] = 0
+        self._launch(0, 1, 0, cut)
         self._answers_ns = self._answers_ns[1], time.monotonic_ns() - now
 
     def _give_in_order(self) -> None:

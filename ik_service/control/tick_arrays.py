@@ -32,6 +32,7 @@ class TickArrays:
         running: 1 where more iterations may help, int32 [packets and more, trees]; islands are no more than trees.
         answers: What a tick answers, by its names in `TickTask`.
         has_accelerations: Whether any acceleration is limited.
+        are_apart: Whether the host does not see the memory of the device, so that arrays have to be copied.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class TickArrays:
             return Mirror(shape, wp.int32, device, per_problem=False)
 
         self.settings, self.numbers = integers(SETTINGS_COUNT), numbers(NUMBERS_COUNT)
+        self.are_apart = self.settings.is_apart
         self.targets = numbers(robots, max(targets, 1), POSE)
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
         self.running = integers(robots, islands)
@@ -84,11 +86,12 @@ class TickArrays:
         return {name: mirror.device for name, mirror in mirrors.items()} | self._limits | self._own
 
     def push(self) -> None:
-        """Bring what a tick starts from to the device."""
-        for mirror in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd):
+        """Bring what a launch reads to the device: the last commands too, which idle and lost joints go on from."""
+        last = self.answers["joint_q_out"], self.answers["joint_qd_out"]
+        for mirror in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd, *last):
             mirror.push(0)
 
     def fetch(self) -> None:
-        """Bring what a tick answers to the host."""
-        for mirror in self.answers.values():
+        """Bring what a launch writes to the host: answers, and whether more iterations may help."""
+        for mirror in (self.running, *self.answers.values()):
             mirror.fetch(0)

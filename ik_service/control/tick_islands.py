@@ -33,6 +33,7 @@ from ik_service.control.tick_task import TickTask, device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.solver.compiled_engine import island_constants, touched_dofs
+from ik_service.solver.device_lock import turn_on
 from ik_service.solver.island_launches import PacketLaunches
 from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.lane_iteration import DAMPING
@@ -215,8 +216,9 @@ class TickIslands:
 
     def forget_last_tick(self) -> None:
         """Take the tasks of the next tick for ones that do not move, as at the first."""
-        for island in self.islands:
-            island.task.input_before.fill_(wp.nan)
+        with turn_on(self._model.device):
+            for island in self.islands:
+                island.task.input_before.fill_(wp.nan)
 
     def refresh(self) -> None:
         """Take in arrays that objectives have exchanged."""
@@ -224,9 +226,10 @@ class TickIslands:
         if version == self._version:
             return
         found = [self._addresses(island.program) for island in self.islands]
-        for island, addresses in zip(self.islands, found, strict=True):
-            for name, values in addresses.items():
-                getattr(island.task, name).assign(np.asarray(values))
+        with turn_on(self._model.device):
+            for island, addresses in zip(self.islands, found, strict=True):
+                for name, values in addresses.items():
+                    getattr(island.task, name).assign(np.asarray(values))
         self._version = version
 
     def _constants(self, program: IslandProgram) -> dict[str, Any]:

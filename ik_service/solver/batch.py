@@ -1,6 +1,5 @@
 """The slots of a batch at work: one iteration as a list of launches, recorded once and replayed until all is done."""
 
-import threading
 import typing
 
 import numpy as np
@@ -25,9 +24,6 @@ ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether al
 # Candidate k tries this factor on the damping and this share of the step.
 CANDIDATE_DAMPING = (1.0, 0.1, 10.0, 1.0, 0.01, 100.0, 1.0, 0.001)
 CANDIDATE_SCALE = (1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 0.25, 1.0)
-# Warp records one graph and one tape at a time per process, and while it records, copies of other threads are taken for
-# part of the recording. So the solvers of a process take turns at everything but the kernels of the compiled engine.
-DEVICE_LOCK = threading.RLock()
 
 
 @wp.kernel(module="unique", enable_backward=False)

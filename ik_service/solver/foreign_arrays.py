@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from objectives import InputError
 
 CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the host reads
@@ -30,11 +31,13 @@ def as_numpy(name: str, value: Any) -> Any:
         return value
     try:
         if isinstance(value, wp.array):
-            return value.numpy()
+            with turn_on(value.device):
+                return value.numpy()
         if int(value.__dlpack_device__()[0]) in CPU_DEVICES:
             return np.from_dlpack(value)
-        shared: Any = wp.from_dlpack(value)
-        return shared.numpy()
+        with DEVICE_LOCK:
+            shared: Any = wp.from_dlpack(value)
+            return shared.numpy()
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise InputError(f"{name} is not an array of numbers: {error}") from error
 

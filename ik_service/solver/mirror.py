@@ -30,13 +30,15 @@ class Mirror:
         per_problem: As given.
         device: The Warp array.
         host: The NumPy array.
+        is_apart: Whether they are two, between which numbers are copied.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: wp.Device, *, per_problem: bool = True) -> None:
         self.per_problem = per_problem
         self.device: wp.array[Any] = wp.zeros(shape, dtype=dtype, device=device)
         self._copied: wp.array[Any] | None = None
-        if is_apart(device):
+        self.is_apart = is_apart(device)
+        if self.is_apart:
             self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=device.is_cuda)
         self.host: NDArray[Any] = (self._copied if self._copied is not None else self.device).numpy()
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
-from ik_service.solver.batch import DEVICE_LOCK
+from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.island_results import IslandResults
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.partition import Partition
@@ -79,7 +79,8 @@ class IKResult:
         """Return the columns as Warp arrays on the device that solved, by name; on a CPU they are the same memory."""
         names = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations")
         columns = {name: getattr(self, name) for name in (*names, "seed_index", "active_limits")}
-        return {name: wp.array(column, device=self.device, copy=False) for name, column in columns.items()}
+        with turn_on(wp.get_device(self.device)):
+            return {name: wp.array(column, device=self.device, copy=False) for name, column in columns.items()}
 
 
 @dataclass(frozen=True, eq=False)

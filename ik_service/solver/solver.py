@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -16,9 +15,10 @@ from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.solver import island_launches
-from ik_service.solver.batch import DEVICE_LOCK, Batch
+from ik_service.solver.batch import Batch
 from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction, resolve_device
+from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
@@ -214,7 +214,7 @@ class IKSolver:
                 partition, run = work.compiled(self._compiled, self._rows, self._incidence, wishes, join=join)
         if self._compiled is not None:
             # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
-            with DEVICE_LOCK if self.device.is_cuda else nullcontext():
+            with turn_on(self.device):
                 run(self._executor)
         if work.intake.is_faulty():
             return None

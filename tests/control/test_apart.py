@@ -1,0 +1,179 @@
+"""Ticks on a device whose memory the host does not see, and which does what it is told later: as a GPU does.
+
+The device is played by the CPU: arrays have two halves, copies and launches wait in a queue until the controller waits.
+"""
+
+import threading
+from collections import deque
+
+import numpy as np
+import pytest
+
+from ik_service import load_robot
+from ik_service.control import ControlLimits, IKController
+from ik_service.control import controller as controller_module
+from ik_service.solver import device_lock, mirror
+from ik_service.solver.status import IKStatus
+from tests.control.conftest import pose_of
+
+LINK = "panda_hand"
+HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
+ARMS = ("left_panda_hand", "right_panda_hand")
+WORK_NS = 1000  # that a launch takes on the device that is played
+FIELDS = ("joint_q", "joint_qd", "status", "position_error", "orientation_error", "active_limits", "iterations")
+
+
+class LateDevice:
+    """Keeps what it is told until somebody waits; its clock goes on by its launches alone."""
+
+    def __init__(self, monkeypatch):
+        self.queue, self.now, self.holders = deque(), 0, []
+        push, fetch = mirror.Mirror.push, mirror.Mirror.fetch
+        monkeypatch.setattr(mirror, "is_apart", lambda device: True)
+        monkeypatch.setattr(mirror.Mirror, "push", lambda one, count: self.take(lambda: push(one, count)))
+        monkeypatch.setattr(mirror.Mirror, "fetch", lambda one, count: self.take(lambda: fetch(one, count)))
+        monkeypatch.setattr(controller_module, "wait", lambda device: self.wait())
+        monkeypatch.setattr(controller_module.time, "monotonic_ns", lambda: self.now)
+
+    def take(self, work):
+        self.holders.append(is_locked())
+        self.queue.append(work)
+
+    def wait(self):
+        self.holders.append(is_locked())
+        while self.queue:
+            self.queue.popleft()()
+
+    def controller(self, *arguments, **options):
+        """A controller whose launches go into the queue; what was told before has been done."""
+        controller = IKController(*arguments, **options)
+        self.wait()
+        controller._launches = tuple(self.late(launch) for launch in controller._launches)
+        self.holders.clear()
+        return controller
+
+    def late(self, launch):
+        def work():
+            self.now += WORK_NS
+            launch()
+
+        return lambda: self.take(work)
+
+
+def is_locked():
+    """Whether another thread would have to wait for the device."""
+    found = []
+
+    def ask():
+        free = device_lock.DEVICE_LOCK.acquire(blocking=False)
+        if free:
+            device_lock.DEVICE_LOCK.release()
+        found.append(not free)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+@pytest.fixture
+def device(monkeypatch):
+    return LateDevice(monkeypatch)
+
+
+def assert_same(one, other):
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def ticks(controller, start, targets, count, **options):
+    controller.reset(start)
+    return [controller.step(targets, dt=1e-3, **options).copy() for _ in range(count)]
+
+
+@pytest.mark.parametrize("acceleration", [None, 10.0])
+def test_ticks_are_those_of_a_device_that_the_host_sees(device, acceleration):
+    """With an arm that no task moves, which stays where reset put it, and within the speeds from the first tick on."""
+    robot = load_robot("dual_panda")
+    start = np.tile(HOME, 2)
+    start[:7] += 0.1
+    target = pose_of(robot, start, ARMS[1])
+    target[:3] += 0.1
+    options = {"limits": ControlLimits(velocity=0.5, acceleration=acceleration)}
+    late = ticks(device.controller(robot, ARMS[1:], **options), start, target, 40)
+    assert (late[-1].joint_q[0, :7] == start[:7]).all()
+    assert all(np.abs(result.joint_qd).max() <= 0.5 * (1 + 1e-9) for result in late)
+    with pytest.MonkeyPatch.context() as undone:
+        undone.setattr(mirror, "is_apart", lambda device: False)
+        seen = ticks(IKController(robot, ARMS[1:], **options), start, target, 40)
+    for one, other in zip(late, seen, strict=True):
+        assert_same(one, other)
+
+
+def test_a_robot_that_is_lost_brakes_from_its_last_command(device, panda):
+    controller = device.controller(panda, [LINK], limits=ControlLimits(acceleration=10.0))
+    last = ticks(controller, HOME, pose_of(panda, HOME + 0.5, LINK), 50)[-1]
+    assert np.abs(last.joint_qd).max() > 0.1
+    lost = controller.step(joint_q=np.full(7, np.nan))
+    assert lost.status.tolist() == [IKStatus.INVALID]
+    assert np.abs(lost.joint_qd - last.joint_qd).max() <= 10.0 * 1e-3 * (1 + 1e-9)
+
+
+def test_nothing_is_written_that_has_yet_to_be_copied(device, panda):
+    """A tick whose deadline has passed is cut: what says so is copied before it is taken back."""
+    controller = device.controller(panda, [LINK])
+    controller.reset(HOME)
+    target = pose_of(panda, HOME, LINK)
+    target[:3] += 0.5
+    for _ in range(3):
+        result = controller.step(target, dt=0.05, deadline_ns=0)
+        assert result.status.tolist() == [IKStatus.DEADLINE]
+        assert result.iterations.tolist() == [[1]]
+    assert controller.step(target, dt=0.05).status[0] != IKStatus.DEADLINE
+
+
+@pytest.mark.parametrize("launches", [4, 5, 6, 7])
+def test_a_tick_on_a_late_device_ends_by_its_deadline(device, panda, launches):
+    """An iteration takes as long as the device works on it, not as long as telling it."""
+    controller = device.controller(panda, [LINK], limits=ControlLimits(velocity=1e6))
+    far = np.array([-0.5, 0.3, 0.4, 0.0, 1.0, 0.0, 0.0])
+    for _ in range(2):  # what an iteration and an answer take is known by then
+        controller.reset(HOME)
+        controller.step(far, deadline_ns=device.now + 3 * WORK_NS)
+    controller.reset(HOME)
+    begun = device.now
+    result = controller.step(far, deadline_ns=begun + launches * WORK_NS + 1)
+    assert result.status.tolist() == [IKStatus.DEADLINE]
+    assert device.now - begun == launches * WORK_NS
+    assert result.iterations.tolist() == [[launches - 1]]
+
+
+def test_a_device_that_records_graphs_is_locked_while_a_tick_works_on_it(device, panda):
+    controller = device.controller(panda, [LINK])
+    controller.reset(HOME)
+    for deadline in (None, 0):
+        controller.step(pose_of(panda, HOME, LINK), deadline_ns=deadline)
+    assert len(device.holders) > 10
+    assert all(device.holders)
+
+
+def test_ticks_on_a_cpu_wait_for_nobody(panda):
+    """A loop in real time does not stand still while a solver compiles or records."""
+    controller = IKController(panda, [LINK])
+    controller.reset(HOME)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with device_lock.DEVICE_LOCK:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    try:
+        result = controller.step(pose_of(panda, HOME, LINK))
+    finally:
+        done.set()
+        holder.join()
+    assert result.success.all()
