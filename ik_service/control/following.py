@@ -10,7 +10,7 @@ from ik_service.control.result import ControlResult
 from ik_service.solver.foreign_arrays import as_numpy
 from ik_service.solver.paths.result import Answers
 from ik_service.solver.status import IKStatus
-from ik_service.solver.targets import Target, check_targets
+from ik_service.solver.targets import Target, by_target, check_targets
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]
@@ -30,7 +30,9 @@ def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: An
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     given = check_targets(targets, positions, orientations, None)
     poses = np.empty((given.problem_count, len(targets), 7))
-    for k, (position, orientation) in enumerate(zip(given.positions, given.orientations_xyzw, strict=True)):
+    # As the caller gave them: a tick takes quaternions to unit length, and twice is not the same to the last bit.
+    quaternions = by_target("orientations_xyzw", orientations, len(targets), 4)
+    for k, (position, orientation) in enumerate(zip(given.positions, quaternions, strict=True)):
         if position is None or orientation is None:
             raise InputError(
                 f"Target '{targets[k].link}' lacks positions or orientations_xyzw. Row weights of 0 leave axes free."

@@ -118,8 +118,8 @@ def check_targets(
     Raises:
         InputError: A shape, a count or a value that is not allowed; the message names it.
     """
-    by_position = _split("positions", positions, len(targets), 3)
-    by_orientation = _split("orientations_xyzw", orientations_xyzw, len(targets), 4)
+    by_position = by_target("positions", positions, len(targets), 3)
+    by_orientation = by_target("orientations_xyzw", orientations_xyzw, len(targets), 4)
     counts = {len(array) for array in (*by_position, *by_orientation) if array is not None}
     if problem_count is not None:
         if isinstance(problem_count, bool) or not isinstance(problem_count, Integral) or problem_count < 1:
@@ -185,8 +185,18 @@ def host_array(name: str, value: object) -> NDArray[np.float64]:
     return array
 
 
-def _split(name: str, value: object, target_count: int, width: int) -> tuple[NDArray[np.float64] | None, ...]:
-    """One [n, width] array or None per target."""
+def by_target(name: str, value: object, target_count: int, width: int) -> tuple[NDArray[np.float64] | None, ...]:
+    """Split an array by target, its numbers as they are: [n, width] or None for each.
+
+    Args:
+        name: What the array is, for messages.
+        value: The array, a list with one or None per target, or None.
+        target_count: Number of declared targets.
+        width: 3 for positions, 4 for quaternions.
+
+    Raises:
+        InputError: A shape or a number that is not allowed.
+    """
     if value is None:
         return (None,) * target_count
     if target_count == 0:

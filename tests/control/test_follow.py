@@ -10,6 +10,7 @@ from objectives import InputError
 from tests.control.conftest import follow
 
 DT = 0.01
+SLACK = 0.9e-3  # of the length of quaternions; 1e-3 is allowed
 PATHS = panda_paths(load_robot("panda"), 1000)
 
 
@@ -27,6 +28,17 @@ def test_a_path_is_the_ticks_that_steps_would_make(panda):
     assert result.success.all()
     assert result.within_limits.all()
     np.testing.assert_allclose(result.joint_qdd[1:], np.diff(steps.joint_qd, axis=0) / DT, atol=1e-6)
+
+
+def test_quaternions_a_little_off_unit_length_are_those_that_steps_would_take(panda):
+    """They are taken to unit length once, whichever way they come."""
+    path = PATHS["circle"]
+    poses = path.poses[:300].copy()
+    poses[:, 3:] *= 1.0 + np.random.default_rng(4).uniform(-SLACK, SLACK, (300, 1))
+    result = IKController(panda, [LINK]).follow(poses[:, :3], poses[:, 3:], DT, start_joint_q=path.joint_q)
+    steps = follow(IKController(panda, [LINK]), path.joint_q, poses, DT)
+    np.testing.assert_array_equal(result.joint_q, steps.joint_q)
+    np.testing.assert_array_equal(result.orientation_error, steps.orientation_error)
 
 
 @pytest.mark.parametrize("name", ["beyond the edge and back", "into a joint limit and back"])
