@@ -90,10 +90,20 @@ for (int f = 0; f < task.follower.shape[0]; ++f) {
 
 # Whether limits hold the robot back, and whether the cost slopes for other joints: by the cosine between the residual
 # and the DOF's column of J. Without derivatives nobody knows. Where steps are shortened as a whole, it is the joint
-# that they were shortened for.
+# that they were shortened for. Where all joints move by a small part of what they could from rest, it is not that one
+# has to brake: damping slows them, at the edge of what they can reach.
 HOLD = """
 const bool scales = task.settings.data[SCALES] == 1, brakes = task.settings.data[BRAKES] == 1;
-const F slowest = brakes ? gather(task.slowest, task.island) : zero - 1.0;
+auto stands = zero == zero;
+for (int k = 0; k < DOFS && brakes; ++k) {
+    const int c = PLACE[k], a = task.dof.data[k];
+    if (c < 0) continue;
+    const Real dt = task.numbers.data[DT], change = task.acceleration.data[a] * dt;
+    const F speed = smaller(zero + task.velocity.data[a], zero + change);
+    const F most = smaller(speed * dt, zero + task.joint_step.data[a]); /* from rest */
+    stands = stands & (absolute(s[Q + c] - gather(task.joint_q, task.coordinate.data[c])) <= STANDING * most);
+}
+const F slowest = brakes ? (stands ? zero - 1.0 : gather(task.slowest, task.island)) : zero - 1.0;
 F blocked = zero, slopes = zero, undefined = zero;
 for (int k = 0; k < DOFS; ++k) {
     const int c = PLACE[k];

@@ -41,6 +41,7 @@ NUMBERS = {
     "ALMOST": 1.0 - 1.0e-9,  # a share that rounding has not made smaller than 1
     "FLOAT64_FLOOR2": FLOAT64_FLOOR2,
     "NOT_EVALUATED": float(NOT_EVALUATED),
+    "STANDING": 0.1,  # share of what a joint could move from rest in a tick: with less it stands
     "ROUNDING2": 1.0e-18,  # |r|^2 that is met whatever the slope
     "COSINE2_MAX": float(COSINE_MAX) ** 2,
     "TINY": 1.0e-60,  # keeps quotients of zeros finite
