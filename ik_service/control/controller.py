@@ -59,7 +59,8 @@ class IKController:
     Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
     acceleration together (`ik_service.control.joint_box` has their precedence). They hold inside the solve, so what one
     joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once constructed, a
-    controller neither allocates nor compiles in a tick.
+    controller neither allocates nor compiles in a tick. It commands nothing before it knows where the robots are: by
+    `reset`, a start of `follow`, or a `joint_q` of the first `step`.
 
     Args:
         robot: The robot.
@@ -150,6 +151,7 @@ class IKController:
         self._iterations_ns = self._answers_ns = (0, 0)  # what the last two took before a deadline
         self._result = self._make_result()
         self.reset(robot.mid_joint_q[self._order.coordinates])
+        self._is_placed = False  # nobody has said yet where the robots are
 
     def _make_result(self) -> ControlResult:
         """The one result, whose arrays are views of the answers where the caller's order is the robot's."""
@@ -192,6 +194,7 @@ class IKController:
         placed[1][:, dofs] = lines("joint_qd", speeds, self.robots, len(dofs))
         placed[1][:, self._islands.still_dofs()] = 0.0
         last_q[...], last_qd[...] = complete_joint_q(self.robot, placed[0]), placed[1]
+        self._is_placed = True
         self._islands.forget_last_tick()
         self._give_in_order()
 
@@ -199,11 +202,13 @@ class IKController:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
         answers = {name: mirror.host.copy() for name, mirror in self._arrays.answers.items()}
         targets, dt = self._arrays.targets.host.copy(), float(self._numbers[DT])
+        is_placed, self._is_placed = self._is_placed, True
         for deadline_ns in (None, 0) * WARM_TICKS:
             self.step(deadline_ns=deadline_ns)
         for name, values in answers.items():
             self._arrays.answers[name].host[...] = values
         self._arrays.targets.host[...], self._numbers[DT] = targets, dt
+        self._is_placed = is_placed
         self._islands.forget_last_tick()
         self._give_in_order()
 
@@ -235,7 +240,8 @@ class IKController:
             targets: Poses of the targets in the world or their reference frames, position [m] and unit quaternion,
                 shape [7] for one, [targets, 7], or [robots, targets, 7]. None keeps those of the step before.
             joint_q: Where the robots are, shape [coordinates] or [robots, coordinates]. None is where the step before
-                has sent them: measured positions are behind that, and given in every tick they hold the robots back.
+                has sent them, or `reset` has said that they are: measured positions are behind that, and given in every
+                tick they hold the robots back.
             dt: Length of the tick [s]. With limits of acceleration change it slowly: braking is counted in ticks alike.
             joint_qd: Speeds in the tick before, shape [DOFs] or [robots, DOFs]. None is what the step before has
                 commanded.
@@ -247,7 +253,8 @@ class IKController:
             its status is INVALID, and it brakes and keeps its place as far as its limits allow.
 
         Raises:
-            InputError: An array has another shape, or `dt` is not a time; the tick is not made, and nothing is taken.
+            InputError: An array has another shape, or `dt` is not a time; or nobody has said yet where the robots are,
+                by finite numbers. The tick is not made, and nothing is taken.
         """
         begun = time.perf_counter_ns()
         check_times(dt, deadline_ns)
@@ -255,6 +262,8 @@ class IKController:
         poses = None if targets is None else self._checked_targets(targets)
         start = None if joint_q is None else lines("joint_q", joint_q, self.robots, len(order.coordinates))
         speeds = None if joint_qd is None else lines("joint_qd", joint_qd, self.robots, len(order.dofs))
+        if not self._is_placed:
+            self._place(joint_q)
         self._islands.refresh()
         self._numbers[DT] = dt
         if poses is not None:
@@ -273,6 +282,14 @@ class IKController:
         result.seconds = 1e-9 * (time.perf_counter_ns() - begun)
         return result
 
+    def _place(self, joint_q: Any) -> None:
+        """Take where the robots are from the first step; without it a command would be a jump to anywhere."""
+        if joint_q is None:
+            raise InputError(
+                "The controller does not know where the robots are. Call reset(joint_q), or give step a joint_q."
+            )
+        self.reset(joint_q)
+
     def follow(self, positions: Any, orientations_xyzw: Any, dt: float, *, start_joint_q: Any = None) -> PathResult:
         """Go along a path, a tick for every waypoint: warm-started, and within all limits in every tick.
 
@@ -287,7 +304,8 @@ class IKController:
                 from where the controller is.
 
         Raises:
-            InputError: A value that is not allowed, or the controller has several robots.
+            InputError: A value that is not allowed, the controller has several robots, or nobody has said yet where the
+                robot is.
         """
         if self.robots != 1:
             raise InputError(f"The controller has {self.robots} robots. follow takes one; call step for several.")

@@ -32,7 +32,8 @@ enum {
     ${PREFIX}_BAD_ARGUMENT = 1,    /* a NULL, a count or an option that is not allowed */
     ${PREFIX}_BAD_NUMBER = 2,      /* NaN, infinity, beyond 1e9, or no unit quaternion; nothing was solved */
     ${PREFIX}_SMALL_WORKSPACE = 3, /* see ${prefix}_workspace_size */
-    ${PREFIX}_WRONG_ABI = 4        /* the header is not that of the library */
+    ${PREFIX}_WRONG_ABI = 4,       /* the header is not that of the library */
+    ${PREFIX}_NOT_RESET = 5        /* a tick before anything says where the robot is; nothing is commanded */
 };
 
 /* What became of a problem or a tick. */

@@ -27,7 +27,7 @@ SETTINGS = (
 )
 """Places of settings and numbers, by their names in `tick_task`."""
 MEMBERS = (
-    *(("uint32_t", "abi"), ("int32_t", "iterations")),
+    *(("uint32_t", "abi"), ("int32_t", "iterations"), ("int32_t", "is_placed")),
     *(("int64_t", "answer_ns"), ("int64_t", "answer_before_ns")),
 )
 """What a controller keeps besides arrays: C types and names."""

@@ -57,8 +57,8 @@ $results
 } ${prefix}_tick_result;
 
 /*
- * Makes a controller: at rest in the middle of the ranges, until ${prefix}_controller_reset says otherwise.
- * `settings` may be NULL. Two threads never use one controller at once; each may have its own.
+ * Makes a controller. It commands nothing before ${prefix}_controller_reset, or a first tick with joint_q, has said
+ * where the robot is. `settings` may be NULL. Two threads never use one controller at once; each may have its own.
  */
 int32_t ${prefix}_controller_init(${prefix}_controller *controller, const ${prefix}_tick_settings *settings);
 
@@ -71,6 +71,8 @@ int32_t ${prefix}_controller_reset(${prefix}_controller *controller, const doubl
 /*
  * Goes one tick towards the targets and returns one of the codes above. A target that is not met is no error: see
  * `status`. Where numbers of a robot are not finite that is INVALID, and the robot brakes and keeps its place.
+ * Before a reset, a tick without joint_q is NOT_RESET, and one whose joint_q are not finite is BAD_NUMBER: `status` is
+ * then INVALID, nothing else of the result is written, and nothing is taken.
  * With a deadline it iterates until nothing more can be gained, or there is time for nothing but the answer; one step
  * is always tried.
  */
@@ -209,6 +211,7 @@ int32_t ${prefix}_controller_reset(${prefix}_controller *controller, const doubl
         for (n = 0; n + 1 < sizeof still_dofs / sizeof *still_dofs; ++n)
             f->numbers.joint_qd_out[r * DOFS + still_dofs[n]] = 0.0;
     forget_last_tick(f);
+    f->is_placed = 1;
     return ${PREFIX}_OK;
 }
 
@@ -233,7 +236,9 @@ int32_t ${prefix}_controller_init(${prefix}_controller *controller, const ${pref
     f->numbers.settings[$ROBOTS] = ROBOTS;
 $unmeasured
     take_settings(f, settings);
-    return ${prefix}_controller_reset(controller, NULL, NULL);
+    code = ${prefix}_controller_reset(controller, NULL, NULL);
+    f->is_placed = 0; /* nobody has said yet where the robot is */
+    return code;
 }
 
 /* Calls the kernels of all islands. */
@@ -301,6 +306,19 @@ $given
     }
 }
 
+/* Takes where the robot is from the first tick; without it a command would be a jump to anywhere. */
+static int32_t place(
+    ${prefix}_controller *controller, const ${prefix}_tick_input *input, ${prefix}_tick_result *result)
+{
+    int32_t code = ${PREFIX}_NOT_RESET, r, k;
+    if (input->joint_q != NULL) code = ${prefix}_controller_reset(controller, input->joint_q, NULL);
+    for (r = 0; code != ${PREFIX}_OK && result != NULL && r < ROBOTS; ++r) {
+        result->status$at = ${PREFIX}_INVALID;
+        for (k = 0; k < ${PREFIX}_ISLANDS; ++k) result->island_status$at[k] = ${PREFIX}_INVALID;
+    }
+    return code;
+}
+
 int32_t ${prefix}_tick(
     ${prefix}_controller *controller, const ${prefix}_tick_input *input, ${prefix}_tick_result *result)
 {
@@ -308,6 +326,10 @@ int32_t ${prefix}_tick(
     int32_t lost[ROBOTS] = {0};
     size_t r, k;
     if (f == NULL || input == NULL || !(input->dt >= $dt_least && input->dt <= $dt_most)) return ${PREFIX}_BAD_ARGUMENT;
+    if (!f->is_placed) {
+        int32_t code = place(controller, input, result);
+        if (code != ${PREFIX}_OK) return code;
+    }
     f->numbers.numbers[$DT] = input->dt;
     if (input->targets != NULL && ${PREFIX}_TICK_TARGETS > 0)
         memcpy(f->numbers.targets, input->targets, sizeof f->numbers.targets);

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from tests.export.c_library import OK, Guarded
+from tests.export.c_library import GUARD, OK, Guarded
 
 RESULTS = {
     "joint_q": np.float64,
@@ -44,6 +44,7 @@ class CController:
 
     def __init__(self, library, prefix, controller, size):
         self.controller, self._library, self._prefix = controller, library, prefix
+        controller.reset(controller.robot.mid_joint_q)
         result = controller.step()
         self._shapes = {name: np.shape(getattr(result, name)) for name in RESULTS}
         self.settings_type = self._settings_type()
@@ -92,14 +93,29 @@ class CController:
 
     def step(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
         """The bytes of all results of a tick."""
+        assert self.code(targets, joint_q, dt, joint_qd, deadline_ns) == OK
+        result = self._result_type.from_buffer(self._result.bytes)
+        return {name: bytes(getattr(result, name)) for name in RESULTS}
+
+    def code(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
+        """What a tick returns; its result is overwritten first."""
         given = [
             None if values is None else np.ascontiguousarray(values, np.float64)
             for values in (targets, joint_q, joint_qd)
         ]
         arguments = Input(*(None if one is None else one.ctypes.data for one in given), dt, deadline_ns)
-        assert self.tick(self.address, ctypes.addressof(arguments), self._result.bytes.ctypes.data) == OK
+        self._result.bytes[:] = GUARD
+        return self.tick(self.address, ctypes.addressof(arguments), self._result.bytes.ctypes.data)
+
+    def written(self):
+        """The result of the last tick as arrays."""
         result = self._result_type.from_buffer(self._result.bytes)
-        return {name: bytes(getattr(result, name)) for name in RESULTS}
+        return self.values({name: bytes(getattr(result, name)) for name in RESULTS})
+
+    def untouched(self, *names):
+        """Whether the last tick has written nothing there."""
+        result = self._result_type.from_buffer(self._result.bytes)
+        return all(set(bytes(getattr(result, name))) == {GUARD} for name in names)
 
     def values(self, found):
         """Results as arrays."""

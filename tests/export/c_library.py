@@ -11,7 +11,7 @@ import numpy as np
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 CLANG = [sys.executable, "-m", "ziglang"]  # Clang as it comes from PyPI
 C99, CXX17 = ["-std=c99"], ["-std=c++17", "-x", "c++"]
-OK, BAD_ARGUMENT, BAD_NUMBER, SMALL_WORKSPACE, WRONG_ABI = range(5)
+OK, BAD_ARGUMENT, BAD_NUMBER, SMALL_WORKSPACE, WRONG_ABI, NOT_RESET = range(6)
 GUARD = 0xA5  # of bytes around what a call may write
 
 

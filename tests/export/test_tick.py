@@ -50,6 +50,7 @@ int main(void)
     input.targets = target;
     input.dt = 1e-3;
     if (panda_controller_init(&controller, &settings) != PANDA_OK) return 1;
+    if (panda_controller_reset(&controller, NULL, NULL) != PANDA_OK) return 1;
     for (k = 0; k < 2; ++k) { /* what an answer takes is known by then */
         input.deadline_ns = 1;
         if (panda_tick(&controller, &input, &result) != PANDA_OK) return 1;
@@ -264,6 +265,7 @@ def test_objectives_may_take_the_place_of_targets_and_change_their_data(tmp_path
     export_controller(controller, prefix="gaze", tick_count=20).write(tmp_path)
     ours = controller_in_c(loaded("gaze", tmp_path), tmp_path, "gaze", controller)
     controller.reset(model.mid_joint_q)
+    assert ours.reset() == OK
     seen = compare(ours, controller, [{}] * 50)["joint_q"]
     gaze.set_targets([0.7, 0.3, 0.1])
     assert ours.set(objective_0_target_points=[0.7, 0.3, 0.1]) == OK
@@ -321,6 +323,7 @@ def test_settings_that_are_not_allowed_are_codes_and_change_nothing(exported, ch
 def test_arguments_that_are_not_allowed_are_codes(exported):
     ours = exported("panda").controller_in_c()
     target = np.array([0.4, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0])
+    assert ours.reset() == OK
 
     def code(address=ours.address, **changes):
         given = Input(**{"targets": target.ctypes.data, "dt": 1e-3, **changes})

@@ -8,7 +8,7 @@ from ik_service.control import IKController
 from ik_service.export import export_controller
 from tests.control.test_judgement import TURNED, UPRIGHT, gantry_text
 from tests.export.c_controller import bytes_of, controller_in_c
-from tests.export.c_library import OK, loaded
+from tests.export.c_library import BAD_NUMBER, NOT_RESET, OK, loaded
 
 DT = 1e-2
 PLACE = [0.3, 0.2, 0.1]
@@ -44,3 +44,25 @@ def test_rows_that_no_joint_can_move_are_judged_in_c_as_in_python(gantry, quater
         assert found == bytes_of(expected)
     assert ours.values(found)["status"] == status
     assert ours.is_intact()
+
+
+def test_a_first_tick_from_nowhere_commands_nothing(gantry):
+    """It is a code of its own, INVALID for who reads the status alone, and not a command: nothing else is written."""
+    theirs, ours = gantry
+    target = [[*PLACE, *UPRIGHT]]
+    assert ours.controller_init(ours.address, None) == OK
+    codes = [ours.code(target), ours.code(target, joint_q=[np.nan, 0.0, 0.0, 0.0]), ours.code(joint_qd=np.zeros(4))]
+    assert codes == [NOT_RESET, BAD_NUMBER, NOT_RESET]
+    found = ours.written()
+    assert found["status"] == IKStatus.INVALID
+    assert (found["island_status"] == IKStatus.INVALID).all()
+    assert ours.untouched("joint_q", "joint_qd", "position_error", "iterations")
+    start = np.array([0.1, -0.1, 0.2, 0.3])
+    first = ours.step(target, joint_q=start)
+    theirs.reset(start)
+    assert first == bytes_of(theirs.step(target, joint_q=start))
+    assert ours.step(target) == bytes_of(theirs.step(target))
+    assert ours.controller_init(ours.address, None) == OK
+    assert ours.code(target) == NOT_RESET  # made anew, it knows nothing
+    assert ours.reset() == OK
+    assert ours.code(target) == OK

@@ -131,6 +131,7 @@ def test_columns_of_a_result_are_taken_without_a_copy(panda, given):
 def test_a_view_of_a_command_sees_every_later_tick(panda, given, backwards):
     order = panda.joint_names[::-1] if backwards else None
     controller = IKController(panda, [LINK], joint_order=order)
+    controller.reset(panda.mid_joint_q if order is None else panda.mid_joint_q[::-1])
     target = np.concatenate([given[0][0], given[1][0]])
     first = controller.step(target)
     views = {name: np.from_dlpack(Foreign(getattr(first, name))) for name in ("joint_q", "joint_qd", "island_status")}

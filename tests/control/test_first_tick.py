@@ -1,0 +1,89 @@
+"""Before anybody has said where the robots are a controller commands nothing: it would be a jump to anywhere."""
+
+import numpy as np
+import pytest
+
+from ik_service.control import IKController
+from objectives import InputError
+from tests.control.conftest import pose_of
+
+LINK = "panda_hand"
+HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
+UNKNOWN = "does not know where the robots are"
+
+
+@pytest.fixture
+def controller(panda):
+    return IKController(panda, [LINK])
+
+
+@pytest.fixture
+def target(panda):
+    pose = pose_of(panda, HOME, LINK)
+    pose[:3] += 0.01
+    return pose
+
+
+def placed(panda, target):
+    """The first tick of a controller that was reset."""
+    controller = IKController(panda, [LINK])
+    controller.reset(HOME)
+    return controller.step(target).copy()
+
+
+def test_a_first_step_from_nowhere_is_refused(controller, target, panda):
+    before = controller._result.copy()
+    for arguments in ({}, {"joint_qd": np.zeros(7)}, {"deadline_ns": 0}):
+        with pytest.raises(InputError, match=UNKNOWN):
+            controller.step(target, **arguments)
+    np.testing.assert_array_equal(controller._result.joint_q, before.joint_q)
+    np.testing.assert_array_equal(controller.step(joint_q=HOME).joint_q, HOME[None])  # no target was taken: it is zeros
+    with pytest.raises(InputError, match=UNKNOWN):
+        IKController(panda, [LINK]).follow(target[None, :3], target[None, 3:], 1e-3)
+
+
+@pytest.mark.parametrize("how", ["reset", "joint_q", "follow", "several"])
+def test_whoever_says_where_the_robot_is_gets_commands_from_there(controller, target, panda, how):
+    if how == "reset":
+        controller.reset(HOME)
+        first = controller.step(target)
+    elif how == "joint_q":
+        first = controller.step(target, HOME)
+    elif how == "several":
+        first = IKController(panda, [LINK], robots=3).step(target[None], HOME)
+        np.testing.assert_array_equal(first.joint_q, np.tile(first.joint_q[0], (3, 1)))
+    else:
+        controller.follow(target[None, :3], target[None, 3:], 1e-3, start_joint_q=HOME)
+        first = controller._result
+    np.testing.assert_array_equal(first.joint_q[0], placed(panda, target).joint_q[0])
+    if how != "several":
+        controller.step(target)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e10])
+def test_a_first_reading_that_is_no_number_says_nothing(controller, target, panda, number):
+    """There is no command before from which to brake."""
+    reading = HOME.copy()
+    reading[3] = number
+    with pytest.raises(InputError, match="joint_q"):
+        controller.step(target, reading)
+    with pytest.raises(InputError, match=UNKNOWN):
+        controller.step(target)
+    np.testing.assert_array_equal(controller.step(target, HOME).joint_q, placed(panda, target).joint_q)
+
+
+def test_warming_up_is_no_word_about_where_the_robot_is(controller, target, panda):
+    controller.warmup()
+    with pytest.raises(InputError, match=UNKNOWN):
+        controller.step(target)
+    controller.reset(HOME)
+    controller.warmup()
+    np.testing.assert_array_equal(controller.step(target).joint_q, placed(panda, target).joint_q)
+
+
+def test_a_step_that_is_refused_does_not_place_the_robot(controller, target):
+    for arguments in ((target, HOME, 0.0), (target[:6], HOME)):
+        with pytest.raises(InputError):
+            controller.step(*arguments)
+    with pytest.raises(InputError, match=UNKNOWN):
+        controller.step(target)
