@@ -33,12 +33,13 @@ def why_others_wrote(found: os.stat_result) -> str | None:
 
 def why_others_may_write(found: os.stat_result) -> str | None:
     """Return who besides its owner may write a file, as the end of a sentence; None if nobody."""
-    mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
     if found.st_mode & stat.S_IWOTH:
-        return f"can be written by every user ({mode})"
-    if found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
-        return f"can be written by group {found.st_gid} ({mode})"
-    return None
+        who = "every user"
+    elif found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
+        who = f"group {found.st_gid}"
+    else:
+        return None
+    return f"can be written by {who} (mode {stat.S_IMODE(found.st_mode):04o})"
 
 
 @functools.cache
