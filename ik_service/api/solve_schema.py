@@ -108,7 +108,8 @@ class SolveRequestBody(Envelope):
     initial_joint_q: Annotated[Any, nullable(column(row(None)))] = Field(
         default=None,
         description="First start configuration of each problem [rad or m], one row of coordinates per problem, in the "
-        "order of `coordinate_names`; clamped into the limits. null: the middle of the ranges.",
+        "order of `coordinate_names`; clamped into the limits. Locked joints are held where it says. null: the middle "
+        "of the ranges, and locked joints where they are locked.",
     )
     options: SolveOptions = Field(default_factory=SolveOptions)
     include: list[Include] = Field(

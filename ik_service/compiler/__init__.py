@@ -6,12 +6,13 @@ from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.lanes import Lanes, Precision, packet, statements
 from ik_service.compiler.measure import MeasureSource
-from ik_service.compiler.program import GOAL, TURN, TURN_WIDTH, DataInput, IslandProgram, build_program, uncovered
+from ik_service.compiler.program import GOAL, HELD, TURN, TURN_WIDTH, DataInput, IslandProgram, build_program, uncovered
 
 __all__ = [
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
     "GOAL",
+    "HELD",
     "TURN",
     "TURN_WIDTH",
     "CpuTarget",

@@ -1,6 +1,7 @@
 """Forward kinematics of one island as expressions: constants of the robot folded in, joints of the island as variables.
 
-A frame is written in the world. The twist of a DOF is taken at the world origin, as in `joint_S_s`.
+Coordinates of locked joints and of their followers are inputs: a problem may hold them anywhere. A frame is written in
+the world. The twist of a DOF is taken at the world origin, as in `joint_S_s`.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,12 +37,12 @@ class Chain:
     Attributes:
         frames: World frame of every body on the way to a link that is needed, by body.
         twists: Twist of every DOF on the way, linear then angular, by DOF.
-        halves: Variables that hold reduced half angles: variable name -> (active DOF, multiplier, offset).
+        halves: Variables that hold reduced half angles: variable name -> (variable of an angle, multiplier, offset).
     """
 
     frames: Mapping[int, Frame]
     twists: Mapping[int, Twist]
-    halves: Mapping[str, tuple[int, float, float]]
+    halves: Mapping[str, tuple[str, float, float]]
 
 
 def constants(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, ...]:
@@ -58,6 +59,11 @@ def compose(frame: Frame, transform: tuple[Scalar, ...]) -> Frame:
 def trial_name(active: int, component: str = "") -> str:
     """Variable of the trial value of an active DOF; of a component of the quaternion whose rotation starts there."""
     return f"trial{active}{component}"
+
+
+def held_name(column: int) -> str:
+    """Input that holds a coordinate which no active DOF moves, by its column in joint_q."""
+    return f"held{column}"
 
 
 def build_chain(
@@ -97,7 +103,7 @@ class _Builder:
         self.robot, self.graph, self.active_dofs, self.half_angle_error = robot, graph, dofs, half_angle_error
         self.frames: dict[int, Frame] = {-1: Frame(ORIGIN, UPRIGHT)}
         self.twists: dict[int, Twist] = {}
-        self.halves: dict[str, tuple[int, float, float]] = {}
+        self.halves: dict[str, tuple[str, float, float]] = {}
 
     def add_joint(self, joint: int) -> None:
         """Add the body that a joint moves. A joint slides first, along axes of its parent frame, and then turns."""
@@ -125,18 +131,23 @@ class _Builder:
         robot, active = self.robot, int(self.robot.dof_active[dof])
         if JointType(robot.joint_type[joint]).quaternion_offset is not None:
             return quaternion_coordinate(robot, joint, self.graph, self.active_dofs)
-        axis = self._axis(dof)
-        if active not in self.active_dofs:
-            half = 0.5 * float(robot.mid_joint_q[robot.dof_coordinate[dof]])
+        axis, column = self._axis(dof), int(robot.dof_coordinate[dof])
+        if active >= 0 and active not in self.active_dofs:
+            half = 0.5 * float(robot.mid_joint_q[column])
             return (*scale(float(np.sin(half)), axis), float(np.cos(half)))
         name = f"half{dof}"
-        self.halves[name] = (active, float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
+        if active >= 0:
+            self.halves[name] = (trial_name(active), float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
+        else:
+            self.halves[name] = (self.graph.variable(held_name(column)).name, 1.0, 0.0)
         sine, cosine = half_angle_sine_cosine(self.graph.variable(name), self.half_angle_error)
         return (*scale(sine, axis), cosine)
 
 
 def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph, dofs: Collection[int]) -> Scalar:
-    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or the number where that is fixed.
+    """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or where none moves it an input.
+
+    Where its active DOF is no variable it is a number.
 
     Args:
         robot: The robot.
@@ -144,19 +155,22 @@ def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph, dofs: Collec
         graph: Where the expression is made.
         dofs: Active DOFs that are variables.
     """
-    active = int(robot.dof_active[dof])
+    active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
+    if active < 0:
+        return graph.variable(held_name(column))
     if active not in dofs:
-        return float(robot.mid_joint_q[robot.dof_coordinate[dof]])
+        return float(robot.mid_joint_q[column])
     return graph.variable(trial_name(active)) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
 
 
 def quaternion_coordinate(
     robot: RobotModel, joint: int, graph: ExpressionGraph, dofs: Collection[int]
 ) -> QuaternionXYZW:
-    """Return the quaternion xyzw of a ball or floating joint: variables, or numbers where it is fixed; alike."""
-    first = int(robot.joint_qd_start[joint + 1]) - 3
+    """Return the quaternion xyzw of a ball or floating joint: variables, inputs, or numbers; alike."""
+    first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])
     active = int(robot.dof_active[first])
+    if active < 0:
+        return quaternion([graph.variable(held_name(column)) for column in range(end - 4, end)])
     if active not in dofs:
-        end = int(robot.joint_q_start[joint + 1])
         return quaternion(constants(robot.mid_joint_q[end - 4 : end]))
     return quaternion([graph.variable(trial_name(active, component)) for component in "xyzw"])

@@ -13,7 +13,6 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ik_service.compiler.chain import trial_name
 from ik_service.compiler.elimination import Elimination
 from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from ik_service.compiler.lanes import Lanes, packet, statements
@@ -214,10 +213,10 @@ class IterationSource:
         """Statements that compute expressions of the program at the trial, as packets of these names."""
         program, lanes, names = self.program, self.lanes, dict[Expression, str]()
         lines = []
-        for half, (active, multiplier, offset) in program.halves.items():
-            angle = f"({trial_name(active)} * {self._number(multiplier)} + {self._number(offset)})"
+        for half, (variable, multiplier, offset) in program.halves.items():
+            angle = f"({variable} * {self._number(multiplier)} + {self._number(offset)})"
             if (multiplier, offset) == (1.0, 0.0):
-                angle = trial_name(active)
+                angle = variable
             turns = lanes.nearest(f"{angle} * {self._number(1.0 / TURN)}")
             lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(TURN)} * {turns});")
         lines += statements(lanes, list(outputs.values()), names)

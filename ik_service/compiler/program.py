@@ -18,6 +18,7 @@ from ik_service.compiler.chain import (
     compose,
     constants,
     coordinate,
+    held_name,
     quaternion_coordinate,
 )
 from ik_service.compiler.half_angle import FLOAT32_ERROR
@@ -33,7 +34,7 @@ from objectives.robot_indices import BodyFrame
 from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
 NO_OBJECTIVE = -1
-GOAL, TURN = "goal", "turn"
+GOAL, TURN, HELD = "goal", "turn", "held"
 TURN_WIDTH = 5  # numbers of a turn's limit
 # Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
 TRACE = 1e-200
@@ -43,8 +44,9 @@ TRACE = 1e-200
 class DataInput:
     """A number that the program reads per problem: variable name, objective, field, column.
 
-    Those of no objective: with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each
-    quaternion: where it starts, xyzw, and the sine of half the largest angle by which it may turn from there.
+    Those of no objective: with field HELD the coordinate `column` of the problem's start, which no active DOF moves;
+    with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it
+    starts, xyzw, and the sine of half the largest angle by which it may turn from there.
     """
 
     name: str
@@ -70,7 +72,7 @@ class IslandProgram:
         graph: The expressions.
         dofs: Active DOFs of the island, in order.
         quaternions: Those at which the rotation of a ball or floating joint starts; the next two belong to it.
-        halves: Reduced half angles that the program needs: variable -> (active DOF, multiplier, offset).
+        halves: Reduced half angles that the program needs: variable -> (variable of an angle, multiplier, offset).
         inputs: Data that it reads per problem.
         norm2: |r|^2, r the rows less their goals; not finite where a row is not that is only judged.
         goal_norm2: The same of the rows that may have goals.
@@ -87,7 +89,7 @@ class IslandProgram:
     graph: ExpressionGraph
     dofs: tuple[int, ...]
     quaternions: tuple[int, ...]
-    halves: dict[str, tuple[int, float, float]]
+    halves: dict[str, tuple[str, float, float]]
     inputs: tuple[DataInput, ...]
     norm2: Expression
     goal_norm2: Expression
@@ -205,7 +207,7 @@ def build_program(
         dofs=tuple(dofs),
         quaternions=quaternions,
         halves=dict(chain.halves),
-        inputs=(*inputs.values(), *turns, *goals),
+        inputs=(*inputs.values(), *_held(robot, graph), *turns, *goals),
         norm2=_sum([*(row * row for row in left), *_traces(errors, bool(judged))], zero),
         goal_norm2=_sum((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),
@@ -217,6 +219,13 @@ def build_program(
         row_objective=row_objective,
         row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
     )
+
+
+def _held(robot: RobotModel, graph: ExpressionGraph) -> list[DataInput]:
+    """Coordinates of locked joints and their followers that the program reads."""
+    names = {node.name for node in graph.nodes}
+    columns = range(robot.joint_coord_count)
+    return [DataInput(held_name(c), NO_OBJECTIVE, HELD, c) for c in columns if held_name(c) in names]
 
 
 def _quaternions(robot: RobotModel, dofs: Sequence[int]) -> tuple[int, ...]:

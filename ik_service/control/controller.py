@@ -178,7 +178,7 @@ class IKController:
         """Say where the robots are, and how fast; the next step starts from there.
 
         Args:
-            joint_q: Configuration, shape [coordinates] or [robots, coordinates].
+            joint_q: Configuration, shape [coordinates] or [robots, coordinates]. Locked joints are held where it says.
             joint_qd: Speeds [m/s or rad/s], shape [DOFs] or [robots, DOFs], or one number.
 
         Raises:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ik_service.compiler import (
     FLOAT64_ERROR,
     GOAL,
+    HELD,
     TURN,
     DataInput,
     IslandProgram,
@@ -98,7 +99,7 @@ class TickIslands:
     """
 
     def __init__(self, model: DeviceModel, tasks: ControlTasks, arrays: TickArrays, robots: int) -> None:
-        self._model, self._tasks, self._robots = model, tasks, robots
+        self._model, self._tasks, self._arrays, self._robots = model, tasks, arrays, robots
         reason = uncovered(tasks.objectives, model)
         if reason is not None:
             raise EngineError(f"A controller takes objectives that can be compiled: {reason}.")
@@ -196,9 +197,8 @@ class TickIslands:
         }
 
     def idle_coordinates(self) -> NDArray[np.intp]:
-        """Return the coordinates that could move and that no island moves."""
-        robot = self._model.robot
-        idle = self.still_dofs() & (robot.dof_active >= 0)
+        """Return the coordinates that no island moves, those of locked joints among them."""
+        robot, idle = self._model.robot, self.still_dofs()
         found: list[int] = []
         for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(idle), side="right") - 1):
             dofs = range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1])
@@ -253,6 +253,8 @@ class TickIslands:
 
     def data_array(self, one: DataInput) -> "wp.array[Any]":
         """Return the array in which an input of a program stands that is data."""
+        if one.field == HELD:
+            return self._arrays.joint_q.device
         objectives: Any = self._rows.objectives
         wide = self._tasks.wide.get((one.objective, one.field))
         array: wp.array[Any] = objectives[one.objective].data(one.field) if wide is None else wide.array
@@ -268,21 +270,28 @@ class TickIslands:
                 continue
             wide = self._tasks.wide.get((one.objective, one.field))
             array = self.data_array(one)
-            objectives[one.objective].require_problem_count(self._robots)
-            if 1 < array.shape[0] < self._robots:
-                owner = type(objectives[one.objective]).__name__
-                raise InputError(
-                    f"{owner}: field '{one.field}' has {array.shape[0]} lines; allowed: 1, or {self._robots} robots."
-                )
+            if one.field != HELD:
+                self._check_lines(objectives[one.objective], one.field, array.shape[0])
             size, first = wp.types.type_size_in_bytes(array.dtype), 0 if wide is None else wide.first
             lines.append(
                 (
                     array.ptr + size * (first + one.column),
                     array.shape[0],
                     array.strides[0] // size,
-                    int(wide is not None),
+                    int(wide is not None or one.field == HELD),
                 )
             )
         names = ("source", "source_lines", "source_stride", "source_wide")
         columns = zip(*lines, strict=True) if lines else [()] * len(names)
         return {name: list(values) for name, values in zip(names, columns, strict=True)}
+
+    def _check_lines(self, objective: Any, field: str, lines: int) -> None:
+        """Check that an objective has its data for one robot or for all.
+
+        Raises:
+            InputError: It has another number of lines.
+        """
+        objective.require_problem_count(self._robots)
+        if 1 < lines < self._robots:
+            owner = type(objective).__name__
+            raise InputError(f"{owner}: field '{field}' has {lines} lines; allowed: 1, or {self._robots} robots.")

@@ -179,16 +179,11 @@ def _robot_words(robot: RobotModel) -> dict[str, object]:
     """What texts tell of the configurations of a robot."""
     joints = [(joint, JointType(kind).quaternion_offset) for joint, kind in enumerate(robot.joint_type)]
     quaternions = [robot.joint_q_start[joint] + offset for joint, offset in joints if offset is not None]
-    locked: list[int] = []
-    for name in robot.locked:
-        joint = robot.joint_index(name)
-        locked += range(robot.joint_q_start[joint], robot.joint_q_start[joint + 1])
     followers = np.flatnonzero(robot.dof_leader != np.arange(robot.joint_dof_count))
     pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
     factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]
     return {
         "middle": ", ".join(c_numbers(robot.mid_joint_q)),
-        "locked": _list([str(column) for column in locked]),
         "quaternions": _list([str(column) for column in quaternions]),
         "followers": _list([f"{{{own}, {leader}}}" for own, leader in pairs], "{0, 0}"),
         "follower_numbers": _list([f"{{{', '.join(pair)}}}" for pair in factors], "{0, 0}"),

@@ -93,7 +93,6 @@ static const double middle[${PREFIX}_COORDINATES] = {
     $middle
 };
 /* There is one entry more than is meant, for there are no empty arrays. */
-static const int32_t locked_columns[] = $locked;
 static const int32_t idle_columns[] = $idle;
 static const int32_t still_dofs[] = $still;
 static const int32_t quaternion_columns[] = $quaternions;
@@ -178,12 +177,10 @@ static int32_t to_unit_length(double *joint_q)
     return 1;
 }
 
-/* Sets locked joints to where they are, and followers by their leaders. */
+/* Sets followers by their leaders. */
 static void complete(double *joint_q)
 {
     size_t n;
-    for (n = 0; n + 1 < sizeof locked_columns / sizeof *locked_columns; ++n)
-        joint_q[locked_columns[n]] = middle[locked_columns[n]];
     for (n = 0; n + 1 < sizeof follower_columns / sizeof *follower_columns; ++n)
         joint_q[follower_columns[n][0]] =
             follower_numbers[n][0] * joint_q[follower_columns[n][1]] + follower_numbers[n][1];

@@ -215,34 +215,30 @@ def _set_followers(robot: "RobotModel", joint_q: Float64Array) -> None:
 
 
 def complete_joint_q(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
-    """Set followers from their leaders and locked joints to their values, in copies, shape [n, joint_coord_count].
+    """Set followers from their leaders, in copies, shape [n, joint_coord_count]; locked joints stay where they are.
 
     Raises:
         InputError: Wrong shape, non-finite values, or a quaternion of length zero.
     """
     completed = checked_joint_q(robot, joint_q).copy()
-    for name in robot.locked:
-        joint = robot.joint_index(name)
-        own = slice(robot.joint_q_start[joint], robot.joint_q_start[joint + 1])
-        completed[:, own] = robot.mid_joint_q[own]
     _set_followers(robot, completed)
     return completed
 
 
 def clamp_joint_q(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
-    """Clamp copies into the active limits and complete them, shape [n, joint_coord_count].
+    """Clamp copies into the limits, locked joints too, and complete them, shape [n, joint_coord_count].
 
     Raises:
         InputError: Wrong shape, non-finite values, or a quaternion of length zero.
     """
     clamped = checked_joint_q(robot, joint_q).copy()
-    coordinate = robot.dof_coordinate[robot.active_dof]
-    limited = coordinate >= 0
-    clamped[:, coordinate[limited]] = np.clip(
-        clamped[:, coordinate[limited]], robot.active_limit_lower[limited], robot.active_limit_upper[limited]
-    )
+    leads = robot.dof_leader == np.arange(robot.joint_dof_count)
+    limited = leads & (robot.dof_coordinate >= 0)
+    lower, upper = leader_limits(robot)
+    coordinate = robot.dof_coordinate[limited]
+    clamped[:, coordinate] = np.clip(clamped[:, coordinate], lower[limited], upper[limited])
     completed = complete_joint_q(robot, clamped)
-    follower = np.flatnonzero((robot.dof_leader != np.arange(robot.joint_dof_count)) & (robot.dof_active >= 0))
+    follower = np.flatnonzero(~leads)
     own = robot.dof_coordinate[follower]
     # multiplier * limit + offset may pass the follower's own limit by the last bit
     completed[:, own] = np.clip(completed[:, own], robot.joint_limit_lower[follower], robot.joint_limit_upper[follower])

@@ -205,7 +205,7 @@ class RobotModel(RobotArrays):
         return tangent.random_joint_q(self, rng, n)
 
     def complete_joint_q(self, joint_q: ArrayLike) -> Float64Array:
-        """Set followers from their leaders and locked joints to their values, in copies, shape [n, joint_coord_count].
+        """Set followers from their leaders, in copies, shape [n, joint_coord_count]; locked joints stay where they are.
 
         Raises:
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
@@ -213,7 +213,7 @@ class RobotModel(RobotArrays):
         return coupling.complete_joint_q(self, joint_q)
 
     def clamp_joint_q(self, joint_q: ArrayLike) -> Float64Array:
-        """Clamp copies into the active limits and complete them, shape [n, joint_coord_count].
+        """Clamp copies into the limits, locked joints too, and complete them, shape [n, joint_coord_count].
 
         Raises:
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
@@ -222,6 +222,10 @@ class RobotModel(RobotArrays):
 
     def lock(self, values: Mapping[str, float | Sequence[float]]) -> "RobotModel":
         """Give a model with joints held at coordinates; their followers are held with them.
+
+        A held joint is a weld for solvers and controllers: none moves it. Where it stands is `values`, unless the
+        caller of a solve gives a start (`initial_joint_q`), of a controller a position: then it is held where that
+        says, which may differ from problem to problem, clamped into its limits.
 
         Args:
             values: Coordinates [m or rad] by joint name; as many numbers as the joint has coordinates.
@@ -235,7 +239,8 @@ class RobotModel(RobotArrays):
     def activate(self, joints: Sequence[str]) -> "RobotModel":
         """Give a model in which these joints (and their followers) move and all others are held.
 
-        Joints that were locked keep their values, the others are held at ``mid_joint_q``.
+        Joints that were locked keep their values, the others are held at ``mid_joint_q``, or at a start that is given
+        (see ``lock``).
 
         Raises:
             UnknownNameError: The robot has no such joint.

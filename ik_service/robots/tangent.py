@@ -75,6 +75,8 @@ def random_joint_q(robot: "RobotModel", rng: np.random.Generator, n: int) -> Flo
         if joint_type.quaternion_offset is not None:
             first = robot.joint_q_start[joint] + joint_type.quaternion_offset
             gaussian = rng.standard_normal((n, 4))
+            if robot.dof_active[robot.joint_qd_start[joint + 1] - 1] < 0:
+                continue  # drawn all the same: what else is drawn does not depend on what is locked
             joint_q[:, first : first + 4] = gaussian / np.linalg.norm(gaussian, axis=-1, keepdims=True)
     lower, upper = _ranges(robot)
     coordinate = robot.dof_coordinate[robot.active_dof]

@@ -180,10 +180,12 @@ def _refill(
     ended_out: wp.array2d[wp.int32],  # [n_batch, trees]
     boost_out: wp.array2d[float],  # [n_batch, trees]
     joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
+    joint_q_trial_out: wp.array2d[float],  # [n_batch x candidates, joint_coord_count]
     next_attempt_out: wp.array[wp.int32],  # [1]
     running_count_out: wp.array[wp.int32],  # [1]
 ):
     i = wp.tid()
+    candidates = joint_q_trial_out.shape[0] / joint_q_out.shape[0]
     started = int(0)
     for island in range(running_out.shape[1]):
         if running_out[i, island] != 0:
@@ -214,6 +216,8 @@ def _refill(
                 seed_out[i] = s
                 for c in range(joint_q_out.shape[1]):
                     joint_q_out[i, c] = start_joint_q[p, c]
+                    for k in range(candidates):  # steps move only what belongs to an island
+                        joint_q_trial_out[i * candidates + k, c] = start_joint_q[p, c]
                 searching = 0
     wp.atomic_add(running_count_out, 0, started)
 
@@ -221,7 +225,7 @@ def _refill(
 def refill(
     solve: "tuple[wp.array[Any], wp.array[Any], wp.array[Any], wp.array[Any]]",
     slots: Slots,
-    joint_q: wp.array[Any],
+    configurations: "tuple[wp.array[Any], wp.array[Any]]",
     counters: "tuple[wp.array[Any], wp.array[Any]]",
 ) -> None:
     """Hand the next attempts to the slots in which no island runs, at the start configurations of their problems.
@@ -229,7 +233,7 @@ def refill(
     Args:
         solve: Integer settings, number of islands, winners' ranks and start configurations.
         slots: The slots.
-        joint_q: Accepted configurations, shape [n_batch, joint_coord_count].
+        configurations: Accepted [n_batch, joint_coord_count], and trials [n_batch x candidates, joint_coord_count].
         counters: The next attempt to hand out, and (zeroed by the caller) the number of slots running afterwards.
     """
     wp.launch(
@@ -245,7 +249,7 @@ def refill(
             slots.iterations,
             slots.ended,
             slots.boost,
-            joint_q,
+            *configurations,
             *counters,
         ],
         device=slots.phase.device,

@@ -122,7 +122,7 @@ class Batch:
         problems, slots, joint_q = self._problems, self._slots, self._accepted.joint_q
         self._running_count.zero_()
         solve = (problems.settings, problems.islands.nisland, problems.winners.rank, problems.start_joint_q)
-        refill(solve, slots, joint_q, (self._next_attempt, self._running_count))
+        refill(solve, slots, (joint_q, self._trials.joint_q), (self._next_attempt, self._running_count))
         draws = (problems.settings, self._ranges, problems.tree_hash)
         write_seeds(self._coordinates, draws, problems.islands, slots, (self._tangent, joint_q))
         if self._trials.problem_idx is not slots.problem_idx:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ik_service.compiler import (
     FLOAT32_ERROR,
     FLOAT64_ERROR,
+    HELD,
     DataInput,
     Elimination,
     IslandProgram,
@@ -218,7 +219,8 @@ class CompiledEngine:
                 trees = np.flatnonzero(partition.tree_island[line] == island)
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition)
-                for name, array in self._sources(code.inputs, intake if precision == "float64" else None).items():
+                wide = intake if precision == "float64" else None
+                for name, array in self._sources(code.inputs, problems, wide).items():
                     setattr(task, name, array)
                 task.fault, task.problem, task.count, task.island = intake.fault.device, listed, count, island
                 found.append((code.kernel, task))
@@ -257,13 +259,18 @@ class CompiledEngine:
         task.tree_hash = problems.tree_hash
         return task
 
-    def _sources(self, inputs: Sequence[DataInput], intake: Intake | None) -> dict[str, wp.array[Any]]:
-        """Where the kernel finds the data of the objectives; targets in float64 where an intake is given."""
+    def _sources(
+        self, inputs: Sequence[DataInput], problems: Problems, intake: Intake | None
+    ) -> dict[str, wp.array[Any]]:
+        """Where the kernel finds starts and the data of the objectives; targets in float64 where an intake is given."""
         objectives: Any = self._rows.objectives
         lines: list[tuple[int, int, int, int]] = []
         for one in inputs:
             staged = None if intake is None or one.objective >= self._target_count else intake.wide(one.field)
-            array = objectives[one.objective].data(one.field) if staged is None else staged
+            if one.field == HELD:
+                array = problems.start_joint_q
+            else:
+                array = objectives[one.objective].data(one.field) if staged is None else staged
             size = wp.types.type_size_in_bytes(array.dtype)
             first = 0 if staged is None else one.objective * array.shape[2]
             address = array.ptr + size * (first + one.column)

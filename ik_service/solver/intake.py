@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
+from ik_service.robots.coupling import leader_limits
+from ik_service.robots.float32_limits import inwards
 from ik_service.solver.mirror import Mirror
 from ik_service.solver.parts import first_problem
 from ik_service.solver.seeds import hash_step
@@ -108,7 +110,7 @@ def _read_start(
     offset: wp.array[float],  # [joint_coord_count]
     lower: wp.array[float],  # [joint_coord_count]
     upper: wp.array[float],  # [joint_coord_count]
-    held: wp.array[wp.int32],  # [joint_coord_count]: 1 where nothing moves the coordinate
+    held: wp.array[wp.int32],  # [joint_coord_count]: 1 where no active DOF moves the coordinate
     quaternion: wp.array[wp.int32],  # first coordinates of quaternions
     mid_joint_q: wp.array[float],  # [joint_coord_count]
     # start
@@ -130,8 +132,7 @@ def _read_start(
             x = staged[line, c]
             if not (wp.abs(x) <= LARGEST):
                 fault_out[part] = 1
-            if held[c] == 0:
-                q = wp.clamp(float(x), lower[c], upper[c])
+            q = wp.clamp(float(x), lower[c], upper[c])
         start_out[p, c] = q
     if given[0] != NO_START:
         for k in range(quaternion.shape[0]):
@@ -143,10 +144,9 @@ def _read_start(
             if not (length >= SHORTEST):
                 fault_out[part] = 1
             for m in range(4):
-                if held[c] == 0:
-                    start_out[p, c + m] = float(staged[line, c + m] / length)
+                start_out[p, c + m] = float(staged[line, c + m] / length)
     for c in range(leader.shape[0]):
-        if leader[c] >= 0:
+        if leader[c] >= 0 and (held[c] == 0 or given[0] != NO_START):
             q = multiplier[c] * start_out[p, leader[c]] + offset[c]
             start_out[p, c] = wp.clamp(q, lower[c], upper[c])
         winner_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
@@ -281,6 +281,7 @@ def _coordinate_constants(model: DeviceModel, hard_limits: bool) -> list[wp.arra
     multiplier, offset = np.ones(count, np.float32), np.zeros(count, np.float32)
     lower, upper = np.full(count, -np.inf, np.float32), np.full(count, np.inf, np.float32)
     dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    held_lower, held_upper = inwards(*leader_limits(robot))
     active_lower, active_upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
     quaternions = []
     for joint in range(robot.joint_count):
@@ -290,16 +291,19 @@ def _coordinate_constants(model: DeviceModel, hard_limits: bool) -> list[wp.arra
         if robot.joint_dof_dim[joint, 1] == 3:
             quaternions.append(coordinates.stop - 4)
     for dof, active in enumerate(robot.dof_active):
-        c = robot.dof_coordinate[dof]
-        if active < 0 or c < 0:
+        c, leads = robot.dof_coordinate[dof], robot.dof_leader[dof]
+        if c < 0:
             continue
-        own = robot.active_dof[active] == dof
-        if hard_limits:
-            lower[c], upper[c] = (
-                (active_lower[active], active_upper[active]) if own else (dof_lower[dof], dof_upper[dof])
-            )
-        if not own:
-            leader[c] = robot.dof_coordinate[robot.active_dof[active]]
+        if not hard_limits:
+            pass
+        elif leads != dof:
+            lower[c], upper[c] = dof_lower[dof], dof_upper[dof]
+        elif active < 0:
+            lower[c], upper[c] = held_lower[dof], held_upper[dof]
+        else:
+            lower[c], upper[c] = active_lower[active], active_upper[active]
+        if leads != dof:
+            leader[c] = robot.dof_coordinate[leads]
             multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
     arrays = (leader, multiplier, offset, lower, upper, held, np.array(quaternions, np.int32))
     return [wp.array(a, dtype=wp.dtype_from_numpy(a.dtype), device=device) for a in arrays]

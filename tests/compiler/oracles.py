@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ik_service.compiler import build_program, coordinate_names
+from ik_service.compiler import HELD, build_program, coordinate_names
 from ik_service.compiler.half_angle import FLOAT64_ERROR
 from ik_service.robots import JointType
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
@@ -277,19 +277,25 @@ class Island:
         return [int(a) for a in np.flatnonzero(depends)]
 
     def data(self, program, problem=0):
-        """Values of the program's inputs, in its order."""
-        return [numbers(self.objectives[d.objective], d.field, problem)[d.column] for d in program.inputs]
+        """Values of the program's inputs, in its order; locked joints are where the robot holds them."""
+        return [
+            self.robot.mid_joint_q[d.column]
+            if d.field == HELD
+            else numbers(self.objectives[d.objective], d.field, problem)[d.column]
+            for d in program.inputs
+        ]
 
     def values(self, program, q, problem=0):
         """Values of the program's variables at configurations [n, joint_coord_count]."""
         trials = configuration(self.robot, program, q).T
         names = [f"trial{a}{component}" for a, component in coordinate_names(program)]
         values = dict(zip(names, trials, strict=True))
-        for name, (active, multiplier, offset) in program.halves.items():
-            angle = multiplier * values[f"trial{active}"] + offset
-            values[name] = 0.5 * (angle - 2.0 * np.pi * np.round(angle / (2.0 * np.pi)))
         inputs = zip(program.inputs, self.data(program, problem), strict=True)
-        return values | {one.name: value for one, value in inputs}
+        values |= {one.name: q[:, one.column] if one.field == HELD else value for one, value in inputs}
+        for name, (variable, multiplier, offset) in program.halves.items():
+            angle = multiplier * values[variable] + offset
+            values[name] = 0.5 * (angle - 2.0 * np.pi * np.round(angle / (2.0 * np.pi)))
+        return values
 
     def active(self, jacobian):
         """Columns of the active DOFs [n, rows, active_dof_count], followers counted in."""

@@ -100,7 +100,7 @@ def test_dofs_that_move_all_links_of_a_row_alike_may_be_left_out(name, standing)
     assert len(dofs) == case.robot.active_dof_count - standing
     variables = {node.name for node in reachable([program.norm2]) if node.name.startswith("trial")}
     assert variables <= {f"trial{a}{component}" for a, component in coordinate_names(program)}
-    assert {active for active, _, _ in program.halves.values()} <= set(dofs)
+    assert {variable for variable, _, _ in program.halves.values()} <= {f"trial{a}" for a in dofs}
     values = case.values(program, q)  # wherever the others are
     np.testing.assert_allclose(evaluated(program.rows, values, COUNT), case.oracle.rows(q), rtol=0.0, atol=EXACT)
     got = np.stack([evaluated(row, values, COUNT) for row in program.jacobian], axis=1)
@@ -170,13 +170,13 @@ def test_variables_stand_for_active_dofs_alone():
     assert program.quaternions == (3,)
     names = {node.name for node in program.graph.nodes if node.name.startswith(("trial", "half"))}
     assert names == {*(f"trial{k}" for k in (0, 1, 2, 7)), *(f"trial3{c}" for c in "xyzw"), *program.halves}
-    assert {active for active, _, _ in program.halves.values()} == {6, 8}
+    assert {variable for variable, _, _ in program.halves.values()} == {"trial6", "trial8", "held9"}
     assert configuration(case.robot, program, configurations(case.robot)).shape == (COUNT, 10)
 
 
 def test_followers_half_angles_are_those_of_their_leaders():
     program = island("two trees follower").program()
-    assert sorted(program.halves.values()) == [(0, 1.0, 0.0), (1, -0.5, 0.2), (1, 1.0, 0.0)]
+    assert sorted(program.halves.values()) == [("trial0", 1.0, 0.0), ("trial1", -0.5, 0.2), ("trial1", 1.0, 0.0)]
     assert all(name.startswith("half") for name in program.halves)
 
 

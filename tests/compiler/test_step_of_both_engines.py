@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.compiler import IterationSource, Lanes
+from ik_service.compiler import HELD, IterationSource, Lanes
 from ik_service.solver.assessment import DAMPING_MIN
 from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.targets import ROTATION_LENGTH
@@ -82,6 +82,9 @@ class Task:
         program = case.program(dofs=[int(a) for a in np.flatnonzero(np.isin(tree, trees))], rows=rows)
         states = States.start(case, program, self.start.astype(np.float64))
         inputs = np.stack([case.data(program, problem) for problem in range(COUNT)])
+        for k, one in enumerate(program.inputs):
+            if one.field == HELD:
+                inputs[:, k] = self.start[:, one.column]
         limits = {"lower": self.lower, "upper": self.upper}
         limits = {name: np.tile(ends[list(program.dofs)], (COUNT, 1)) for name, ends in limits.items()}
         return program, replace(states, inputs=inputs, **limits)

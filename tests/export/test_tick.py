@@ -231,8 +231,8 @@ def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     ours, model = controller_in_c(library, folder, "arms", controller), controller.robot
     random = np.random.default_rng(2)
     start = model.random_joint_q(random, 3)
+    start[:, model.coordinate_names.index("b_pitch")] = [0.3, -0.2, 0.1]  # it is locked, for each robot where it is
     controller.reset(start)
-    start[:, model.coordinate_names.index("b_pitch")] = 9.0  # it is locked
     assert ours.reset(start) == OK
     poses = model.forward_kinematics(model.random_joint_q(random, 3), ["a_tip"])
     targets = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1)

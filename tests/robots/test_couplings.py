@@ -78,7 +78,8 @@ def test_a_locked_leader_holds_its_followers(gripper: RobotModel) -> None:
     assert locked.dof_active.tolist() == [-1, -1, 0, -1]
     assert locked.active_dof.tolist() == [2]
     assert locked.mid_joint_q.tolist() == [-0.5, 0.5, 0.0, 0.5]
-    assert locked.complete_joint_q(np.ones(4)).tolist() == [[-0.5, 0.5, 1.0, 0.5]]
+    assert locked.complete_joint_q(np.ones(4)).tolist() == [[-1.0, 0.75, 1.0, 1.0]], "held where it is given"
+    assert locked.clamp_joint_q(np.full(4, -9.0)).tolist() == [[3.0, -1.25, -9.0, -3.0]], "and inside the limits"
     assert dict(locked.locked) == {"motor": (0.5,)}
     assert locked.joint_dof_count == gripper.joint_dof_count == 4
     assert not locked.dof_at(0).active

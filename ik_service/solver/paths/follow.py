@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.solver.options import SOLUTIONS_MAX
 from ik_service.solver.paths.bridges import bridge
@@ -44,7 +45,7 @@ def followed(
     wished = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
     position, orientation = wished.search_tolerances()
     options = replace(wished, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
-    found = waypoints.solve(waypoints.targets, None, options)
+    found = waypoints.solve(waypoints.targets, _held_start(waypoints.robot, start), options)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
@@ -58,6 +59,15 @@ def followed(
         orientation_error=judged.orientation_error,
     )
     return path_result(waypoints.robot, order, judged.joint_q.astype(np.float64), start, pace, answers)
+
+
+def _held_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:
+    """Where waypoints begin by themselves: None, unless the start holds locked joints elsewhere than the robot does."""
+    if start is None:
+        return None
+    moves = robot.trees.coordinate_treeid >= 0
+    elsewhere = np.where(moves, robot.mid_joint_q, start)
+    return None if np.array_equal(elsewhere, robot.mid_joint_q) else elsewhere
 
 
 def follow(waypoints: Waypoints, found: IKResult, pace: Pace, solutions: int, start: FloatArray | None) -> FloatArray:
