@@ -10,6 +10,7 @@ import warp as wp
 from objectives.errors import InputError, ObjectiveError
 from objectives.finite_differences import FiniteDifferences, stencil_steps
 from objectives.first_order import FirstOrderMotion
+from objectives.gradient_hints import gradient_hint
 from objectives.model import FloatArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 
@@ -137,9 +138,9 @@ def _mismatch(
     probe: "_Probe", method: str, jacobian: FloatArray, expected: FloatArray, worst: tuple[np.intp, ...]
 ) -> str:
     sample, row, dof = worst
-    hint = ""
-    if method == "autodiff" and not jacobian.any():
-        hint = " All its entries are zero: do the residual kernels keep their backward pass?"
+    hint = gradient_hint(probe.launches) if method == "autodiff" else ""
+    if method == "autodiff" and not hint and not jacobian.any():
+        hint = " All its entries are zero: does everything from body_q and joint_q to the rows run in Warp kernels?"
     return (
         f"{probe.name}: row {row} of the {method} Jacobian by DOF '{probe.robot.dof_names[dof]}' is "
         f"{jacobian[worst]:.6g}, finite differences give {expected[worst]:.6g}, "
@@ -154,6 +155,7 @@ class _Probe:
         self, objective: IKObjective, robot: CheckedRobot, device: str, samples: FloatArray, problem_count: int
     ) -> None:
         self.name, self.robot = type(objective).__name__, robot
+        self.launches: list[Any] = []
         self.samples, self.problem_count = samples, problem_count
         self.model = robot.on_device(device)
         self.objective = objective.unbound_copy()
@@ -183,7 +185,9 @@ class _Probe:
         tape: Any = wp.Tape()
         with tape:
             motion.launch()
+            own = len(tape.launches)
             residuals = self._compute(motion)
+        self.launches = tape.launches[own:]
         if method == "analytic":
             twists = self.robot.motion_subspace(joint_q).astype(np.float32)
             joint_S_s: wp.array[wp.spatial_vectorf] = wp.array(twists, dtype=wp.spatial_vectorf, device=device)
@@ -237,5 +241,6 @@ class _Probe:
         bad = ~np.isfinite(block) | (block == POISON)
         if bad.any():
             row = int(np.argwhere(bad)[0, 1])
-            raise ObjectiveError(f"{self.name}: row {row} of the {what} is not written, or not finite.")
+            hint = gradient_hint(self.launches) if what.startswith("autodiff") else ""
+            raise ObjectiveError(f"{self.name}: row {row} of the {what} is not written, or not finite.{hint}")
         return block

@@ -118,8 +118,101 @@ def test_without_mistakes_the_same_objective_passes(panda):
 def test_a_kernel_without_backward_pass_is_noticed(panda):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Warp's own, which it gives once
-        with pytest.raises(ObjectiveError, match="backward pass"):
+        with pytest.raises(ObjectiveError, match="Kernel '_sine_residuals_without_backward' has no backward pass"):
             objectives.check(SineWithoutBackward(), panda)
+
+
+@wp.func
+@typing.no_type_check
+def _distance(joint_q: wp.array2d[float], i: int, points: wp.array[wp.vec3]):
+    q = wp.vec3(joint_q[i, 0], joint_q[i, 1], joint_q[i, 2])
+    moment = wp.vec3(0.0)
+    for k in range(points.shape[0]):
+        moment = moment + points[k] + wp.cross(points[k], q)
+    return wp.length(moment)
+
+
+@wp.kernel
+@typing.no_type_check
+def _rolled_in_a_function(joint_q: wp.array2d[float], points: wp.array[wp.vec3], row: int, out: wp.array2d[float]):
+    i = wp.tid()
+    out[i, row] = _distance(joint_q, i, points)
+
+
+@wp.kernel
+@typing.no_type_check
+def _rolled_root(joint_q: wp.array2d[float], points: wp.array[wp.vec3], row: int, out: wp.array2d[float]):
+    i = wp.tid()
+    square = float(0.0)
+    k = int(0)
+    while k < points.shape[0]:
+        square += (joint_q[i, k] + points[k][0]) * (joint_q[i, k] + points[k][0])
+        k += 1
+    out[i, row] = wp.sqrt(square)
+
+
+@wp.kernel
+@typing.no_type_check
+def _rolled_sum(joint_q: wp.array2d[float], points: wp.array[wp.vec3], row: int, out: wp.array2d[float]):
+    i = wp.tid()
+    total = float(0.0)
+    for k in range(points.shape[0]):
+        total += wp.sin(joint_q[i, k]) * points[k][0]
+    out[i, row] = total
+
+
+@wp.kernel
+@typing.no_type_check
+def _unrolled(joint_q: wp.array2d[float], points: wp.array[wp.vec3], row: int, out: wp.array2d[float]):
+    i = wp.tid()
+    square = float(0.0)
+    for k in range(3):
+        square += (joint_q[i, k] + points[k][0]) * (joint_q[i, k] + points[k][0])
+    out[i, row] = wp.sqrt(square)
+
+
+class OfPoints(IKObjective):
+    """A row from three points, by a kernel to order."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def residual_dim(self):
+        return 1
+
+    def bind_device(self, device):
+        super().bind_device(device)
+        self.points = wp.array([[1.0, 0.5, 0.2], [2.0, -0.5, 0.1], [1.5, 0.3, 0.3]], dtype=wp.vec3, device=device)
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        inputs = [joint_q, self.points, start_idx]
+        wp.launch(self.kernel, joint_q.shape[0], inputs, [residuals], device=joint_q.device)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "loop"),
+    [(_rolled_in_a_function, r"for ... in range\(points.shape\[0\]\)"), (_rolled_root, r"while k < points.shape\[0\]")],
+)
+def test_a_loop_of_unknown_length_is_named(panda, kernel, loop):
+    """Warp's backward pass does not know what such a loop has made of its variables."""
+    words = rf"autodiff Jacobian .*Kernel '{kernel.key}' has a loop that Warp does not unroll \({loop}\)"
+    with pytest.raises(ObjectiveError, match=words) as caught:
+        objectives.check(OfPoints(kernel), panda)
+    assert "keep their backward pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kernel", [_rolled_sum, _unrolled])
+def test_loops_that_warp_differentiates_pass(panda, kernel):
+    assert objectives.check(OfPoints(kernel), panda).nonzero_count > 0
+
+
+def test_a_wrong_jacobian_without_such_a_cause_has_no_hint(panda):
+    class Detached(OfPoints):
+        def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+            super().compute_residuals(body_q, wp.array(joint_q.numpy()), model, residuals, start_idx, problem_idx)
+
+    with pytest.raises(ObjectiveError, match="does everything from body_q and joint_q to the rows run in Warp kernels"):
+        objectives.check(Detached(_unrolled), panda)
 
 
 def test_entries_outside_the_support_are_named(panda):
