@@ -6,7 +6,8 @@ joints appear as what they are, and the map to the active DOFs comes later.
 
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,9 +112,10 @@ class Rows:
 
     def _compute_blocks(self, poses: Poses) -> None:
         for objective, start in zip(self.objectives, self.start, strict=True):
-            objective.compute_residuals(
-                poses.body_q, poses.joint_q, self.model, poses.residuals, start, poses.problem_idx
-            )
+            with _checked_arrays(objective, self.model.device):
+                objective.compute_residuals(
+                    poses.body_q, poses.joint_q, self.model, poses.residuals, start, poses.problem_idx
+                )
 
     def compute_jacobian(
         self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tape: "RowTape | None"
@@ -131,9 +133,10 @@ class Rows:
             motion_subspace(self.model, poses.body_q, joint_S_s)
             for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
                 if not taped:
-                    objective.compute_jacobian_analytic(
-                        poses.body_q, poses.joint_q, self.model, jacobian, joint_S_s, start
-                    )
+                    with _checked_arrays(objective, self.model.device):
+                        objective.compute_jacobian_analytic(
+                            poses.body_q, poses.joint_q, self.model, jacobian, joint_S_s, start
+                        )
         if tape is not None:
             tape.record(self, poses.joint_q)
             for k, taped in enumerate(self.taped):
@@ -148,7 +151,8 @@ class Rows:
             block, name = range(start, start + objective.residual_dim()), type(objective).__name__
             backward_rows(name, tape.tape, block, self._seed, tape.dq_dof, jacobian)
         else:
-            objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
+            with _checked_arrays(objective, self.model.device):
+                objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
 
     def _clear(self, jacobian: wp.array[Any]) -> None:
         """Zero what the hooks may leave alone, and nothing else: most of a large Jacobian is never touched."""
@@ -157,6 +161,29 @@ class Rows:
         else:
             dim = (jacobian.shape[0], self.count)
             wp.launch(_clear_rows, dim=dim, inputs=[*self._cleared], outputs=[jacobian], device=self.model.device)
+
+
+@contextmanager
+def _checked_arrays(objective: Any, device: wp.Device) -> Iterator[None]:
+    """Let no hook of an objective launch a GPU kernel on arrays that the GPU cannot reach.
+
+    Warp does not look unless it is told to, and the access to such an array ends the GPU's context for all of the
+    process. Hooks run where launches are recorded, so a solve pays nothing for it.
+
+    Raises:
+        ObjectiveError: The objective has an array elsewhere; the message names kernel, argument and devices.
+    """
+    before, relaxed = wp.config.launch_array_access_mode, wp.config.LaunchArrayAccessMode.RELAXED
+    if not device.is_cuda or before != relaxed:
+        yield
+        return
+    wp.config.launch_array_access_mode = wp.config.LaunchArrayAccessMode.CHECKED
+    try:
+        yield
+    except RuntimeError as error:
+        raise ObjectiveError(f"{type(objective).__name__}: {error}") from error
+    finally:
+        wp.config.launch_array_access_mode = before
 
 
 @wp.kernel(module="unique", enable_backward=False)
