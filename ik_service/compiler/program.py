@@ -26,10 +26,9 @@ from ik_service.compiler.transplant import transplant
 from ik_service.robots import JointType, RobotModel
 from objectives import IKModel
 from objectives.element_table import Element
-from objectives.expression import Expression, ExpressionGraph, Scalar, reachable
+from objectives.expression import Expression, ExpressionGraph, Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
-from objectives.operation import Operation
 from objectives.robot_indices import BodyFrame
 from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
@@ -118,23 +117,6 @@ class _Applied:
     elements: tuple[Element, ...]
     first_row: int  # within the objective
     wanted: tuple[int, ...]  # rows of the group
-
-
-def uncovered(objectives: Sequence[object], model: IKModel) -> str | None:
-    """Return why objectives cannot be compiled, or None if they can.
-
-    Args:
-        objectives: Objectives of a solver.
-        model: View of the robot, to which they are bound.
-    """
-    for objective in objectives:
-        name = type(objective).__name__
-        if not isinstance(objective, ExpressionObjective):
-            return f"{name} is not stated as expressions"
-        for group, _ in objective.stated_elements(model):
-            if any(node.operation in (Operation.SIN, Operation.COS) for node in reachable(state_rows(group).rows)):
-                return f"{name} takes a sine or cosine"
-    return None
 
 
 def build_program(
