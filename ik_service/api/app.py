@@ -175,7 +175,10 @@ def create_app(
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
         side_work = SideWork(SIDE_THREADS, "ik-side", is_shared=len(settings.keys) > 1)
-        state = ServiceState(catalog, pool, metrics, admission, settings.max_body_bytes, side_work, settings.uploaders)
+        catalog_work = SideWork(1, "ik-catalog", is_shared=len(settings.keys) > 1)
+        state = ServiceState(
+            catalog, pool, metrics, admission, settings.max_body_bytes, side_work, catalog_work, settings.uploaders
+        )
         state.warm_up = warm_up(state, settings.warm_up_robots)
         metrics.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
         app.state.service = state
@@ -185,6 +188,8 @@ def create_app(
         await end_streams(state)
         await close_pool(pool)
         side_work.close()
+        catalog_work.close()
+        state.catalog_watch.close()
 
     app = Service(
         settings,

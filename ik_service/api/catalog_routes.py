@@ -1,20 +1,20 @@
 """`PUT` and `DELETE /v1/robots/{robot}`: robots at run time, where the operator allows it and by API key only."""
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ik_service.api.access import KEY_NAME
+from ik_service.api.access import KEY_NAME, owner_of
 from ik_service.api.body import read_body
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.errors import KeyRightsError, MissingKeyError
 from ik_service.api.problem_schema import problem_answers
 from ik_service.api.problems import MediaTypeError
 from ik_service.api.robot_catalog import Precondition
-from ik_service.api.robot_routes import URDF_MEDIA_TYPE
-from ik_service.api.robot_schema import RobotBody, robot_body
+from ik_service.api.robot_routes import URDF_MEDIA_TYPE, robot_content
+from ik_service.api.robot_schema import RobotBody
 from ik_service.api.state import ServiceState, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.xml_reader import MAX_BYTES
@@ -39,9 +39,9 @@ def _urdf_body() -> dict[str, Any]:
     "/robots/{robot}",
     summary="Put a robot",
     responses={
-        200: {"description": "The robot took the place of the one of that name."},
+        200: {"model": RobotBody, "description": "The robot took the place of the one of that name."},
         201: {"model": RobotBody, "description": "The robot is new."},
-        **problem_answers(401, 403, 408, 409, 412, 413, 415, 422, 500),
+        **problem_answers(401, 403, 408, 409, 412, 413, 415, 422, 429, 500, 507),
     },
     openapi_extra=_urdf_body(),
 )
@@ -49,10 +49,9 @@ async def put_robot(
     robot: NewName,
     request: Request,
     state: State,
-    response: Response,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
-) -> RobotBody:
+) -> Response:
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
     _require_rights(request, state, robot)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -60,11 +59,12 @@ async def put_robot(
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
-    served, is_new = await run_in_threadpool(state.catalog.put, robot, text, Precondition(if_match, if_none_match))
-    response.status_code = 201 if is_new else 200
-    response.headers["ETag"] = served.etag
-    response.headers["Location"] = f"/v1/robots/{robot}"
-    return await run_in_threadpool(robot_body, robot, served.model, served.source)
+    precondition = Precondition(if_match, if_none_match)
+    putting = state.catalog_work.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
+    served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
+    content = await state.side_work.run(owner_of(request.scope), robot_content, robot, served)
+    headers = {"ETag": served.etag, "Location": f"/v1/robots/{robot}"}
+    return Response(content, status_code=201 if is_new else 200, headers=headers, media_type="application/json")
 
 
 @router.delete(
@@ -76,7 +76,8 @@ async def put_robot(
 async def delete_robot(robot: NewName, request: Request, state: State, if_match: IfMatch = None) -> None:
     """Stop serving a robot that was put; requests under way go on."""
     _require_rights(request, state, robot)
-    await run_in_threadpool(state.catalog.delete, robot, Precondition(if_match))
+    deleting = state.catalog_work.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
+    await asyncio.shield(deleting)
     state.metrics.forget(robot)
 
 

@@ -10,6 +10,8 @@ IKError
 │   ├── MetricsClosedError   metrics need an API key here
 │   └── UploadsDisabledError robots cannot be put or deleted here
 ├── BodyTimeoutError         the body came too slowly
+├── CatalogStorageError      the disk does not take a change of the catalog
+│   └── CatalogStorageFullError  because it has no room
 └── InputError
     ├── RobotNameError       a name that no robot can be put under
     ├── ReadOnlyRobotError   a built-in robot would change
@@ -57,6 +59,14 @@ class UploadsDisabledError(AccessError):
 
 class BodyTimeoutError(IKError):
     """The body did not come in within its time."""
+
+
+class CatalogStorageError(IKError):
+    """The disk does not take a change of the catalog; what was there stays."""
+
+
+class CatalogStorageFullError(CatalogStorageError):
+    """The disk has no room for a robot."""
 
 
 class RobotNameError(InputError):

@@ -52,7 +52,7 @@ def _request_body() -> dict[str, Any]:
 )
 async def forward(robot: RobotName, request: Request, state: State) -> Response:
     """Compute forward kinematics; the answer's `poses` can be sent as the `targets` of a solve."""
-    model = state.robot(robot)
+    model = await state.robot(robot)
     codec = request_codec(request.headers)
     replier = answer_codec(request.headers, codec)
     if codec.is_flat:

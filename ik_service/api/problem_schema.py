@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from ik_service.api.errors import (
     BodyTimeoutError,
+    CatalogStorageFullError,
     MissingKeyError,
     ReadOnlyRobotError,
     StaleRobotError,
@@ -61,6 +62,7 @@ _DESCRIPTIONS = {
     422: "The body can be read, but something in it is not allowed; `errors` points at each fault.",
     429: "The API key has its share of what callers share already; see Retry-After.",
     500: "The service failed. The cause is in its log.",
+    507: "The service's disk has no room.",
     503: "Not ready, too many requests are waiting, or code is still being compiled; see Retry-After.",
     504: "The deadline passed before there was an answer; nothing or not all was solved.",
 }
@@ -83,6 +85,7 @@ _EXAMPLES: dict[int, Exception] = {
         "until some have ended, and have fewer at once."
     ),
     500: Exception("The service failed to answer. The fault is logged on its side."),
+    507: CatalogStorageFullError("The service's disk has no room for the robot. Nothing was changed."),
     503: NotReadyError("The service is starting: kernels are being loaded."),
     504: ExpiredError("The deadline passed after 60 s in the queue. Nothing was solved; try again later."),
 }

@@ -1,13 +1,17 @@
 """The robots that are served: those that came with the service, and those put at run time.
 
-Readers get a snapshot and need no lock; changes make a new one, those by other processes that share the folder too. A
-request under way keeps the model that it has, and solvers are told apart by the content of a model, never by its name.
+Readers get a snapshot and need no lock; changes make a new one, those by other processes that share the folder too,
+which are taken in by `look`. The lock protects only the swap: nobody holds it while the parser or the disk is at work.
+A request under way keeps the model that it has, and solvers are told apart by the content of a model, never by its
+name.
 """
 
+import errno
 import hashlib
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -15,8 +19,9 @@ from typing import Literal
 
 from ik_service.api.errors import (
     CatalogFullError,
+    CatalogStorageError,
+    CatalogStorageFullError,
     MjcfRefusedError,
-    NoUrdfError,
     ReadOnlyRobotError,
     RobotNameError,
     StaleRobotError,
@@ -109,19 +114,19 @@ class RobotCatalog:
         self._lock = threading.Lock()
         self._files: Files = {}
         self._changed_at: int | None = None
+        self._version = 0  # of the snapshot
+        self._coming: ServedRobot | None = None  # whose file is being written here
         self._set({name: ServedRobot(model, "built_in", _urdf_of(name, model)) for name, model in models.items()})
-        self._look_again()
+        self.look()
 
     @property
     def robots(self) -> Mapping[str, ServedRobot]:
         """All robots, those that came with the service first."""
-        self._look_again()
         return self._served
 
     @property
     def models(self) -> Mapping[str, RobotModel]:
         """The models of all robots."""
-        self._look_again()
         return self._models
 
     def robot(self, name: str) -> ServedRobot:
@@ -130,26 +135,10 @@ class RobotCatalog:
         Raises:
             UnknownRobotError: None of that name is served; the message lists those there are.
         """
-        self._look_again()
-        return self._found(name)
-
-    def _found(self, name: str) -> ServedRobot:
         found = self._served.get(name)
         if found is None:
             raise UnknownRobotError(f"Robot {name[:100]!r} is not served. Robots: {', '.join(self._served)}.")
         return found
-
-    def urdf(self, name: str) -> bytes:
-        """Return the URDF of a robot.
-
-        Raises:
-            UnknownRobotError: None of that name is served.
-            NoUrdfError: It was not read from one.
-        """
-        urdf = self.robot(name).urdf
-        if urdf is None:
-            raise NoUrdfError(f"Robot '{name}' was not read from a URDF.")
-        return urdf
 
     def serves(self, name: str) -> bool:
         """Tell whether a robot of a name is served, as far as this process has seen."""
@@ -166,21 +155,31 @@ class RobotCatalog:
             StaleRobotError: The precondition does not hold.
             MjcfRefusedError: The text is MJCF.
             RobotFileError: The text is no robot.
+            CatalogStorageError: The disk does not take it; a CatalogStorageFullError where it has no room.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
-        with self._lock, self._store.alone():
-            self._read_files(self._store)
-            current = self._served.get(name)
-            precondition.check(name, current)
-            uploaded = sum(robot.source == "uploaded" for robot in self._served.values())
-            if current is None and uploaded >= self._max_uploaded:
-                raise CatalogFullError(f"{uploaded} robots have been put, which is the most allowed. Delete one first.")
-            robot = ServedRobot(_parsed(text), "uploaded", text)
-            self._store.write(name, text)
-            self._set({**self._served, name: robot})
-            self._files = self._store.files()
-        return robot, current is None
+        self._check_put(name, precondition)  # before the parser has work with it
+        robot = ServedRobot(_parsed(text), "uploaded", text)
+        with _kept_in_folder(), self._store.alone():
+            self.look()
+            is_new = self._check_put(name, precondition)
+            self._coming = robot
+            try:
+                self._store.write(name, text)
+                self._swap(self._store, name, robot)
+            finally:
+                self._coming = None
+        return robot, is_new
+
+    def _check_put(self, name: str, precondition: Precondition) -> bool:
+        """Refuse to put a robot that may not be; return whether its name is new."""
+        current = self._served.get(name)
+        precondition.check(name, current)
+        uploaded = sum(robot.source == "uploaded" for robot in self._served.values())
+        if current is None and uploaded >= self._max_uploaded:
+            raise CatalogFullError(f"{uploaded} robots have been put, which is the most allowed. Delete one first.")
+        return current is None
 
     def delete(self, name: str, precondition: Precondition) -> None:
         """Delete a robot that was put. Blocks for the disk.
@@ -191,15 +190,15 @@ class RobotCatalog:
             ReadOnlyRobotError: The robot is built in.
             UnknownRobotError: None of that name is served.
             StaleRobotError: The precondition does not hold.
+            CatalogStorageError: The disk does not let it go.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
-        with self._lock, self._store.alone():
-            self._read_files(self._store)
-            precondition.check(name, self._found(name))
+        with _kept_in_folder(), self._store.alone():
+            self.look()
+            precondition.check(name, self.robot(name))
             self._store.delete(name)
-            self._set({other: robot for other, robot in self._served.items() if other != name})
-            self._files = self._store.files()
+            self._swap(self._store, name, None)
 
     def require_changeable(self, name: str) -> None:
         """Refuse to change a robot that cannot be put or deleted at all.
@@ -220,42 +219,88 @@ class RobotCatalog:
         if name in builtin_robot_names() or (served is not None and served.source == "built_in"):
             raise ReadOnlyRobotError(f"Robot '{name}' is built in and stays as it is. Take another name.")
 
-    def _look_again(self) -> None:
-        """Take in what other processes have changed in the folder; one look at its time where nothing has."""
+    def is_current(self) -> bool:
+        """Tell whether nobody has changed the folder since the last look, by one look at its time of change."""
         if self._store is None:
-            return
+            return True
         try:
             changed_at = self._store.changed_at()
-            if changed_at is None or changed_at != self._changed_at:
-                with self._lock:
-                    self._read_files(self._store)
-                    self._changed_at = changed_at
+        except OSError:
+            return False
+        return changed_at is not None and changed_at == self._changed_at
+
+    def look(self) -> None:
+        """Take in what other processes have changed in the folder. Blocks for the disk and the parser."""
+        if self._store is None or self.is_current():
+            return
+        try:
+            while not self._taken_in(self._store):
+                pass  # the snapshot has changed meanwhile, so that what was read may be older
         except OSError as error:
             _log.error("The folder of the catalog cannot be read: %s.", error.strerror)
 
-    def _read_files(self, store: RobotStore) -> None:
-        """Read the robots whose files are new or others than before, and forget those whose files are gone."""
-        files = store.files()
-        if files == self._files:
-            return
+    def _taken_in(self, store: RobotStore) -> bool:
+        """Read what is new in the folder and swap it in; return whether the snapshot was still the same then."""
+        version, changed_at, files = self._version, store.changed_at(), store.files()
+        served = None if files == self._files else self._read(store, files)
+        with self._lock:
+            if self._version != version:
+                return False
+            self._changed_at = changed_at
+            if served is not None:
+                self._files, self._version = files, version + 1
+                self._set(served)
+        return True
+
+    def _swap(self, store: RobotStore, name: str, robot: ServedRobot | None) -> None:
+        """Serve a robot whose file is in the folder, or no more one whose file is gone."""
+        state = store.files().get(name)
+        with self._lock:
+            served, files = dict(self._served), dict(self._files)
+            if robot is None or state is None:
+                served.pop(name, None)
+                files.pop(name, None)
+            else:
+                served[name], files[name] = robot, state
+            self._files, self._version = files, self._version + 1
+            self._set(served)
+
+    def _read(self, store: RobotStore, files: Files) -> dict[str, ServedRobot]:
+        """Read the robots whose files are new or others than before, and leave out those whose files are gone."""
         served = {name: robot for name, robot in self._served.items() if robot.source == "built_in"}
         for name, state in files.items():
-            old = self._served.get(name)
+            old, coming = self._served.get(name), self._coming
             if old is not None and old.source == "uploaded" and self._files.get(name) == state:
                 served[name] = old
             elif name in served or name in builtin_robot_names():
                 _log.error("Robot %s of the catalog is left out: a built-in robot has its name.", name)
             elif (text := store.text(name)) is not None:
                 try:
-                    served[name] = ServedRobot(_parsed(text), "uploaded", text)
+                    is_coming = coming is not None and coming.urdf == text
+                    served[name] = coming if is_coming and coming else ServedRobot(_parsed(text), "uploaded", text)
                 except InputError as error:
                     _log.error("Robot %s of the catalog is left out, its file is not as it must be: %s", name, error)
-        self._files = files
-        self._set(served)
+        return served
 
     def _set(self, served: dict[str, ServedRobot]) -> None:
         self._served = MappingProxyType(served)
         self._models = MappingProxyType({name: robot.model for name, robot in served.items()})
+
+
+@contextmanager
+def _kept_in_folder() -> Iterator[None]:
+    """Say of errors of the disk what they mean to who puts or deletes a robot."""
+    try:
+        yield
+    except OSError as error:
+        _log.error("The folder of the catalog cannot be written: %s.", error.strerror)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CatalogStorageFullError(
+                "The service's disk has no room for the robot. Nothing was changed."
+            ) from error
+        raise CatalogStorageError(
+            "The service's disk did not take the change. The fault is logged on its side."
+        ) from error
 
 
 def _urdf_of(name: str, model: RobotModel) -> bytes | None:

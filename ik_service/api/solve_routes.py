@@ -56,7 +56,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
     arrival = state.admission.arrival(request.scope)
-    model = state.robot(robot)
+    model = await state.robot(robot)
     state.admission.require_room(arrival)  # a request that will be refused anyway is not worth reading
     codec = request_codec(request.headers)
     replier = answer_codec(request.headers, codec)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from ik_service.api.admission import Admission
+from ik_service.api.catalog_watch import CatalogWatch
 from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.side_work import SideWork
@@ -31,6 +32,8 @@ class ServiceState:
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
         side_work: Threads for what would hold up the event loop.
+        catalog_work: The thread that puts and deletes robots, one at a time.
+        catalog_watch: The catalog as it is now.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
         bridge: Between the application's event loop and the solver thread.
@@ -42,13 +45,15 @@ class ServiceState:
     admission: Admission
     max_body_bytes: int
     side_work: SideWork
+    catalog_work: SideWork
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
     streams: set[StreamSession] = field(default_factory=set)
     draining: bool = False
 
     def __post_init__(self) -> None:
-        """Bridge the pool to the application's event loop."""
+        """Bridge the pool and the catalog to the application's event loop."""
+        self.catalog_watch = CatalogWatch(self.catalog)
         self.bridge = LoopBridge(self.pool)
 
     @property
@@ -62,13 +67,13 @@ class ServiceState:
         done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
         return done and not self.draining
 
-    def robot(self, name: str) -> RobotModel:
+    async def robot(self, name: str) -> RobotModel:
         """Return the model of a robot that is served.
 
         Raises:
             UnknownRobotError: None of that name; the message lists those there are.
         """
-        return self.catalog.robot(name).model
+        return (await self.catalog_watch.now()).robot(name).model
 
 
 async def service_state(request: Request) -> ServiceState:

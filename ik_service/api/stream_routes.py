@@ -18,7 +18,7 @@ async def stream(websocket: WebSocket, robot: str) -> None:
     """Serve one stream; an unknown robot is refused before the handshake, with a problem document."""
     state = websocket.app.state.service
     assert isinstance(state, ServiceState)  # put there by create_app
-    session = StreamSession(websocket, robot, state.robot(robot), state.bridge)
+    session = StreamSession(websocket, robot, await state.robot(robot), state.bridge)
     await websocket.accept()
     state.streams.add(session)
     try:

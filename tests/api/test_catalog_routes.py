@@ -154,13 +154,13 @@ def test_uploads_are_off_by_default(client):
     problem(client.delete("/v1/robots/panda"), 403, "uploads_disabled")
 
 
-def test_a_disk_that_fails_is_a_500_that_tells_nothing(open_client, monkeypatch):
+def test_a_full_disk_is_507_and_tells_nothing_else(open_client, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "/srv/secret")
 
     monkeypatch.setattr(open_client.app.state.service.catalog._store, "write", full)
     reply = open_client.put("/v1/robots/x", content=UR5E, headers=XML)
-    problem(reply, 500, "internal_error")
+    problem(reply, 507, "storage_full")
     assert "secret" not in reply.text
     problem(open_client.get("/v1/robots/x"), 404, "unknown_robot")
 

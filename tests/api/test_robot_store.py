@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from ik_service.api.errors import CatalogFullError, ReadOnlyRobotError, RobotNameError, StaleRobotError
+from ik_service.api.errors import (
+    CatalogFullError,
+    CatalogStorageError,
+    CatalogStorageFullError,
+    ReadOnlyRobotError,
+    RobotNameError,
+    StaleRobotError,
+)
 from ik_service.api.limits import MAX_ACTIVE_DOFS
 from ik_service.api.problems import UnknownRobotError
 from ik_service.api.robot_catalog import Precondition, RobotCatalog
@@ -24,6 +31,12 @@ def catalog_of(folder, **options):
     return RobotCatalog(PANDA, RobotStore(folder), is_open=True, **options)
 
 
+def fresh(catalog):
+    """A catalog that has taken in what others have changed."""
+    catalog.look()
+    return catalog
+
+
 def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_path):
     catalog = catalog_of(tmp_path / "made")
     robot, is_new = catalog.put("arm", UR5E, ANY)
@@ -33,7 +46,7 @@ def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_pat
     again = catalog_of(tmp_path / "made")
     assert list(again.robots) == ["panda", "arm", "other"]
     assert again.robots["arm"].model.content_hash == robot.model.content_hash
-    assert again.urdf("arm") == UR5E + b"\n"
+    assert fresh(again).robots["arm"].urdf == UR5E + b"\n"
     assert [robot.source for robot in again.robots.values()] == ["built_in", "uploaded", "uploaded"]
     again.delete("arm", ANY)
     assert list(catalog_of(tmp_path / "made").robots) == ["panda", "other"]
@@ -60,7 +73,7 @@ def test_a_damaged_file_is_logged_and_the_others_are_served(tmp_path, caplog):
 def test_a_file_cut_off_while_it_was_written_is_no_robot_and_is_removed(tmp_path):
     catalog_of(tmp_path).put("arm", UR5E, ANY)
     (tmp_path / ".arm.0123456789abcdef.unfinished").write_bytes(IIWA[:300])
-    assert catalog_of(tmp_path).urdf("arm") == UR5E
+    assert fresh(catalog_of(tmp_path)).robots["arm"].urdf == UR5E
     assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
 
 
@@ -74,10 +87,10 @@ def test_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, call):
 
     monkeypatch.setattr(os, call, full)
     monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(CatalogStorageFullError, match="no room"):
         catalog.put("arm", IIWA, ANY)
     monkeypatch.undo()
-    assert catalog.urdf("arm") == catalog_of(tmp_path).urdf("arm") == UR5E
+    assert fresh(catalog).robots["arm"].urdf == fresh(catalog_of(tmp_path)).robots["arm"].urdf == UR5E
     assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
 
 
@@ -141,8 +154,8 @@ def test_catalogs_of_several_processes_share_a_folder(tmp_path):
     """What one puts, replaces or deletes the others serve, preconditions and room counted over all."""
     one, other = catalog_of(tmp_path, max_uploaded=2), catalog_of(tmp_path, max_uploaded=2)
     one.put("arm", UR5E, ANY)
-    assert other.urdf("arm") == UR5E
-    assert list(other.robots) == ["panda", "arm"]
+    assert fresh(other).robots["arm"].urdf == UR5E
+    assert list(fresh(other).robots) == ["panda", "arm"]
     model = other.models["arm"]
     other.put("more", IIWA, ANY)
     assert other.models["arm"] is model  # not read again
@@ -150,11 +163,11 @@ def test_catalogs_of_several_processes_share_a_folder(tmp_path):
         one.put("third", IIWA, ANY)
     with pytest.raises(StaleRobotError, match="exists"):
         one.put("more", UR5E, Precondition(if_none_match="*"))
-    other.put("arm", IIWA, Precondition(if_match=one.robot("arm").etag))
-    assert one.urdf("arm") == IIWA
+    other.put("arm", IIWA, Precondition(if_match=fresh(one).robot("arm").etag))
+    assert fresh(one).robots["arm"].urdf == IIWA
     other.delete("arm", ANY)
     with pytest.raises(UnknownRobotError):
-        one.robot("arm")
+        fresh(one).robot("arm")
     assert list(one.robots) == ["panda", "more"]
 
 
@@ -164,7 +177,7 @@ def test_changes_in_the_same_moment_are_not_missed(tmp_path):
     for k in range(50):
         text = (UR5E, IIWA)[k % 2]
         one.put("arm", text, ANY)
-        assert other.urdf("arm") == text
+        assert fresh(other).robots["arm"].urdf == text
 
 
 def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypatch):
@@ -212,3 +225,53 @@ def chain(dofs):
         for k in range(dofs)
     )
     return f'<robot name="chain">{links}{joints}</robot>'.encode()
+
+
+def test_nobody_waits_for_the_parser_or_the_disk(tmp_path, monkeypatch):
+    """What is served can be read and looked at while a robot is put, and others are taken in meanwhile."""
+    one, other = catalog_of(tmp_path), catalog_of(tmp_path)
+    seen = []
+    fsync = os.fsync
+
+    def slow(descriptor):
+        (tmp_path / "late.urdf").write_bytes(IIWA)
+        seen.append((list(fresh(one).robots), one.is_current(), one._lock.locked()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    one.put("arm", UR5E, ANY)
+    assert seen[0] == (["panda", "late"], False, False)
+    assert set(one.robots) == {"panda", "late", "arm"}
+    assert set(fresh(other).robots) == {"panda", "late", "arm"}
+
+
+def test_a_look_that_began_before_a_change_does_not_take_it_back(tmp_path, monkeypatch):
+    catalog = catalog_of(tmp_path)
+    (tmp_path / "late.urdf").write_bytes(IIWA)
+    text = RobotStore.text
+
+    def slow(store, name):
+        if "arm" not in catalog.robots:
+            monkeypatch.setattr(RobotStore, "text", text)
+            catalog.put("arm", UR5E, ANY)
+        return text(store, name)
+
+    monkeypatch.setattr(RobotStore, "text", slow)
+    assert set(fresh(catalog).robots) == {"panda", "arm", "late"}
+
+
+@pytest.mark.parametrize(("number", "error"), [(28, CatalogStorageFullError), (30, CatalogStorageError)])
+def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch, caplog, number, error):
+    catalog = catalog_of(tmp_path)
+    catalog.put("arm", UR5E, ANY)
+
+    def fail(*_):
+        raise OSError(number, "the reason", "/srv/secret")
+
+    monkeypatch.setattr(RobotStore, "alone", fail)
+    for change in (lambda: catalog.put("arm", IIWA, ANY), lambda: catalog.delete("arm", ANY)):
+        with pytest.raises(error) as caught:
+            change()
+        assert "secret" not in str(caught.value)
+        assert "the reason" in caplog.text
+    assert catalog.robots["arm"].urdf == UR5E
