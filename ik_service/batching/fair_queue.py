@@ -247,7 +247,7 @@ def expired(work: Work, now: float, compile_s: float) -> ExpiredError:
     Args:
         work: The request.
         now: The time [s].
-        compile_s: How long it takes until all kernels that anybody wants now are there, about [s].
+        compile_s: How long it takes until all kernels that its owner wants now are there, about [s].
     """
     waited = now - work.queued_at
     if not work.is_compiled:

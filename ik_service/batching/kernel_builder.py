@@ -59,6 +59,7 @@ class Build:
         robot: The robot.
         sample: The least that needs them all, one problem of each pattern of rows that are on.
         mark: The file that stands for them.
+        owner: Who has asked first.
         done: Is told how it has ended.
         owners: Tells who still waits for them.
         made: Steps that are done.
@@ -67,6 +68,7 @@ class Build:
     robot: RobotModel
     sample: SolveRequest
     mark: Path
+    owner: Owner
     done: Callable[[Ended], None]
     owners: Callable[[], Collection[Owner]]
     made: int = 0
@@ -107,6 +109,8 @@ class KernelBuilder:
         request: SolveRequest,
         done: Callable[[Ended], None],
         owners: Callable[[], Collection[Owner]] = lambda: (None,),
+        *,
+        owner: Owner = None,
     ) -> None:
         """Compile what a request needs.
 
@@ -118,6 +122,7 @@ class KernelBuilder:
             request: The request.
             done: Called from some thread, once.
             owners: Called from some thread; tells who still waits for the kernels.
+            owner: Who asks.
 
         Raises:
             Exception: Whatever keeps the build from being asked for; `done` is not called.
@@ -126,7 +131,7 @@ class KernelBuilder:
         if mark.exists():
             done(Ended.THERE)
             return
-        build = Build(robot, request.sample(), mark, done, owners)
+        build = Build(robot, request.sample(), mark, owner, done, owners)
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="ik-builder", daemon=True)
@@ -134,11 +139,18 @@ class KernelBuilder:
                 self._thread = thread
             self._waiting.append(build)
 
-    def seconds_left(self) -> float:
-        """Return how long it takes, about, until all that is wanted now is there, at the usual time of a step [s]."""
+    def seconds_left(self, owner: Owner) -> float:
+        """Return how long it takes, about, until all that an owner wants now is there [s].
+
+        That is the usual time of as many steps, and of as many of each other owner, as far as there are so many.
+        """
+        left: dict[Owner, int] = {}
         with self._lock:
-            at_hand = 0 if self._at_hand is None else self._at_hand.left
-            return self._step_s * (at_hand + sum(build.left for build in self._waiting))
+            builds = (*self._waiting, *(() if self._at_hand is None else (self._at_hand,)))
+            for build in builds:
+                left[build.owner] = left.get(build.owner, 0) + build.left
+            own = left.pop(owner, 1)
+            return self._step_s * (own + sum(min(own, steps) for steps in left.values()))
 
     def close(self) -> None:
         """End the process with what it is compiling, and forget what waits."""

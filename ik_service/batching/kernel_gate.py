@@ -76,7 +76,7 @@ class KernelGate:
                 self.compile(other)
 
         try:
-            self.builder.build(work.robot, work.request, end, lambda: self._owners(work))
+            self.builder.build(work.robot, work.request, end, lambda: self._owners(work), owner=work.owner)
         except Exception:  # noqa: BLE001  # without threads, memory or a cache that can be read; the lanes would wait
             _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
             self._open_lanes(work)
@@ -91,9 +91,9 @@ class KernelGate:
         for each in left:
             each.fail(compile_failed(each.robot.name))
 
-    def seconds_left(self) -> float:
-        """Return how long it takes, about, until all that is to be compiled is there [s]."""
-        return 0.0 if self.builder is None else self.builder.seconds_left()
+    def seconds_left(self, owner: Owner) -> float:
+        """Return how long it takes, about, until all that is to be compiled for an owner is there [s]."""
+        return 0.0 if self.builder is None else self.builder.seconds_left(owner)
 
     def close(self) -> None:
         """Compile nothing any more."""

@@ -314,7 +314,7 @@ class SolverPool:
 
     def _end_stale(self, works: Sequence[Work]) -> None:
         for work in works:
-            work.fail(expired(work, time.monotonic(), self._gate.seconds_left()))
+            work.fail(expired(work, time.monotonic(), self._gate.seconds_left(work.owner)))
         self._messenger.dropped(works)
 
     def _solve(self, shares: tuple[Share, ...]) -> None:

@@ -102,7 +102,7 @@ def ask(panda, tmp_path, monkeypatch):
         weights[np.arange(100) % patterns > 0] = 0.0
         for k in range(1, patterns):
             weights[k::patterns, k - 1] = 1.0
-        builder.build(panda, numbered(0, 100, link=link, weights=weights), asked.done, asked.wanted)
+        builder.build(panda, numbered(0, 100, link=link, weights=weights), asked.done, asked.wanted, owner=owner)
         return asked
 
     return ask
@@ -191,15 +191,17 @@ def test_what_several_owners_want_is_built_at_the_turn_of_each(processes, ask):
     assert [link for link, _ in made_by(processes[0])] == ["link3", "link5", "link4"]
 
 
-def test_how_long_it_takes_is_told_by_the_steps_that_are_left(processes, ask):
+def test_how_long_it_takes_is_told_by_the_steps_of_an_owner_and_as_many_of_each_other(processes, ask):
     builder = KernelBuilder("cpu")
-    assert builder.seconds_left() == 0.0
-    ask(builder, "panda_link3", patterns=4)
+    step = builder.seconds_left("calm")  # of who has asked for nothing, or for what others have asked for too
+    assert step > 0.0
+    ask(builder, "panda_link3", owner="hog", patterns=4)
     until(lambda: processes and processes[0].begun)
-    one = builder.seconds_left() / 5
-    ask(builder, "panda_link4")
-    assert builder.seconds_left() == pytest.approx(6 * one)
-    assert one > 0.0
+    assert builder.seconds_left("hog") == pytest.approx(5 * step)
+    ask(builder, "panda_link4", owner="calm")
+    ask(builder, "panda_link5", owner="other")
+    assert builder.seconds_left("calm") == pytest.approx(3 * step)
+    assert builder.seconds_left("hog") == pytest.approx(7 * step)
     builder.close()
 
 

@@ -76,8 +76,8 @@ def test_a_batch_holds_requests_of_several_owners_and_each_pays_for_its_own(pand
     one = queue()
     put(one, work(panda, "a", 30), work(panda, "b", 10), work(panda, "a", 20))
     assert serve(one, 1, seconds=6.0) == {"a": pytest.approx(5.0), "b": pytest.approx(1.0)}
-    put(one, work(panda, "a", 10, "panda_link1"), work(panda, "b", 10, "panda_link2"))
-    assert [one.take(lambda _: BATCH)[0].work.owner for _ in range(1)] == ["b"]
+    put(one, *(work(panda, owner, 10, link) for owner, link in zip("abc", LINKS[:3], strict=True)))
+    assert [next(iter(serve(one, 1, seconds=0.1))) for _ in range(3)] == ["c", "b", "a"]  # who has had least first
 
 
 def test_who_has_gone_for_a_moment_still_owes_what_it_has_had(panda):

@@ -25,13 +25,13 @@ class SlowBuilder:
     def __init__(self, *, at_once=False):
         self.asked, self._at_once = [], at_once
 
-    def build(self, robot, request, done, owners):
+    def build(self, robot, request, done, owners, *, owner):
         if self._at_once:
             done(Ended.THERE)
         else:
             self.asked.append((robot, request, done, owners))
 
-    def seconds_left(self):
+    def seconds_left(self, owner):
         return 6.5
 
     def close(self):
@@ -69,7 +69,7 @@ def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
 class FailingBuilder(SlowBuilder):
     """Cannot even be asked."""
 
-    def build(self, robot, request, done, owners):
+    def build(self, robot, request, done, owners, *, owner):
         self.asked.append((robot, request, lambda _: None, owners))
         raise OSError(24, "Too many open files")
 
@@ -91,7 +91,7 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
     pool, _ = make_pool()
 
     class OtherThreadSolves(SlowBuilder):
-        def build(self, robot, request, done, owners):
+        def build(self, robot, request, done, owners, *, owner):
             self.asked.append((robot, request, done, owners))
             other = threading.Thread(target=lambda: got.append(numbers_of(pool.solve(panda, numbered(1, 1)))))
             other.start()
