@@ -12,6 +12,7 @@ from tests.fuzz.random_problems import OFF_UNIT, Problems, Task, errors_of
 from tests.fuzz.verdicts import RELATIVE, ROUNDING, size_of
 
 BAD_NUMBERS = (np.nan, np.inf, -np.inf, 1e300)
+BAD_LENGTHS = (0.0, 0.5, 5.0, 1e200)  # of quaternions
 TICKS_S = (1e-6, 1e-3, 1e-3, 4e-3, 0.01, 0.5)
 ROBOTS = (1, 8, 64, 100, 200)
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = 1e-4, 1e-3  # [m], [rad]
@@ -82,7 +83,9 @@ class Ride:
         goals: Targets as they are meant, [robots, targets, 7].
         problems: The same for the judge.
         joint_q, speeds: Where the robots were sent last, and how fast, of joints of one coordinate.
-        was_faulty: Robots whose last targets or positions were no numbers.
+        was_faulty: Robots whose last targets were spoilt.
+        spoilt: Robots whose targets are, in rows that count or not.
+        is_far: Robots whose targets, where they are spoilt, are still numbers and out of reach.
     """
 
     judge: Judge
@@ -98,6 +101,8 @@ class Ride:
     joint_q: Array
     speeds: Array
     was_faulty: NDArray[np.bool_]
+    spoilt: NDArray[np.bool_]
+    is_far: NDArray[np.bool_]
     outcomes: dict[str, int] = field(default_factory=lambda: {"converged": 0, "invalid": 0})
 
     @classmethod
@@ -130,7 +135,7 @@ class Ride:
         goals = np.zeros((count, len(tasks), 7))
         still = np.zeros(count, dtype=bool)
         fixed = judge, robot, tasks, bounds, controller, dt, even, posture is not None
-        return cls(*fixed, problems, goals, joint_q, speeds, still)
+        return cls(*fixed, problems, goals, joint_q, speeds, still, still, still)
 
     def scalars_of(self, joint_q: Array) -> Array:
         """Columns of the joints of one coordinate."""
@@ -156,23 +161,24 @@ class Ride:
 
     def spoil(self, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
         """Targets to send, sometimes with what is no target for some robots, and which robots must say so."""
-        sent, bad = self.goals.copy(), np.zeros(len(self.goals), dtype=bool)
-        if rng.random() < 0.06:
-            hit, k = rng.random(len(sent)) < 0.3, int(rng.integers(len(self.tasks)))
-            column = int(rng.integers(7))
-            weights = self.problems.weights[k]
-            counts = np.broadcast_to(True if weights is None else weights > 0.0, (len(sent), 6))
-            if rng.random() < 0.5:
-                sent[hit, k, column] = rng.choice(BAD_NUMBERS)
-                rows = [column] if column < 3 else [3, 4, 5]
-            else:
-                sent[hit, k, 3:] *= float(rng.choice([0.0, 0.5, 5.0, 1e200]))
-                rows = [3, 4, 5]
-            bad = hit & counts[:, rows].any(axis=1)
-            self.sent_bad = hit
+        sent, count = self.goals.copy(), len(self.goals)
+        self.spoilt, self.is_far = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        if rng.random() > 0.06:
+            return sent, self.spoilt
+        self.spoilt, k, column = rng.random(count) < 0.3, int(rng.integers(len(self.tasks))), int(rng.integers(7))
+        number = float(rng.choice(BAD_NUMBERS))
+        if rng.random() < 0.5:
+            sent[self.spoilt, k, column] = number
         else:
-            self.sent_bad = bad
-        return sent, bad
+            sent[self.spoilt, k, 3:] *= float(rng.choice(BAD_LENGTHS))
+            column, number = 3, np.nan
+        weights = self.problems.weights[k]
+        counts = np.broadcast_to(True if weights is None else weights > 0.0, (count, 6))
+        counts = counts[:, [column] if column < 3 else [3, 4, 5]].any(axis=1)
+        if column < 3 and np.isfinite(number):  # a place, if one that nothing reaches
+            self.is_far = counts
+            return sent, np.zeros(count, dtype=bool)
+        return sent, self.spoilt & counts
 
     def tick(self, rng: np.random.Generator, number: int) -> list[str]:
         """Makes one tick and returns what was wrong with it."""
@@ -183,7 +189,7 @@ class Ride:
         joint_q = result.joint_q.copy()
         moves = self.scalars_of(joint_q) - self.scalars_of(self.joint_q)
         faults = self.faults_of_command(result, joint_q, moves, dt) + self.faults_of_answer(result, joint_q, bad)
-        self.joint_q, self.speeds, self.was_faulty = joint_q, moves / dt, self.sent_bad
+        self.joint_q, self.speeds, self.was_faulty = joint_q, moves / dt, self.spoilt
         self.outcomes["converged"] += int(result.success.sum())
         self.outcomes["invalid"] += int((result.status == IKStatus.INVALID).sum())
         return faults
@@ -234,9 +240,11 @@ class Ride:
         """Errors and statuses that are not what the configuration says, faulty robots that are not told."""
         found = []
         status = result.status
-        if (status[bad] != IKStatus.INVALID).any():
-            found.append(f"robot {np.flatnonzero(bad & (status != IKStatus.INVALID))[0]} is not told to be invalid")
-        good = ~self.sent_bad
+        missed = bad & (status != IKStatus.INVALID)
+        found += [f"robot {i} is not told to be invalid" for i in np.flatnonzero(missed)[:1]]
+        reached = self.spoilt & self.is_far & (status == IKStatus.CONVERGED)
+        found += [f"robot {i} has reached what is out of all reach" for i in np.flatnonzero(reached)[:1]]
+        good = ~self.spoilt
         if (status[good] == IKStatus.INVALID).any():
             after = "after a fault" if (self.was_faulty & good & (status == IKStatus.INVALID)).any() else "from nothing"
             found.append(f"a robot with sound numbers is invalid {after}")
