@@ -49,3 +49,9 @@ class KernelCacheError(IKError):
 
 class KernelBuildError(KernelCacheError):
     """Kernels cannot be compiled; the message says what the compiler's error was."""
+
+
+def in_a_line(value: object, length: int = 60) -> str:
+    """Give what a wrong value is, in a line that is short enough for a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -71,6 +71,11 @@ class SolveResult:
     islands: tuple[Any, ...] | None = None
     advice: tuple[str, ...] | None = None
 
+    def __repr__(self) -> str:
+        """Say how many problems there were and how many are solved."""
+        solved = f"{int(self.success.sum())} of {len(self)} problems solved"
+        return f"<SolveResult of '{self.robot}': {solved}, engine {self.engine} on {self.device}>"
+
     def __len__(self) -> int:
         """Return the number of problems."""
         return len(self.success)
@@ -91,6 +96,10 @@ class ForwardResult:
     links: tuple[str, ...]
     positions: NDArray[np.float64]
     orientations_xyzw: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        """Say how many poses of which links there are."""
+        return f"<ForwardResult of '{self.robot}': {len(self.positions)} poses of {', '.join(self.links)}>"
 
 
 def read_solve_reply(reply: httpx2.Response) -> SolveResult:

@@ -48,6 +48,11 @@ class ControlResult:
     dof_names: tuple[str, ...]
     seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        """Say how many robots there are, and what became of them."""
+        names = ", ".join(sorted({IKStatus(int(code)).name.lower() for code in self.status}))
+        return f"<ControlResult: robots {len(self.joint_q)}, coordinates {self.joint_q.shape[1]}, status {names}>"
+
     @property
     def status(self) -> Int32Array:
         """The gravest status of the islands of each robot, `IKStatus`, [robots]."""

@@ -94,6 +94,10 @@ class DeviceModel:
     active_limit_upper: wp.array[wp.float32]
     mid_joint_q: wp.array[wp.float32]
 
+    def __repr__(self) -> str:
+        """Say what it is a view of, and where."""
+        return f"<DeviceModel on {self.device} of {self.robot!r}>"
+
     @property
     def joint_count(self) -> int:
         """Number of moving joints, locked ones included."""

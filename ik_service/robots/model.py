@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 class RobotModel(RobotArrays):
     """A robot: its arrays (see ``RobotArrays``), its float64 kinematics, and the ways to derive others from it."""
 
+    def __repr__(self) -> str:
+        """Say which robot it is in a line; its arrays are many."""
+        dofs = f"{self.joint_dof_count} DOFs ({self.active_dof_count} active)"
+        return f"<RobotModel '{self.name}': {self.joint_count} joints, {dofs}, {len(self.link_names)} links>"
+
     @cached_property
     def active_map(self) -> ActiveMap:
         """Which DOFs a solver may move, within which limits, and the configuration in the middle."""

@@ -43,6 +43,10 @@ class KinematicTrees:
     body_treeid: Int32Array
     coordinate_treeid: Int32Array
 
+    def __repr__(self) -> str:
+        """Say how many trees of how many active DOFs there are."""
+        return f"<KinematicTrees: {self.ntree} of {self.tree_dofnum.tolist()} active DOFs>"
+
 
 def kinematic_trees(robot: "RobotModel") -> KinematicTrees:
     """Give the trees of a robot."""

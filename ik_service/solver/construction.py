@@ -6,6 +6,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.kernel_trust import check_cache
@@ -32,11 +33,11 @@ def check_construction(
         InputError: An argument has a type or value that is not allowed; the message says which is.
     """
     if not isinstance(robot, RobotModel):
-        raise InputError(f"robot is {robot!r}. Allowed: a RobotModel, as load_robot('panda') returns it.")
+        raise InputError(f"robot is {in_a_line(robot)}. Allowed: a RobotModel, as load_robot('panda') returns it.")
     for name, value in (("targets", targets), ("objectives", objectives)):
         if isinstance(value, str) or not isinstance(value, Sequence):
             content = "link names or Targets" if name == "targets" else "objectives"
-            raise InputError(f"{name} is {value!r}. Allowed: a list of {content}.")
+            raise InputError(f"{name} is {in_a_line(value)}. Allowed: a list of {content}.")
     if not targets and not objectives:
         raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
     if robot.active_dof_count == 0:

@@ -62,6 +62,11 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     robot: RobotModel
     row_labels: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        """Say how many problems there are; an index names the islands of one."""
+        counts = ", ".join(map(str, np.unique(self.nisland)))
+        return f"<IslandResults: {len(self)} problems of {counts} islands>"
+
     @classmethod
     def collect(
         cls,

@@ -66,6 +66,11 @@ class IKResult:
     solutions: NDArray[np.floating] | None = None
     solution_count: NDArray[np.int32] | None = None
 
+    def __repr__(self) -> str:
+        """Say how many problems there were and how many are solved."""
+        solved = f"{int(self.success.sum())} of {len(self)} problems solved"
+        return f"<IKResult: {solved}, {len(self.coordinate_names)} coordinates, engine {self.engine} on {self.device}>"
+
     def __len__(self) -> int:
         """Return the number of problems."""
         return len(self.success)

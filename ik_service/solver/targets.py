@@ -9,6 +9,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
 from ik_service.solver.foreign_arrays import as_numpy
 from objectives import InputError
@@ -63,7 +64,7 @@ def as_target(target: "Target | str", robot: RobotModel) -> Target:
     if isinstance(target, str):
         target = Target(target)
     if not isinstance(target, Target):
-        raise InputError(f"A target is {target!r}. Allowed: a link name or an ik_service.Target.")
+        raise InputError(f"A target is {in_a_line(target)}. Allowed: a link name or an ik_service.Target.")
     robot.link_frame(target.link)
     if target.reference_link is not None:
         robot.link_frame(target.reference_link)

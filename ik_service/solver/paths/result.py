@@ -56,6 +56,11 @@ class PathResult:
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        """Say how many waypoints there were and how many are met."""
+        met = f"{int(self.success.sum())} of {len(self)} waypoints met"
+        return f"<PathResult: {met}, {len(self.coordinate_names)} coordinates, dt {self.dt:g} s>"
+
     def __len__(self) -> int:
         """Return the number of waypoints."""
         return len(self.success)
