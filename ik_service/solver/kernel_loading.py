@@ -46,13 +46,13 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
         KernelCacheError: Others may have written what is in the cache.
         OSError: The cache cannot be read, or not be written where it lacks a module; see `told_cache_error`.
     """
-    waiting = [CachedModule(module, _block(block, device), device=device) for module, block in modules.items()]
-    waiting = [one for one in waiting if not one.is_loaded()]
+    blocks = [(module, _block(block, device)) for module, block in modules.items()]
+    waiting = [CachedModule(*one, device=device) for one in blocks if not is_loaded(*one, device)]
     missing = [one for one in waiting if not one.is_whole()]
     cores = len(os.sched_getaffinity(0))
     # A precompiled header costs as much as two modules without it, and each thread makes its own; so it pays only for
     # many modules, and those of the first use are mostly all that a process compiles.
-    first_use = not CachedModule(SOLVE_IO, _block(LAUNCH_BLOCK, device), device=device).is_loaded()
+    first_use = not is_loaded(SOLVE_IO, _block(LAUNCH_BLOCK, device), device)
     side_by_side = device.is_cuda or (first_use and (cores > 1 or len(missing) <= 2))
     if side_by_side and device.is_cpu:
         for one in missing:
@@ -77,9 +77,14 @@ def load_kernels_alone(module: Any, device: wp.Device) -> None:
         KernelCacheError: As `load_kernels`.
         OSError: The same.
     """
-    one = CachedModule(module, _block(LAUNCH_BLOCK, device), device=device)
-    if not one.is_loaded():
-        one.load()
+    block = _block(LAUNCH_BLOCK, device)
+    if not is_loaded(module, block, device):
+        CachedModule(module, block, device=device).load()
+
+
+def is_loaded(module: Any, block: int, device: wp.Device) -> bool:
+    """Return whether this process has a module loaded; asked in every solve, so it looks at nothing else."""
+    return (device.context if device.is_cuda else None, block) in module.execs
 
 
 def _block(block: int, device: wp.Device) -> int:
@@ -117,11 +122,6 @@ class CachedModule:
     def path(self) -> Path:
         """Where its code stands."""
         return self._folder / self._names[0]
-
-    def is_loaded(self) -> bool:
-        """Return whether this process has it loaded."""
-        assert self._device is not None  # asked of modules that are to run
-        return (self._device.context if self._device.is_cuda else None, self._block) in self._module.execs
 
     def is_whole(self) -> bool:
         """Return whether the cache holds the module, undamaged.
