@@ -66,6 +66,9 @@ int main(void)
     input.targets = pose;
     input.dt = 1e-3;
     wrong += panda_controller_init(&controller, NULL) != PANDA_OK;
+    wrong += panda_tick(&controller, &input, &result) != PANDA_NOT_RESET || result.status != PANDA_INVALID;
+    wrong += panda_tick(&controller, &input, NULL) != PANDA_NOT_RESET;
+    wrong += panda_controller_reset(&controller, NULL, NULL) != PANDA_OK;
     for (k = 0; k < 4; ++k) {
         pose[k] = bad[k];
         input.deadline_ns = k % 2; /* or long past */
@@ -172,6 +175,7 @@ def test_an_export_is_the_same_each_time(panda):
     again = ik_service.IKSolver(panda.solver.robot, ["panda_hand"], device="cpu")
     again.solve(*panda.targets(20))  # arrays of other sizes at other addresses
     controller = IKController(panda.solver.robot, ["panda_hand"])
+    controller.reset(panda.solver.robot.mid_joint_q)
     controller.step(np.array([0.4, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0]))
     files = export_solver(again, controller=controller, problem_count=PANDA_COUNT).files
     assert files == panda.export.files
