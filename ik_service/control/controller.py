@@ -242,7 +242,8 @@ class IKController:
             joint_q: Where the robots are, shape [coordinates] or [robots, coordinates]. None is where the step before
                 has sent them, or `reset` has said that they are: measured positions are behind that, and given in every
                 tick they hold the robots back.
-            dt: Length of the tick [s]. With limits of acceleration change it slowly: braking is counted in ticks alike.
+            dt: Length of the tick [s]. With limits of acceleration change it slowly: braking is counted in ticks alike:
+                ticks that differ by 5 % break these limits by about as much. All other limits hold for any lengths.
             joint_qd: Speeds in the tick before, shape [DOFs] or [robots, DOFs]. None is what the step before has
                 commanded.
             deadline_ns: Time of `time.monotonic_ns()` at which to stop iterating. None makes the number of iterations

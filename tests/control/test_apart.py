@@ -117,6 +117,9 @@ def test_a_robot_that_is_lost_brakes_from_its_last_command(device, panda):
     lost = controller.step(joint_q=np.full(7, np.nan))
     assert lost.status.tolist() == [IKStatus.INVALID]
     assert np.abs(lost.joint_qd - last.joint_qd).max() <= 10.0 * 1e-3 * (1 + 1e-9)
+    controller.reset(HOME, 0.3)
+    lost = controller.step(joint_q=np.full(7, np.nan))
+    np.testing.assert_allclose(lost.joint_qd, 0.3 - 10.0 * 1e-3, rtol=1e-9)  # from the speed that reset has told
 
 
 def test_nothing_is_written_that_has_yet_to_be_copied(device, panda):
