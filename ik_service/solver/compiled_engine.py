@@ -238,7 +238,8 @@ class CompiledEngine:
             starts, targets = self._rows.start, self._target_count
             program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
             kernel = self.launches.kernel(program, precision)
-            self._codes[key] = IslandCode(kernel, program.inputs, island_constants(program, self._model))
+            constants = island_constants(program, self._model, hard_limits=self._hard_limits)
+            self._codes[key] = IslandCode(kernel, program.inputs, constants)
             if len(self._codes) > CODES_MAX:
                 self._codes.popitem(last=False)
         self._codes.move_to_end(key)
@@ -321,8 +322,16 @@ def rotation_dofs(model: DeviceModel) -> list[slice]:
     return found
 
 
-def island_constants(program: IslandProgram, model: DeviceModel) -> dict[str, wp.array[Any]]:
-    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has."""
+def island_constants(
+    program: IslandProgram, model: DeviceModel, *, hard_limits: bool = True
+) -> dict[str, wp.array[Any]]:
+    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has.
+
+    Args:
+        program: Arithmetic of the island.
+        model: The robot on the device.
+        hard_limits: Whether followers keep their limits.
+    """
     robot, device = model.robot, model.device
     names = coordinate_names(program)
     place = {a: k for k, (a, component) in reversed(list(enumerate(names)))}
@@ -335,6 +344,8 @@ def island_constants(program: IslandProgram, model: DeviceModel) -> dict[str, wp
         dof for dof, a in enumerate(robot.dof_active) if a in place and robot.active_dof[a] != dof and a in program.dofs
     ]
     lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    if not hard_limits:
+        lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
     numbers = [[robot.dof_multiplier[d], robot.dof_offset[d], lower[d], upper[d]] for d in followers]
 
     def integers(values: list[int]) -> wp.array[Any]:

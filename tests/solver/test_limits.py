@@ -84,6 +84,18 @@ def test_limits_that_are_not_enforced_are_left_in_float64_too():
     assert not inside_limits(narrow, result.joint_q).any()
 
 
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize("joint_limits", ["off", "soft"])
+def test_followers_go_beyond_limits_that_are_not_enforced(joint_limits):
+    robot = chain("narrow")
+    options = ik_service.SolverOptions(joint_limits=joint_limits)
+    solver = ik_service.IKSolver(robot, ["tip"], device="cpu", options=options)
+    bent = robot.forward_kinematics([[0.5, 0.2, 2.0, 1.1]], ["tip"]).positions
+    joint_q = solver.solve(bent, initial_joint_q=[[0.5, 0.2, 2.0, 1.1]]).joint_q.astype(np.float64)
+    assert joint_q[0, 3] > robot.joint_limit_upper[3] + 0.05
+    assert joint_q[0, 3] == pytest.approx(0.5 * joint_q[0, 2] + 0.1, abs=1e-6)
+
+
 def test_rounded_limits_are_inside_wherever_a_float32_is():
     rng = np.random.default_rng(2)
     lower = rng.uniform(-4.0, 4.0, 20_000)
