@@ -21,6 +21,7 @@ from objectives.expression_objective import ExpressionObjective
 
 TURN = wp.constant(wp.float64(2.0 * math.pi))
 HALF_TURN = wp.constant(wp.float64(math.pi))
+PER_TURN = wp.constant(wp.float64(0.5 / math.pi))
 WHOLE = 1e-9  # turns by which a follower may fall short of whole ones: the rounding of a multiplier
 
 
@@ -41,8 +42,10 @@ class Turns:
 @typing.no_type_check
 def nearest_turn(q: wp.float64, start: wp.float64, lower: wp.float64, upper: wp.float64):
     """Return the angle nearest the start of those inside the limits that differ from q, which is inside, by turns."""
-    turns = wp.floor((q - start + HALF_TURN) / TURN)
-    turns = wp.clamp(turns, wp.ceil((q - upper) / TURN), wp.floor((q - lower) / TURN))
+    ahead = q - start + HALF_TURN
+    if ahead >= wp.float64(0.0) and ahead < TURN:
+        return q  # it is there, as most are
+    turns = wp.clamp(wp.floor(ahead * PER_TURN), wp.ceil((q - upper) * PER_TURN), wp.floor((q - lower) * PER_TURN))
     return q - TURN * turns
 
 
