@@ -46,7 +46,11 @@ def first_place(
     return low
 
 
-def part_sizes(problem_count: int, threads: int) -> list[int]:
-    """Return how many problems each part has; there is one part where the problems are not worth several threads."""
-    parts = threads if problem_count >= threads * PART_MIN else 1
+def part_count(problem_count: int, threads: int) -> int:
+    """Return how many parts there are: one where the problems are not worth several threads."""
+    return threads if problem_count >= threads * PART_MIN else 1
+
+
+def part_sizes(problem_count: int, parts: int) -> list[int]:
+    """Return how many problems each part has."""
     return [problem_count * (part + 1) // parts - problem_count * part // parts for part in range(parts)]

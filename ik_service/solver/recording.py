@@ -13,7 +13,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.mirror import wait
-from ik_service.solver.parts import part_sizes
+from ik_service.solver.parts import part_count, part_sizes
 
 Step = Callable[[int], None]  # given the number of problems
 USES_MIN = 2  # solves of a number of problems after which its graph is made
@@ -80,7 +80,7 @@ class Recording:
 
     def prepare(self, count: int) -> bool:
         """Record what `run` will need, with the device to oneself; return whether it will use several threads."""
-        parts = len(part_sizes(count, self._threads))
+        parts = part_count(count, self._threads)
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
         if parts == 1 and count not in self._graphs and self._is_frequent(count):
@@ -99,10 +99,10 @@ class Recording:
 
     def run(self, count: int, executor: ThreadPoolExecutor | None = None) -> None:
         """Do everything for so many problems, and wait for it; after `prepare` with the same number."""
-        sizes = part_sizes(count, self._threads)
-        if len(sizes) > 1:
+        parts = part_count(count, self._threads)
+        if parts > 1:
             assert executor is not None  # the solver makes one where it has threads
-            list(executor.map(PartLaunches.run, self._recorded[len(sizes)], sizes))
+            list(executor.map(PartLaunches.run, self._recorded[parts], part_sizes(count, parts)))
         elif count in self._graphs:
             self._graphs.move_to_end(count)
             wp.capture_launch(self._graphs[count])

@@ -10,16 +10,18 @@ import warp as wp
 import ik_service
 from ik_service.solver import parts as parts_module
 from ik_service.solver import solver as solver_module
-from ik_service.solver.parts import first_place, first_problem, part_sizes
+from ik_service.solver.parts import first_place, first_problem, part_count, part_sizes
 
 ARM = """
-  <link name="{side}_upper"/><link name="{side}_fore"/><link name="{side}_tip"/>
+  <link name="{side}_upper"/><link name="{side}_fore"/><link name="{side}_tip"/><link name="{side}_hand"/>
   <joint name="{side}_shoulder" type="revolute"><parent link="base"/><child link="{side}_upper"/>
     <origin xyz="0 {y} 0"/><axis xyz="0 0 1"/><limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
   <joint name="{side}_elbow" type="revolute"><parent link="{side}_upper"/><child link="{side}_fore"/>
     <origin xyz="1 0 0"/><axis xyz="0 0 1"/><limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
   <joint name="{side}_mount" type="fixed"><parent link="{side}_fore"/><child link="{side}_tip"/>
     <origin xyz="1 0 0"/></joint>
+  <joint name="{side}_wrist" type="revolute"><parent link="{side}_tip"/><child link="{side}_hand"/>
+    <limit lower="-3.1" upper="3.1" effort="1" velocity="1"/></joint>
 """
 LINKS = ["left_tip", "right_tip"]
 COUNT = 61  # no multiple of a number of threads
@@ -80,19 +82,26 @@ def answers(solver, given, options):
     return result, found | islands
 
 
-class PartsInOrder:
-    """An executor that runs parts one after the other: what one reads of another is missing, or is overwritten."""
+ORDERS = ("forwards", "backwards", "in step")
 
-    backwards = False
+
+class PartsInOrder:
+    """An executor of parts in an order: what one reads of another is missing, or is overwritten."""
+
+    order = ORDERS[0]
 
     def __init__(self, threads, name):
         self.used = 0
 
-    def map(self, function, *arguments):
-        calls = list(zip(*arguments, strict=True))
-        self.used += len(calls) > 1
-        order = reversed(calls) if self.backwards else calls
-        return [function(*call) for call in order]
+    def map(self, run, parts, sizes):
+        self.used += 1
+        if self.order == "in step":
+            for steps in zip(*(part._steps for part in parts), strict=True):
+                for step, size in zip(steps, sizes, strict=True):
+                    step(size)
+            return []
+        calls = list(zip(parts, sizes, strict=True))
+        return [run(*call) for call in (calls if self.order == "forwards" else reversed(calls))]
 
 
 @pytest.mark.parametrize("wish", WISHES)
@@ -104,11 +113,11 @@ def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, patte
     monkeypatch.setattr(solver_module, "ThreadPoolExecutor", PartsInOrder)
     for threads in (2, 3, 4):
         solver = make(arms, pattern, threads)
-        for backwards in (False, True):
-            monkeypatch.setattr(PartsInOrder, "backwards", backwards)
+        for order in ORDERS:
+            monkeypatch.setattr(PartsInOrder, "order", order)
             answers(solver, elsewhere, options)  # so that nothing right is left from the time before
-            assert answers(solver, here, options)[1] == expected, (threads, backwards)
-        assert solver._executor.used == 4
+            assert answers(solver, here, options)[1] == expected, (threads, order)
+        assert solver._executor.used == 2 * len(ORDERS)
 
 
 @pytest.mark.parametrize("wish", WISHES)
@@ -158,8 +167,7 @@ def _begins_of(
 
 @pytest.mark.parametrize("count", [1, 7, 255, 1000, 33_000_000, 2**31 - 1])
 @pytest.mark.parametrize("threads", [1, 2, 3, 64, 256])
-def test_host_and_device_split_problems_alike(count, threads, monkeypatch):
-    monkeypatch.setattr(parts_module, "PART_MIN", 0)
+def test_host_and_device_split_problems_alike(count, threads):
     listed = np.unique(np.linspace(0, count - 1, 50).astype(np.int32))
     arrays = [wp.array([count], dtype=wp.int32, device="cpu"), wp.array([len(listed)], dtype=wp.int32, device="cpu")]
     arrays.append(wp.array(listed, dtype=wp.int32, device="cpu"))
@@ -171,5 +179,6 @@ def test_host_and_device_split_problems_alike(count, threads, monkeypatch):
 
 
 def test_few_problems_are_one_part():
-    assert part_sizes(2 * parts_module.PART_MIN - 1, 2) == [2 * parts_module.PART_MIN - 1]
-    assert part_sizes(2 * parts_module.PART_MIN + 1, 2) == [parts_module.PART_MIN, parts_module.PART_MIN + 1]
+    assert part_count(2 * parts_module.PART_MIN - 1, 2) == 1
+    assert part_count(2 * parts_module.PART_MIN, 2) == 2
+    assert part_sizes(5, 2) == [2, 3]
