@@ -124,6 +124,7 @@ class ServiceSettings(BaseSettings):
         default=32 * 1024, ge=1024, le=2**20, description="Most bytes of a request's line and headers."
     )
     max_connections: int = Field(default=2048, ge=1, le=1_000_000, description="Connections open at once.")
+    max_streams: int = Field(default=512, ge=1, le=1_000_000, description="Streams open at once; API keys share them.")
     header_timeout_s: float = Field(
         default=10.0, gt=0, le=3600, description="Longest time for a request's line and headers to come in."
     )

@@ -45,6 +45,7 @@ from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams
 from ik_service.api.warm_up import warm_up
+from ik_service.batching.fair_cap import FairCap
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
@@ -162,6 +163,7 @@ def create_app(
 
     metrics = ServiceMetrics(catalog.serves)
     admission = Admission(settings.request_timeout_s, metrics)
+    is_shared = len(settings.keys) > 1
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -174,10 +176,16 @@ def create_app(
         )
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
-        side_work = SideWork(SIDE_THREADS, "ik-side", is_shared=len(settings.keys) > 1)
-        catalog_work = SideWork(1, "ik-catalog", is_shared=len(settings.keys) > 1)
         state = ServiceState(
-            catalog, pool, metrics, admission, settings.max_body_bytes, side_work, catalog_work, settings.uploaders
+            catalog=catalog,
+            pool=pool,
+            metrics=metrics,
+            admission=admission,
+            max_body_bytes=settings.max_body_bytes,
+            side_work=SideWork(SIDE_THREADS, "ik-side", is_shared=is_shared),
+            catalog_work=SideWork(1, "ik-catalog", is_shared=is_shared),
+            stream_cap=FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared),
+            uploaders=settings.uploaders,
         )
         state.warm_up = warm_up(state, settings.warm_up_robots)
         metrics.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
@@ -187,8 +195,8 @@ def create_app(
         admission.lag.stop()
         await end_streams(state)
         await close_pool(pool)
-        side_work.close()
-        catalog_work.close()
+        state.side_work.close()
+        state.catalog_work.close()
         state.catalog_watch.close()
 
     app = Service(

@@ -22,6 +22,7 @@ from ik_service.api.connection_book import GUEST_S, ConnectionBook
 from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.problems import MEDIA_TYPE, Kind, framework_kind, problem_document
 from ik_service.api.refusing import RefusingConnection
+from ik_service.api.stream_connection import StreamConnection
 from ik_service.settings import ServiceSettings
 
 HALF_CLOSED_S = 2.0
@@ -39,6 +40,7 @@ def server_config(app: FastAPI, settings: ServiceSettings) -> Config:
     return Config(
         app,
         http=_bounded_connection(settings, getattr(app, "admission", None)),
+        ws=StreamConnection,
         ws_max_size=MAX_STREAM_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # messages are small; packing them costs more than it saves
         timeout_keep_alive=math.ceil(settings.keep_alive_s),

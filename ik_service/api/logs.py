@@ -5,6 +5,7 @@ Python's logging, through which all else is logged.
 """
 
 import logging
+import re
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ from ik_service.settings import ServiceSettings
 _QUIET = ("/health/", "/metrics")
 _QUIET_LOGGERS = ("uvicorn", "asyncio")
 _SERVER_LOGGER = "uvicorn.error"
+# All but tabs and line ends; marks that change the direction of text are among them.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also after an answer
 
 
@@ -110,9 +113,17 @@ def _is_news(record: logging.LogRecord) -> bool:
     return record.msg != _REFUSED_HANDSHAKE
 
 
+def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape what would control the terminal that a line is read on; callers choose paths and names."""
+    for name, value in event.items():
+        if isinstance(value, str) and _CONTROLS.search(value):
+            event[name] = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    return event
+
+
 def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = False) -> Sequence[Processor]:
     if is_for_people(settings, stream):
-        return [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        return [_escaped, structlog.dev.ConsoleRenderer(colors=stream.isatty())]
     return [structlog.processors.JSONRenderer(_json_bytes if as_bytes else _json_text)]
 
 

@@ -13,6 +13,7 @@ from ik_service.api.robot_catalog import RobotCatalog
 from ik_service.api.side_work import SideWork
 from ik_service.api.stream_session import StreamSession
 from ik_service.batching.answer import SolveAnswer
+from ik_service.batching.fair_cap import FairCap
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.request import Robots
 from ik_service.batching.solver_pool import SolverPool
@@ -33,6 +34,7 @@ class ServiceState:
         warm_up: First solves after the start; the service is ready once they are done.
         side_work: Threads for what would hold up the event loop.
         catalog_work: The thread that puts and deletes robots, one at a time.
+        stream_cap: Streams that are open, by API key.
         catalog_watch: The catalog as it is now.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
@@ -46,6 +48,7 @@ class ServiceState:
     max_body_bytes: int
     side_work: SideWork
     catalog_work: SideWork
+    stream_cap: FairCap
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
     streams: set[StreamSession] = field(default_factory=set)

@@ -4,8 +4,10 @@ import asyncio
 
 from fastapi import APIRouter, WebSocket
 
+from ik_service.api.access import owner_of
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_session import StreamSession
+from ik_service.batching.errors import QueueFullError
 
 END_S = 2.0
 """Longest time for streams to end with the service."""
@@ -15,9 +17,22 @@ router = APIRouter(prefix="/v1")
 
 @router.websocket("/robots/{robot}/stream")
 async def stream(websocket: WebSocket, robot: str) -> None:
-    """Serve one stream; an unknown robot is refused before the handshake, with a problem document."""
+    """Serve one stream; an unknown robot, or one stream too many, is refused before the handshake."""
     state = websocket.app.state.service
     assert isinstance(state, ServiceState)  # put there by create_app
+    owner = owner_of(websocket.scope)
+    try:
+        state.stream_cap.take(owner)
+    except QueueFullError as error:
+        state.metrics.refused(error.reason)
+        raise
+    try:
+        await _serve(websocket, robot, state)
+    finally:
+        state.stream_cap.give(owner)
+
+
+async def _serve(websocket: WebSocket, robot: str, state: ServiceState) -> None:
     session = StreamSession(websocket, robot, await state.robot(robot), state.bridge)
     await websocket.accept()
     state.streams.add(session)

@@ -94,3 +94,9 @@ def test_a_log_that_cannot_be_written_is_no_error_of_the_request():
     stream.close()
     client = TestClient(FrontDoor(application, (log,), lambda: False))
     assert client.get("/a").status_code == 200
+
+
+def test_a_path_does_not_control_the_terminal_of_who_reads_the_log():
+    text = "\n".join(lines_of(["/a%00%1b[2J%C2%9b31m%E2%80%AEb"], log_format="console"))
+    assert r"/a\x00\x1b[2J\x9b31m\u202eb" in text
+    assert all(character.isprintable() or character == "\n" for character in text)

@@ -1,0 +1,154 @@
+"""The connection of one stream, with bounds that uvicorn does not have: for callers that do not read, and for floods.
+
+Nothing is read from a caller that does not take what it is sent, and whoever takes nothing for a while is cut off, also
+after the stream has been closed. Bytes are parsed a few at a time, so that one caller's flood leaves turns of the event
+loop to others, and frames that are no messages, which a caller may send for nothing, have a rate.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+POLICY, NOT_TEXT = 1008, 1007
+SLICE_BYTES = 4096
+"""What is parsed in one turn of the event loop: some 30 ticks, or 700 empty frames, which take 10 ms."""
+UNTAKEN_S = 10.0
+"""Longest time for a caller to take what it was sent, and to answer the end of a stream."""
+CONTROL_BURST, CONTROL_RATE = 200.0, 100.0
+"""Frames that are no messages: pings, pongs and empty parts; so many at once, and so many in a second from then on."""
+
+
+class StreamConnection(WebSocketsSansIOProtocol):
+    """A connection that bounds what its caller may send for nothing and leave untaken."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._unparsed = bytearray()
+        self._parsing: asyncio.Handle | None = None
+        self._untaken: asyncio.TimerHandle | None = None
+        self._control_left, self._control_at = CONTROL_BURST, self.loop.time()
+
+    # ------------------------------------------------------------------ incoming
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; what is more than a few is parsed in later turns of the loop, and nothing is read until then."""
+        if not self._unparsed and len(data) <= SLICE_BYTES:
+            return super().data_received(data)
+        self._unparsed += data
+        if self._parsing is None:
+            self._parse()
+        return None
+
+    def _parse(self) -> None:
+        self._parsing = None
+        if self.transport.is_closing():
+            self._unparsed.clear()
+            return
+        data = bytes(self._unparsed[:SLICE_BYTES])
+        del self._unparsed[:SLICE_BYTES]
+        super().data_received(data)
+        if self._unparsed:
+            self._parsing = self.loop.call_soon(self._parse)
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Read only where all has been parsed, taken by the session, and answered."""
+        if self.transport.is_closing():
+            return
+        if self._unparsed or self.read_paused or not self.writable.is_set():
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    async def receive(self) -> Any:
+        """Return the next event; read on once there is none left."""
+        message = await super().receive()
+        self._read_or_not()
+        return message
+
+    def handle_ping(self) -> None:
+        """Answer a ping, unless there are too many."""
+        if self._counts_control():
+            super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        """Take an answer to a ping, unless there are too many."""
+        if self._counts_control():
+            super().handle_pong(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a part of a message; empty ones are counted, since no size bounds them."""
+        if len(event.data) or event.fin or self._counts_control():
+            super().handle_cont(event)
+
+    def _counts_control(self) -> bool:
+        """Count a frame that is no message; return whether there may be one more, else end the stream."""
+        now = self.loop.time()
+        self._control_left = min(CONTROL_BURST, self._control_left + CONTROL_RATE * (now - self._control_at)) - 1.0
+        self._control_at = now
+        if self._control_left >= 0.0:
+            return True
+        self._fail(POLICY, "Too many frames that are no messages.")
+        return False
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand on a message; text that is not UTF-8 ends the stream."""
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self._fail(NOT_TEXT, "Text must be UTF-8.")
+                return
+        super().send_receive_event_to_app()
+
+    def _fail(self, code: int, reason: str) -> None:
+        if self.transport.is_closing() or self.close_sent:
+            return
+        self.conn.fail(code, reason)
+        self.handle_parser_exception()
+        self._cut_off_later()
+
+    # ------------------------------------------------------------------ outgoing
+    def pause_writing(self) -> None:
+        """Read nothing from a caller that takes nothing, and wait for it only so long."""
+        super().pause_writing()
+        self._read_or_not()
+        self._cut_off_later()
+
+    def resume_writing(self) -> None:
+        """The caller has taken what it was sent."""
+        super().resume_writing()
+        if self._untaken is not None and not self.transport.is_closing() and not self.close_sent:
+            self._untaken.cancel()
+            self._untaken = None
+        self._read_or_not()
+
+    async def send(self, message: Any) -> None:
+        """Send an event; after the last one the caller has a while to answer it."""
+        await super().send(message)
+        if self.close_sent or self.transport.is_closing():
+            self._cut_off_later()
+
+    def handle_close(self, event: Frame) -> None:
+        """End as the caller wants."""
+        super().handle_close(event)
+        self._cut_off_later()
+
+    def shutdown(self) -> None:
+        """End with the service."""
+        super().shutdown()
+        self._cut_off_later()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers."""
+        if self._untaken is not None:
+            self._untaken.cancel()
+        if self._parsing is not None:
+            self._parsing.cancel()
+        self._unparsed.clear()
+        super().connection_lost(exc)
+
+    def _cut_off_later(self) -> None:
+        if self._untaken is None:
+            self._untaken = self.loop.call_later(UNTAKEN_S, self.transport.abort)
