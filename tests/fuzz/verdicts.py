@@ -1,5 +1,6 @@
 """What must hold of every answer of the solver, judged from the robot's file and the numbers that were given."""
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +14,8 @@ ROUNDING = 1e-9  # of float64 along a chain of ten joints some metres long, with
 RELATIVE = 1e-12  # the same for targets a thousand kilometres away
 UNIT_SLACK = 1e-6  # of the length of a quaternion of four float32
 FOLLOWER_ROUNDINGS = 8.0  # of float32, in either precision: multiplier, offset, product, sum, twice
+SOLUTION_DIFFERENCE = 0.1  # what makes two solutions distinct [m or rad], as the solver has it unless told
+DIFFERENCE_SLACK = 0.01  # half an angle's sine is not half the angle; and rounding
 HALF_STEP = 0.5  # of float32: how far a joint may be outside of a range that holds no float32
 
 BYTES = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations", "seed_index")
@@ -107,6 +110,11 @@ def faults_of_solutions(judge: Judge, tasks: list[Task], problems: Problems, res
     first = result.solution_count > 0
     if not np.array_equal(result.solutions[first, 0], result.joint_q[first]):
         found.append("the first solution is not the answer")
+    for a, b in itertools.combinations(range(result.solutions.shape[1]), 2):
+        both = given[:, b]
+        gap = differing(judge, result.coordinate_names, result.solutions[both, a], result.solutions[both, b])
+        if (gap < SOLUTION_DIFFERENCE * (1.0 - DIFFERENCE_SLACK)).any():
+            found.append(f"solutions {a} and {b} are alike")
     for number in range(result.solutions.shape[1]):
         chosen = np.flatnonzero(given[:, number])
         if not chosen.size:
@@ -122,6 +130,22 @@ def faults_of_solutions(judge: Judge, tasks: list[Task], problems: Problems, res
                 if (error > own.options[f"{name}_tolerance"] + slack).any():
                     found.append(f"solution {number} misses target {k}")
     return found
+
+
+def differing(judge: Judge, names: Iterable[str], joint_q: Array, other: Array) -> Array:
+    """The largest difference of a joint between two configurations, angles modulo a turn [m or rad], [n]."""
+    columns, others = (dict(zip(names, q.astype(np.float64).T, strict=True)) for q in (joint_q, other))
+    gaps = [np.zeros(len(joint_q))]
+    for joint in judge.joints.values():
+        turns = joint.kind in ("revolute", "continuous")
+        plain = joint.columns[:-4] if joint.kind in ("ball", "floating") else joint.columns
+        for name in plain:
+            gap = np.abs(columns[name] - others[name])
+            gaps.append(np.abs(gap - 2 * np.pi * np.round(gap / (2 * np.pi))) if turns or "/angle" in name else gap)
+        if joint.kind in ("ball", "floating"):
+            cosine = np.abs(sum(columns[name] * others[name] for name in joint.columns[-4:]))
+            gaps.append(2.0 * np.arccos(np.minimum(cosine, 1.0)))
+    return np.asarray(np.max(gaps, axis=0))
 
 
 def differences(result: IKResult, other: IKResult, lines: NDArray[np.intp]) -> list[str]:
