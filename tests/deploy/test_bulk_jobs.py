@@ -185,8 +185,8 @@ def test_a_process_that_was_killed_leaves_whole_parts_and_the_next_goes_on(targe
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
         "from tests.deploy.bulk_files import panda_job; from pathlib import Path\n"
         "from ik_service.deploy.bulk import solve_job\n"
-        "slowly = lambda done, total: time.sleep(0.2)\n"
-        "solve_job(panda_job([sys.argv[2]], Path(sys.argv[3])), progress=slowly)\n"
+        f"hang = lambda done, total: time.sleep({KILL_TIMEOUT_S} if done >= {3 * PART_ROWS} else 0)\n"
+        "solve_job(panda_job([sys.argv[2]], Path(sys.argv[3])), progress=hang)\n"
     )
     command = [sys.executable, "-c", program, str(ROOT), str(targets), str(folder)]
     process = subprocess.Popen(command, cwd=ROOT)
