@@ -215,7 +215,7 @@ class IKSolver:
                 partition, run = work.compiled(self._compiled, self._rows, self._incidence, wishes, join=join)
         if self._compiled is not None:
             # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
-            with turn_on(self.device):
+            with turn_on(self.device), TOLD_CACHE_ERRORS:
                 run(self._executor)
         if work.intake.is_faulty():
             return None

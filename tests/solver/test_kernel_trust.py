@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import warp as wp
 
-from ik_service import KernelCacheError, file_trust
+from ik_service import IKSolver, KernelCacheError, file_trust
 from ik_service.file_trust import why_others_may_write, why_untrusted
 from ik_service.solver import kernel_trust
 from ik_service.solver.kernel_loading import told_cache_error
@@ -146,3 +146,15 @@ def test_a_gpu_build_that_fails_is_an_error_of_the_cache(cache):
     told = told_cache_error(Exception("CUDA kernel build failed with error code 6"))
     assert "error code 6" in str(told)
     assert told_cache_error(Exception("Something else")) is None
+
+
+def test_what_fails_to_load_in_the_midst_of_a_solve_is_told_too(panda, monkeypatch):
+    solver = IKSolver(panda, ["panda_hand"], device="cpu", engine="compiled")
+    compiled = solver._work.compiled
+
+    def fail(executor):
+        raise RuntimeError("Failed to load CUDA module 'm' (device='cuda:0')")
+
+    monkeypatch.setattr(solver._work, "compiled", lambda *given, **options: (compiled(*given, **options)[0], fail))
+    with pytest.raises(KernelCacheError, match="Failed to load CUDA module 'm'"):
+        solver.solve([[0.4, 0.1, 0.5]], [[1, 0, 0, 0]])
