@@ -22,10 +22,10 @@ import warp as wp
 
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf
-from ik_service.batching.warp_start import start_warp
 from ik_service.errors import KernelBuildError
 from ik_service.robots import RobotModel
 from ik_service.solver.cache_bound import keep_bound
+from ik_service.warp_start import start_warp
 from objectives.errors import IKError
 
 SAID_MOST = 300

@@ -34,9 +34,9 @@ from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import EFFORT_MOST, SolverShelf, staged_effort
-from ik_service.batching.warp_start import start_warp
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
+from ik_service.warp_start import start_warp
 from objectives.errors import InputError
 
 _log = logging.getLogger(__name__)

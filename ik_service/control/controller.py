@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.control.control_tasks import ControlTasks, SoftRows
@@ -134,13 +133,12 @@ class IKController:
         resolved = resolved_limits(robot, limits or ControlLimits())
         self._paces = velocity_and_acceleration(robot, limits or ControlLimits())
         with DEVICE_LOCK, ToldCacheErrors():
-            model = robot.on_device(str(wp.get_device(device)))
+            model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(self.targets), resolved)
             soft = SoftRows(posture, posture_weight, damping_weight)
             self._tasks = ControlTasks(model, self.targets, objectives, soft, self._arrays, self)
             self._islands = TickIslands(model, self._tasks, self._arrays, robots)
-        self._device = model.device
-        self._idle = self._islands.idle_coordinates()
+        self._device, self._idle = model.device, self._islands.idle_coordinates()
         self._launches = tuple(island.launch for island in self._islands.islands)
         settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
         settings[ROBOTS], settings[SCALES] = robots, scale_direction

@@ -13,6 +13,7 @@ import warp as wp
 from ik_service.robots.float32_limits import active_inwards, inwards
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, identity_transform
+from ik_service.warp_start import start_warp
 from objectives.errors import InputError
 from objectives.model import BodyMass, IKJointType
 
@@ -158,6 +159,7 @@ def on_device(robot: "RobotModel", device: str) -> DeviceModel:
     Raises:
         InputError: There is no such device.
     """
+    start_warp()
     try:
         place = wp.get_device(device)
     except (ValueError, RuntimeError) as error:

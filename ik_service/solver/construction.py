@@ -12,6 +12,7 @@ from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.kernel_trust import check_cache
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.shipped_kernels import use_gpu_code, use_shipped_kernels
+from ik_service.warp_start import start_warp
 from objectives import InputError
 
 THREADS_MAX = 256
@@ -62,7 +63,7 @@ def resolve_device(device: Any) -> wp.Device:
         KernelCacheError: The kernel cache cannot be made, or others may have put code there.
     """
     with ToldCacheErrors():
-        wp.init()
+        start_warp()
         use_shipped_kernels()
         check_cache()
     try:

@@ -162,8 +162,7 @@ class IKSolver:
             orientations_xyzw: Target orientations, unit quaternions, shapes alike with 4. These arrays and the next may
                 be of NumPy or Warp, or anything with `__dlpack__`.
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
-                Locked joints are held where it says; None holds them where they are locked.
-                None starts at the middle of the ranges.
+                Locked joints are held where it says. None: the middle of the ranges, and where they are locked.
             problem_count: Number of problems, where only objectives hold the data.
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
