@@ -20,6 +20,8 @@ MARGIN = 1e-3  # kept from position limits where there is room [m or rad]
 ROOM = 0.05  # ranges that are wider have it, with those of all followers
 SPEED_SLACK = 1e-9  # relative; of differences of float64 positions over a tick
 POSITION_SLACK = 1e-12  # of multiplier x limit + offset, and of differences of positions up to 3 [m or rad]
+CHORD_SLACK = 1e-14  # of the chord from which controllers take angles; near half a turn it says little of them
+FLATTEST = 1e-8  # least slope of the chord that is told from 0
 ACCELERATION_SLACK = 1e-6  # relative; differences of differences
 
 
@@ -257,7 +259,10 @@ class Ride:
             for name, error, said, tolerance in zip(
                 ("position", "orientation"), errors, told, (POSITION_TOLERANCE, ORIENTATION_TOLERANCE), strict=True
             ):
-                wrong = sure & ((np.abs(error - said) > slack) | (np.isnan(error) != np.isnan(said)))
+                room = slack
+                if name == "orientation":
+                    room = slack + CHORD_SLACK / np.maximum(np.abs(np.cos(0.5 * np.nan_to_num(error))), FLATTEST)
+                wrong = sure & ((np.abs(error - said) > room) | (np.isnan(error) != np.isnan(said)))
                 for i in np.flatnonzero(wrong)[:1]:
                     found.append(f"{name} error of target {k}: {said[i]!r} is told, {error[i]!r} is found")
                 met &= ~(error > tolerance)
