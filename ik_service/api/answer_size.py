@@ -33,6 +33,8 @@ DOCUMENT_TEXT = 1024
 """What every answer has besides: engine, device, times, names of fields."""
 BLOCKING_ANSWER_BYTES = 512 * 1024
 """Answers that may be larger than this are made beside the event loop, and sent in pieces."""
+FEW_NUMBERS, FEW_BYTES = 256, 64 * 1024
+"""An answer of so few coordinates and targets, and no more than its columns, is not worth a calculation."""
 ARRAY_COPIES = 2
 """Results are there twice while those of several batches are put together."""
 ROWS_OF_TARGET = 6
@@ -50,6 +52,8 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
     """
     request, include = decoded.request, decoded.include
     coordinates, targets = robot.joint_coord_count, len(request.targets)
+    if request.problem_count * coordinates * (1 + targets) <= FEW_NUMBERS and not include:
+        return FEW_BYTES
     solutions = request.options.solutions if "solutions" in include else 0
     rows = (1 + solutions) * coordinates
     errors = 2 + (2 * targets if targets > 1 else 0)

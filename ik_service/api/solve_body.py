@@ -107,26 +107,28 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
     Raises:
         FaultyFieldsError: A field that is not as the schema says.
     """
-    _check_names(document, "", NESTED_MOST)
+    _check_names(document, (), NESTED_MOST)
     try:
         return kind.model_validate(document)
     except ValidationError as error:
         raise FaultyFieldsError(envelope_faults(error)) from error
 
 
-def _check_names(value: Any, pointer: str, depth: int) -> None:
+def _check_names(value: Any, place: tuple[Any, ...], depth: int) -> None:
     """Refuse objects of many names before they are validated: each unknown one would become an error of its own."""
-    if isinstance(value, dict):
+    if type(value) is dict:
         if len(value) > NAMES_MOST:
             detail = f"The object has {len(value)} names. Allowed: {NAMES_MOST}, of which none is unknown."
+            pointer = "".join(f"/{escape(token)}" for token in place)
             raise FaultyFieldsError([Fault(pointer, "unknown_field", detail)])
-        for key, entry in value.items():
-            if depth and isinstance(entry, (dict, list)):
-                _check_names(entry, f"{pointer}/{escape(key)}", depth - 1)
-    elif isinstance(value, list):
+        if depth:
+            for key, entry in value.items():
+                if type(entry) is dict or (type(entry) is list and dict in map(type, entry[: limits.MAX_TARGET_COUNT])):
+                    _check_names(entry, (*place, key), depth - 1)
+    elif type(value) is list:
         for index, entry in enumerate(value[: limits.MAX_TARGET_COUNT]):  # a longer list of objects is refused whole
-            if depth and isinstance(entry, dict):
-                _check_names(entry, f"{pointer}/{index}", depth - 1)
+            if type(entry) is dict and depth:
+                _check_names(entry, (*place, index), depth - 1)
 
 
 def envelope_faults(error: ValidationError) -> list[Fault]:

@@ -9,7 +9,6 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
 
 POLICY, NOT_TEXT = 1008, 1007
 SLICE_BYTES = 4096
@@ -72,12 +71,12 @@ class StreamConnection(WebSocketsSansIOProtocol):
         if self._counts_control():
             super().handle_ping()
 
-    def handle_pong(self, event: Frame) -> None:
+    def handle_pong(self, event: Any) -> None:
         """Take an answer to a ping, unless there are too many."""
         if self._counts_control():
             super().handle_pong(event)
 
-    def handle_cont(self, event: Frame) -> None:
+    def handle_cont(self, event: Any) -> None:
         """Take a part of a message; empty ones are counted, since no size bounds them."""
         if len(event.data) or event.fin or self._counts_control():
             super().handle_cont(event)
@@ -130,7 +129,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
         if self.close_sent or self.transport.is_closing():
             self._cut_off_later()
 
-    def handle_close(self, event: Frame) -> None:
+    def handle_close(self, event: Any) -> None:
         """End as the caller wants."""
         super().handle_close(event)
         self._cut_off_later()
