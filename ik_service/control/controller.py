@@ -13,14 +13,7 @@ from ik_service.control.limits import ControlLimits, resolved_limits, velocity_a
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick_arrays import POSE, TickArrays
-from ik_service.control.tick_input import (
-    check_counts,
-    check_times,
-    check_tolerances,
-    check_weights,
-    lines,
-    numbers,
-)
+from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines, numbers
 from ik_service.control.tick_islands import TickIslands
 from ik_service.control.tick_task import (
     BEGIN,
