@@ -145,14 +145,7 @@ def _choose(
     tries: Attempts,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # out
-    found: wp.array2d[wp.int32],  # scratch, [problems, trees]
-    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
-    cost_out: wp.array2d[float],  # [problems, trees]; this and what follows
-    seed_out: wp.array2d[wp.int32],
-    iterations_out: wp.array2d[wp.int32],
-    status_out: wp.array2d[wp.int32],
-    met_out: wp.array2d[wp.int32],
-    solution_out: wp.array3d[float],  # [problems, solutions, joint_coord_count]
+    found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
     solution_count_out: wp.array[wp.int32],  # [problems]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
@@ -173,12 +166,38 @@ def _choose(
                 best = next_best(tries, p, line, island, seeds, least, wishes[0], count, difference[0])
         if count == 0:
             tries.taken[p, island, 0] = least
-        found[p, island] = count
+        found_out[p, island] = count
         most = wp.max(most, count)
-        winner = tries.taken[p, island, 0]
-        row = p * seeds + winner
+    solution_count_out[p] = most
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _take(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # solutions
+    number: wp.array[wp.int32],  # [problems]: which to take; an island that has fewer gives its last
+    tries: Attempts,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    found: wp.array2d[wp.int32],  # [problems, trees]
+    # out
+    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
+    cost_out: wp.array2d[float],  # [problems, trees]; this and what follows
+    seed_out: wp.array2d[wp.int32],
+    iterations_out: wp.array2d[wp.int32],
+    status_out: wp.array2d[wp.int32],
+    met_out: wp.array2d[wp.int32],
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    line = wp.min(p, nisland.shape[0] - 1)
+    for island in range(nisland[line]):
+        seed = tries.taken[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
+        row = p * settings[SEEDS] + seed
         cost_out[p, island] = tries.cost[row, island]
-        seed_out[p, island] = winner
+        seed_out[p, island] = seed
         iterations_out[p, island] = tries.iterations[row, island]
         status_out[p, island] = tries.status[row, island]
         met_out[p, island] = tries.met[row, island]
@@ -186,14 +205,9 @@ def _choose(
         island = int(-1)
         if tries.coordinate_tree[c] >= 0:
             island = tries.tree_island[line, tries.coordinate_tree[c]]
-        for k in range(wishes[1]):
-            q = tries.start_joint_q[p, c]
-            if island >= 0:
-                seed = tries.taken[p, island, wp.max(wp.min(k, found[p, island] - 1), 0)]
-                q = tries.joint_q[p * seeds + seed, c]
-            solution_out[p, k, c] = q
-        joint_q_out[p, c] = solution_out[p, 0, c]
-    solution_count_out[p] = most
+        joint_q_out[p, c] = tries.start_joint_q[p, c]
+        if island >= 0:
+            joint_q_out[p, c] = tries.joint_q[p * settings[SEEDS] + seed_out[p, island], c]
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -233,12 +247,13 @@ class Choice:
         self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
         self._model, self._turns = model, turns
         self.attempts = Winners.allocate(capacity * seeds, coordinates, trees, device)
-        self._solutions = wp.zeros((capacity, solutions, coordinates), dtype=wp.float32, device=device)
         self.solution_count = Mirror((capacity,), wp.int32, device)
         self._wishes = Mirror((2,), wp.int32, device, per_problem=False)
         self._difference = Mirror((1,), wp.float32, device, per_problem=False)
         self._taken = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
+        self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
+        self._number = Mirror((capacity,), wp.int32, device)
         self._kind: wp.array[Any] = wp.array(_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
@@ -259,25 +274,43 @@ class Choice:
         return [wp.launch(_begin, 1, inputs, device=self._model.device, record_cmd=True)]
 
     def launches(self, problems: Any, partition: Partition, part: int, parts: int) -> list[wp.Launch]:
-        """Record the launch that chooses; its dimension is the number of problems of the part."""
-        attempts, winners = self.attempts, problems.winners
-        task: Any = Attempts()
-        task.kind, task.coordinate_tree = self._kind, self._coordinate_tree
-        task.tree_island, task.start_joint_q, task.taken = (
-            partition.device_tree_island,
-            problems.start_joint_q,
-            self._taken,
-        )
-        task.joint_q, task.rank, task.cost = attempts.joint_q, attempts.rank, attempts.cost
-        task.iterations, task.status, task.met = attempts.iterations, attempts.status, attempts.met
-        inputs = [problems.settings, part, parts, self._wishes.device, self._difference.device, self._turns, task]
-        inputs += [partition.device_nisland, self._found, winners.joint_q, winners.cost, winners.seed]
-        inputs += [winners.iterations, winners.status, winners.met, self._solutions, self.solution_count.device]
-        return [wp.launch(_choose, 1, inputs, device=self._model.device, record_cmd=True)]
+        """Record the launches that choose and take the first solution; their dimension is the number of problems."""
+        which, tries = [problems.settings, part, parts], self._tries(problems, partition)
+        wishes = [self._wishes.device, self._difference.device, self._turns]
+        inputs = [*which, *wishes, tries, partition.device_nisland, self._found, self.solution_count.device]
+        choose = wp.launch(_choose, 1, inputs, device=self._model.device, record_cmd=True)
+        inputs = [*which, self._first, *self._of_solutions(problems, partition, tries)]
+        return [choose, wp.launch(_take, 1, inputs, device=self._model.device, record_cmd=True)]
 
-    def use_solution(self, problems: Any, k: int, count: int) -> None:
-        """Put solution k of every problem where answers are judged."""
-        wp.copy(problems.winners.joint_q[:count], self._solutions[:count, k])
+    def use_solutions(self, problems: Any, partition: Partition, number: NDArray[np.int32]) -> None:
+        """Put a solution of every problem where answers are judged.
+
+        Args:
+            problems: The arrays of the problems.
+            partition: Their islands.
+            number: Which solution of each, from 0, [problems].
+        """
+        self._number.host[: len(number)] = number
+        self._number.push(len(number))
+        rest = self._of_solutions(problems, partition, self._tries(problems, partition))
+        inputs = [problems.settings, 0, 1, self._number.device, *rest]
+        wp.launch(_take, len(number), inputs, device=self._model.device)
+
+    def _tries(self, problems: Any, partition: Partition) -> Any:
+        attempts = self.attempts
+        tries: Any = Attempts()
+        tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
+        tries.tree_island, tries.start_joint_q = partition.device_tree_island, problems.start_joint_q
+        tries.taken, tries.joint_q, tries.rank = self._taken, attempts.joint_q, attempts.rank
+        tries.cost, tries.iterations = attempts.cost, attempts.iterations
+        tries.status, tries.met = attempts.status, attempts.met
+        return tries
+
+    def _of_solutions(self, problems: Any, partition: Partition, tries: Any) -> list[Any]:
+        """What taking a solution reads besides its number, and the winners that it writes."""
+        winners = problems.winners
+        places = [winners.joint_q, winners.cost, winners.seed, winners.iterations, winners.status, winners.met]
+        return [tries, partition.device_nisland, self._found, *places]
 
 
 def _kinds(model: DeviceModel) -> NDArray[np.int32]:

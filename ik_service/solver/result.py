@@ -42,7 +42,7 @@ class IKResult:
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
-        solutions: Where several were asked for: distinct configurations that succeed, the winner first, [n, solutions,
+        solutions: Where several were asked for: distinct configurations that succeed, the answer first, [n, solutions,
             coordinates]; NaN past the last one found.
         solution_count: How many were found, int32 [n].
     """
@@ -116,8 +116,14 @@ def collect_result(head: ResultHead, work: Workspace, partition: Partition, wish
         partition: Islands of the problems.
         wishes: What was asked for.
     """
+    result = _collect(head, work, partition, wishes)
+    return result if wishes.solutions == 1 else _with_solutions(head, work, result, partition, wishes)
+
+
+def _collect(head: ResultHead, work: Workspace, partition: Partition, wishes: Wishes) -> IKResult:
+    """Return the answers as they have been judged last."""
     outcome, count, order = work.outcome, wishes.problem_count, head.order
-    result = IKResult(
+    return IKResult(
         joint_q=order.coordinates_of((outcome.judged_q if wishes.polished else outcome.joint_q).read(count)),
         success=outcome.success.read(count),
         status=outcome.status.read(count),
@@ -135,22 +141,29 @@ def collect_result(head: ResultHead, work: Workspace, partition: Partition, wish
         seeds=wishes.seeds,
         islands=IslandResults.collect(outcome, partition, head.robot, head.row_labels, count),
     )
-    return result if wishes.solutions == 1 else _with_solutions(head, work, result, partition, wishes)
 
 
 def _with_solutions(
     head: ResultHead, work: Workspace, result: IKResult, partition: Partition, wishes: Wishes
 ) -> IKResult:
-    """Add the further solutions, each judged like the first."""
-    outcome, count = work.outcome, wishes.problem_count
+    """Add the solutions, each judged; where the winner fails and another one succeeds, that one becomes the answer.
+
+    The winner is chosen in float32, where an error near the tolerance may round to the other side of it.
+    """
+    count = wishes.problem_count
     solutions = np.full((count, wishes.solutions, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
-    found = work.solution_count.read(count)
-    number = np.zeros(count, np.int32)
+    found = np.maximum(work.solution_count.read(count), 1)  # what has no joint to move is solved as it stands, or not
+    number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
     for k in range(wishes.solutions):
         if k > 0:
             with DEVICE_LOCK, ToldCacheErrors():
-                work.solution(k, partition, count)
-        good = np.flatnonzero((found > k) & outcome.success.read(count))
-        solutions[good, number[good]] = outcome.joint_q.read(count)[good]
+                work.use_solutions(np.full(count, k, np.int32), partition)
+        good = np.flatnonzero((found > k) & work.outcome.success.read(count))
+        answer[good[number[good] == 0]] = k
+        solutions[good, number[good]] = work.outcome.joint_q.read(count)[good]
         number[good] += 1
+    if answer.any():
+        with DEVICE_LOCK, ToldCacheErrors():
+            work.use_solutions(answer, partition)
+        result = _collect(head, work, partition, wishes)
     return replace(result, solutions=head.order.coordinates_of(solutions), solution_count=number)

@@ -295,11 +295,11 @@ class Workspace:
             steps += [partial(self._widens, self._wide), partial(record, polish)]
         return steps
 
-    def solution(self, k: int, partition: Partition, count: int) -> None:
-        """Judge solution k of every problem in place of its winner."""
+    def use_solutions(self, number: NDArray[np.int32], partition: Partition) -> None:
+        """Judge a solution of every problem in place of its winner; which, [problems], counts from 0."""
         assert self._choice is not None  # several solutions have been asked for
-        self._choice.use_solution(self.problems, k, count)
-        self.judge(partition, count)
+        self._choice.use_solutions(self.problems, partition, number)
+        self.judge(partition, len(number))
 
     @property
     def solution_count(self) -> Mirror:

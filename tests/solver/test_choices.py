@@ -235,3 +235,35 @@ def test_the_staged_engine_refuses_what_it_does_not_do(problems):
     solver = solver_of(problems, engine="staged")
     with pytest.raises(InputError, match="need the compiled engine"):
         solver.solve(problems.positions, problems.orientations_xyzw, options={"solutions": 2})
+
+
+FLOOR = {"position_tolerance": 1e-3, "orientation_tolerance": 3e-7}  # [m], [rad]: half of float32's roundings are above
+
+
+def test_where_a_solution_succeeds_it_is_the_answer():
+    # The winner is chosen in float32, and at such a tolerance some winners fail in float64 where another one succeeds.
+    drawn = Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], 200, random_seed=5)
+    given = (drawn.positions, drawn.orientations_xyzw)
+    solver = solver_of(drawn)
+    several = solver.solve(*given, options={"solutions": 4, "seeds": 16, **FLOOR})
+    single = solver.solve(*given, options={"best_of": "cost", "seeds": 16, **FLOOR})
+    assert 0.0 < several.success.mean() < 1.0
+    np.testing.assert_array_equal(several.success, several.solution_count > 0)
+    np.testing.assert_array_equal(several.joint_q[several.success], several.solutions[several.success, 0])
+    assert (several.orientation_error[several.success] <= FLOOR["orientation_tolerance"]).all()
+    assert [several.status_names[p] for p in np.flatnonzero(several.success)] == ["converged"] * several.success.sum()
+    assert (several.seed_index != single.seed_index)[several.success].any()  # some answers are not the best attempt
+
+
+def test_a_target_that_is_met_without_a_joint_to_move_is_a_solution():
+    robot = ik_service.load_robot("panda")
+    solver = ik_service.IKSolver(robot, ["panda_link0"], device="cpu")
+    start = robot.mid_joint_q
+    found = solver.solve(
+        [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], initial_joint_q=start, options={"solutions": 3, "seeds": 4}
+    )
+    np.testing.assert_array_equal(found.success, [True, False])
+    np.testing.assert_array_equal(found.solution_count, [1, 0])
+    np.testing.assert_array_equal(found.solutions[0, 0], start.astype(np.float32))
+    assert np.isnan(found.solutions[0, 1:]).all()
+    assert np.isnan(found.solutions[1]).all()
