@@ -122,6 +122,16 @@ def test_tools_weights_and_locked_joints_count(columns, tmp_path):
     solve_job(panda_job([targets], tmp_path / "results", robot=robot, targets=[tool]))
     results = read_results(tmp_path / "results")
     np.testing.assert_array_equal(results["joint_q"], directly(columns, robot, [tool]).joint_q)
+    np.testing.assert_array_equal(results["joint_q"][:, 2], columns["initial_joint_q"][:, 2].astype(np.float32))
+
+
+def test_locked_joints_stay_where_they_are_locked_without_a_start(columns, tmp_path):
+    robot = load_robot("panda").lock({"panda_joint3": 0.25})
+    columns = {name: values for name, values in columns.items() if name != "initial_joint_q"}
+    targets = write_targets(tmp_path / "targets.npz", columns)
+    solve_job(panda_job([targets], tmp_path / "results", robot=robot))
+    results = read_results(tmp_path / "results")
+    np.testing.assert_array_equal(results["joint_q"], directly(columns, robot, [LINK]).joint_q)
     assert (results["joint_q"][:, 2] == np.float32(0.25)).all()
 
 
