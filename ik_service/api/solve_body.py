@@ -123,7 +123,8 @@ def _check_names(value: Any, place: tuple[Any, ...], depth: int) -> None:
             raise FaultyFieldsError([Fault(pointer, "unknown_field", detail)])
         if depth:
             for key, entry in value.items():
-                if type(entry) is dict or (type(entry) is list and dict in map(type, entry[: limits.MAX_TARGET_COUNT])):
+                kind = type(entry)
+                if kind is dict or (kind is list and dict in map(type, entry[: limits.MAX_TARGET_COUNT])):
                     _check_names(entry, (*place, key), depth - 1)
     elif type(value) is list:
         for index, entry in enumerate(value[: limits.MAX_TARGET_COUNT]):  # a longer list of objects is refused whole

@@ -30,17 +30,14 @@ class FairCap:
 
     Attributes:
         held: What all owners hold together.
+        alone: What an owner may hold while nobody else holds anything.
     """
 
     def __init__(self, most: int, what: str, reason: Refusal, *, is_shared: bool) -> None:
         self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
         self._held: dict[Owner, int] = {}
         self.held = 0
-
-    @property
-    def alone(self) -> int:
-        """What an owner may hold while nobody else holds anything."""
-        return max(1, self._most // 2) if self._is_shared else self._most
+        self.alone = max(1, most // 2) if is_shared else most
 
     def held_by(self, owner: Owner) -> int:
         """Return what an owner holds."""
@@ -53,8 +50,13 @@ class FairCap:
             ShareExhaustedError: The owner would hold more than its share.
             QueueFullError: The whole cap is full, through no fault of this owner.
         """
-        own, free = self.held_by(owner), self._most - self.held - amount
-        if self._is_shared and own + amount > free and (own > 0 or (amount > 1 and free >= 0)):
+        own, free = self._held.get(owner, 0), self._most - self.held - amount
+        if free < 0 or (self._is_shared and own + amount > free):
+            self._refuse(own, amount, free)
+
+    def _refuse(self, own: int, amount: int, free: int) -> None:
+        """Raise the error of an owner that would leave less free than it holds, unless it asks for its first unit."""
+        if self._is_shared and (own > 0 or (amount > 1 and free >= 0)):
             share = max(0, (self._most - self.held + own) // 2)
             raise ShareExhaustedError(
                 f"Your API key has {own} {self._what}, and {amount} more would exceed its share, which is {share} of "
@@ -74,7 +76,11 @@ class FairCap:
             QueueFullError: The whole cap is full, through no fault of this owner.
         """
         self.require(owner, amount)
-        self._held[owner] = self.held_by(owner) + amount
+        self.add(owner, amount)
+
+    def add(self, owner: Owner, amount: int = 1) -> None:
+        """Let an owner hold more, after `require` with the same numbers."""
+        self._held[owner] = self._held.get(owner, 0) + amount
         self.held += amount
 
     def give(self, owner: Owner, amount: int = 1) -> None:

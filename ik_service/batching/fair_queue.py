@@ -119,8 +119,8 @@ class FairQueue:
         work.is_compiled = lane.is_open
         line.works[work.is_small][work] = None
         line.problems[work.is_small] += work.remaining
-        self._requests.take(owner)
-        self._problems.take(owner, self._counted(work.remaining))
+        self._requests.add(owner)
+        self._problems.add(owner, self._counted(work.remaining))
         return is_new
 
     def require_room(self, owner: Owner, problem_count: int) -> None:

@@ -109,7 +109,7 @@ class SolveRequest:
     objectives: tuple[ObjectiveColumns, ...] = ()
     count: int = 0
 
-    @property
+    @cached_property
     def problem_count(self) -> int:
         """Number of problems."""
         return self.targets[0].problem_count if self.targets else self.count

@@ -3,7 +3,7 @@
 import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
@@ -17,6 +17,8 @@ CONTAINER_LIMIT = 2_000_000
 """Lists and objects in one body: more than ten columns of as many rows as a request may have."""
 CONTAINER_BYTES, ENTRY_BYTES = 96, 48
 """Memory of an empty list or object, and of a number, a short text or a name and its place in a list."""
+SHORT_BYTES = 4 * 1024
+"""Bodies no longer than this are taken to be all brackets: most are, and need no look."""
 LONG_BYTES = 16 * 1024
 """Bodies longer than this make so many lists that Python would look for garbage among them."""
 NUMBERS_AT_ONCE, MADE_ROWS = 16_384, 256
@@ -40,6 +42,8 @@ class JsonCodec:
         Raises:
             BodyTooLargeError: Too many lists and objects.
         """
+        if len(body) <= SHORT_BYTES:
+            return len(body) * (1 + CONTAINER_BYTES)
         containers = body.count(b"[") + body.count(b"{")
         if containers > CONTAINER_LIMIT:
             raise BodyTooLargeError(
@@ -55,7 +59,9 @@ class JsonCodec:
             FaultyFieldsError: JSON but for a NaN, an Infinity or a number too large; the pointer names it.
         """
         try:
-            with _without_collections() if len(body) > LONG_BYTES else nullcontext():
+            if len(body) <= LONG_BYTES:
+                return orjson.loads(body)
+            with _without_collections():
                 return orjson.loads(body)
         except orjson.JSONDecodeError as error:
             message = str(error)
