@@ -1,0 +1,65 @@
+"""Work beside the event loop lets the loop go on."""
+
+import asyncio
+import gc
+import sys
+import threading
+
+import pytest
+
+from ik_service.api.side_work import SHORT_TURN_S, SideWork
+from tests.bounded import run
+
+PATIENCE_S = 60.0
+
+
+def python_settings():
+    return sys.getswitchinterval(), gc.isenabled()
+
+
+def test_threads_change_often_and_no_garbage_is_collected_while_anybody_works():
+    before = python_settings()
+    assert before[0] > SHORT_TURN_S
+    assert before[1]
+    first_may_end = threading.Event()
+
+    def first():
+        assert first_may_end.wait(PATIENCE_S)
+        return python_settings()
+
+    async def both():
+        one, other = SideWork(1, "one"), SideWork(1, "other")
+        try:
+            running = one.run(None, first)
+            short = await other.run(None, python_settings)
+            between = python_settings()
+            first_may_end.set()
+            return short, between, await running
+        finally:
+            first_may_end.set()
+            one.close()
+            other.close()
+
+    short, between, long = run(both())
+    for seen in (short, between, long):
+        assert seen == (pytest.approx(SHORT_TURN_S), False)
+    assert python_settings() == before
+
+
+def test_what_fails_leaves_python_as_it_was():
+    before = python_settings()
+
+    def fail():
+        raise ValueError("as it must")
+
+    async def failing():
+        work = SideWork(1, "failing")
+        try:
+            with pytest.raises(ValueError, match="as it must"):
+                await work.run(None, fail)
+        finally:
+            work.close()
+        await asyncio.sleep(0)
+
+    run(failing())
+    assert python_settings() == before
