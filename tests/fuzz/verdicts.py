@@ -30,8 +30,9 @@ def outside(joint_q: Array, lower: float, upper: float, *, single: bool) -> NDAr
     """Which values break limits: exactly, but where no float32 lies between them."""
     if single and lower <= upper:
         inwards = np.float32(lower)
-        inwards = inwards if inwards >= lower else np.nextafter(inwards, np.float32(np.inf))
-        if inwards > upper:
+        if float(inwards) < lower:  # of a float32 and a float, NumPy would compare roundings
+            inwards = np.nextafter(inwards, np.float32(np.inf))
+        if float(inwards) > upper:
             slack = HALF_STEP * spacing(np.array([max(abs(lower), abs(upper))]))
             lower, upper = lower - slack[0], upper + slack[0]
     return np.asarray((joint_q < lower) | (joint_q > upper))
