@@ -6,10 +6,15 @@ model per row costs more than the solve.
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from ik_service.api import limits
 
+NAMES_MOST = 256
+"""Names in one object of a body; none has so many fields."""
+TOO_MANY_NAMES = "too_many_names"
+"""Type of the error of an object with more names than that."""
 Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_LENGTH)]
 
 
@@ -25,6 +30,15 @@ class Envelope(BaseModel):
     """What a caller sends: nothing but the fields that are known, of their own types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_names(cls, value: Any) -> Any:
+        """Refuse an object of many names before it is validated: each unknown name would become an error."""
+        if type(value) is dict and len(value) > NAMES_MOST:
+            message = "The object has {count} names. Allowed: {most}, of which none is unknown"
+            raise PydanticCustomError(TOO_MANY_NAMES, message, {"count": len(value), "most": NAMES_MOST})
+        return value
 
 
 def row(width: int | None, least: float = -limits.MAX_VALUE) -> dict[str, Any]:

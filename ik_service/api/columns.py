@@ -103,7 +103,10 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
         FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
     """
     rows = np.atleast_2d(quaternions_xyzw)
-    length = np.sqrt(np.einsum("nk,nk->n", rows, rows, dtype=np.float64))
+    squared = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
+    if np.abs(squared - 1.0).max() <= UNIT_TOLERANCE:  # a root is nearer to 1 than its square
+        return
+    length = np.sqrt(squared)
     off = np.abs(length - 1.0) > UNIT_TOLERANCE
     if off.any():
         bad = np.flatnonzero(off)

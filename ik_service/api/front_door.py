@@ -138,4 +138,7 @@ def _kept(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
 
 
 def _header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes | None:
-    return next((value for key, value in headers if key == name), None)
+    for key, value in headers:
+        if key == name:
+            return value
+    return None

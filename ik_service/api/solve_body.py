@@ -10,7 +10,7 @@ from ik_service.api import limits
 from ik_service.api.archive_body import solve_document
 from ik_service.api.codecs.json_codec import escape
 from ik_service.api.codecs.npz_codec import ArchiveFields
-from ik_service.api.column_schema import Envelope
+from ik_service.api.column_schema import TOO_MANY_NAMES, Envelope
 from ik_service.api.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.frame_body import check_count, check_link, read_offset
 from ik_service.api.objective_body import read_objective, row_counts
@@ -24,6 +24,7 @@ from objectives.errors import InputError
 
 FAULT_CODES = {
     "extra_forbidden": "unknown_field",
+    TOO_MANY_NAMES: "unknown_field",
     "missing": "missing_field",
     "finite_number": "not_finite",
     "greater_than": "out_of_range",
@@ -39,11 +40,6 @@ FAULT_CODES = {
     "string_too_long": "out_of_range",
 }
 """Codes of the faults that the envelope's validation finds; types of values that do not fit are `wrong_type`."""
-
-NAMES_MOST = 256
-"""Names in one object of a body; none has so many fields."""
-NESTED_MOST = 4
-"""Objects and lists of them inside each other: the offset of a target is the deepest."""
 
 
 @dataclass(frozen=True)
@@ -107,29 +103,10 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
     Raises:
         FaultyFieldsError: A field that is not as the schema says.
     """
-    _check_names(document, (), NESTED_MOST)
     try:
         return kind.model_validate(document)
     except ValidationError as error:
         raise FaultyFieldsError(envelope_faults(error)) from error
-
-
-def _check_names(value: Any, place: tuple[Any, ...], depth: int) -> None:
-    """Refuse objects of many names before they are validated: each unknown one would become an error of its own."""
-    if type(value) is dict:
-        if len(value) > NAMES_MOST:
-            detail = f"The object has {len(value)} names. Allowed: {NAMES_MOST}, of which none is unknown."
-            pointer = "".join(f"/{escape(token)}" for token in place)
-            raise FaultyFieldsError([Fault(pointer, "unknown_field", detail)])
-        if depth:
-            for key, entry in value.items():
-                kind = type(entry)
-                if kind is dict or (kind is list and dict in map(type, entry[: limits.MAX_TARGET_COUNT])):
-                    _check_names(entry, (*place, key), depth - 1)
-    elif type(value) is list:
-        for index, entry in enumerate(value[: limits.MAX_TARGET_COUNT]):  # a longer list of objects is refused whole
-            if type(entry) is dict and depth:
-                _check_names(entry, (*place, index), depth - 1)
 
 
 def envelope_faults(error: ValidationError) -> list[Fault]:

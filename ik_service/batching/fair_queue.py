@@ -77,6 +77,8 @@ class FairQueue:
                 turn with them; beside its line, the owner's others have as much of the solver, and beside all of its
                 lines, other owners have.
         """
+        if not self._lanes:
+            return 0.0
         large = small = 0.0
         own: list[float] = []
         others: dict[Owner, float] = {}

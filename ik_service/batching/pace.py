@@ -8,8 +8,10 @@ slow that those few would hold up everybody, batches are smaller still, down to 
 be slow begin with one, and those of which it is known what they can take at worst never hold more.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Self
 
 QUANTUM_S, LONG_QUANTUM_S = 1e-3, 20e-3
 BATCH_LEAST = 64
@@ -23,6 +25,23 @@ BATCHES_KEPT = 4
 KEYS_MOST = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Solver time per problem [s] in the last batches of a key, with what is asked about them for every request."""
+
+    kept: tuple[float, ...]
+    least: float
+    most: float
+    mean: float
+
+    @classmethod
+    def of(cls, kept: tuple[float, ...]) -> Self:
+        return cls(kept, min(kept), max(kept), sum(kept) / len(kept))
+
+
+_GUESS = _Times.of((FIRST_GUESS_S,))
+
+
 class Pace:
     """Solver time per problem [s] by key: the least of the last batches.
 
@@ -32,7 +51,7 @@ class Pace:
 
     def __init__(self, batch_problems: int) -> None:
         self._most = batch_problems
-        self._seconds: OrderedDict[Hashable, deque[float]] = OrderedDict()
+        self._seconds: OrderedDict[Hashable, _Times] = OrderedDict()
         self._untried: OrderedDict[Hashable, bool] = OrderedDict()  # that may be slow: whether none has been solved
         self._bounds: OrderedDict[Hashable, int] = OrderedDict()
 
@@ -62,25 +81,24 @@ class Pace:
         if key in self._untried:
             return 1
         quantum = LONG_QUANTUM_S if alone else QUANTUM_S
-        slowest = max(self._seconds.get(key, (FIRST_GUESS_S,)))
-        if BATCH_LEAST * slowest > HOLD_S:
-            fitting = int(max(HOLD_S / slowest, 1))
+        times = self._seconds.get(key, _GUESS)
+        if BATCH_LEAST * times.most > HOLD_S:
+            fitting = int(max(HOLD_S / times.most, 1))
         else:
-            fitting = int(max(quantum / self.seconds(key), BATCH_LEAST))
+            fitting = int(max(quantum / times.least, BATCH_LEAST))
         return min(1 << (fitting.bit_length() - 1), self._most, self._bounds.get(key, self._most))
 
     def seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key takes in a large batch, about [s]."""
-        return min(self._seconds.get(key, (FIRST_GUESS_S,)))
+        return self._seconds.get(key, _GUESS).least
 
     def least_seconds(self, key: Hashable) -> float:
         """Return a time that a problem of a key takes at least, about [s]; 0 where nothing is known."""
-        return min(self._seconds.get(key, (0.0,)))
+        return self._seconds[key].least if key in self._seconds else 0.0
 
     def usual_seconds(self, key: Hashable) -> float:
         """Return the time that a problem of a key has taken lately, with whatever else has the core meanwhile [s]."""
-        kept = self._seconds.get(key, (FIRST_GUESS_S,))
-        return sum(kept) / len(kept)
+        return self._seconds.get(key, _GUESS).mean
 
     def note(self, key: Hashable, problem_count: int, seconds: float) -> None:
         """Remember the time of a batch; those of fewer problems than it could hold say little and are left out."""
@@ -90,8 +108,8 @@ class Pace:
         if problem_count < min(BATCH_LEAST, self.budget(key)):
             return
         self._untried.pop(key, None)
-        kept = self._seconds.pop(key, None) or deque(maxlen=BATCHES_KEPT)
-        kept.append(max(seconds / problem_count, 1e-9))
-        self._seconds[key] = kept
+        before = self._seconds.pop(key).kept if key in self._seconds else ()
+        kept = (*before, max(seconds / problem_count, 1e-9))
+        self._seconds[key] = _Times.of(kept[-BATCHES_KEPT:])
         if len(self._seconds) > KEYS_MOST:
             self._seconds.popitem(last=False)

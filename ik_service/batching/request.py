@@ -48,7 +48,8 @@ class TargetColumns:
     @property
     def problem_count(self) -> int:
         """Number of problems, 0 for a target that constrains nothing."""
-        return next((len(rows) for rows in (self.positions, self.orientations_xyzw) if rows is not None), 0)
+        rows = self.orientations_xyzw if self.positions is None else self.positions
+        return 0 if rows is None else len(rows)
 
     @property
     def is_bare(self) -> bool:

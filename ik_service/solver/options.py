@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Literal, Self
 
@@ -101,6 +102,18 @@ class SolverOptions:
         for name in ("check_jacobians", "use_graph"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"Option {name} is {getattr(self, name)!r}. Allowed: True, False.")
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __hash__(self) -> int:
+        """Return the same for equal options; they are the key of much that is asked for every request."""
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the options alone: another process has other hashes of texts."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def jacobian_type(self) -> IKJacobianType:
         """Return the Jacobian mode as a member of the objectives' enumeration.

@@ -224,7 +224,7 @@ def test_objects_with_many_names_are_refused_before_each_becomes_an_error(client
     for pointer, bad in {
         "": {**body, **many},
         "/options": {**body, "options": many},
-        "/targets/1": {"targets": [0, many]},
+        "/targets/1": {"targets": [*body["targets"], many]},
         "/targets/0/offset": {"targets": [{**body["targets"][0], "offset": many}]},
     }.items():
         reply = client.post("/v1/robots/panda/solve", json=bad)
