@@ -85,6 +85,28 @@ def test_solutions_of_two_arms_are_put_together_island_by_island():
         assert (angle <= 1e-2).all()
 
 
+def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_other_arm():
+    problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 20, random_seed=7)
+    options = {"solutions": 4, "solution_difference": 2.5, "seeds": 32}
+    both = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options=options)
+    counts, expected = [], []
+    for k, link in enumerate(LINKS):
+        alone = ik_service.IKSolver(problems.robot, [link], device="cpu")
+        result = alone.solve(problems.positions[:, k], problems.orientations_xyzw[:, k], options=options)
+        counts.append(result.solution_count)
+        expected.append(result.solutions)
+    left, right = counts
+    assert (left < right).any()
+    assert (left > right).any()
+    np.testing.assert_array_equal(both.solution_count, np.maximum(left, right))
+    arms = [slice(7 * k, 7 * k + 7) for k in range(2)]
+    for p in range(20):
+        for k in range(both.solution_count[p]):
+            for arm, count, solutions in zip(arms, counts, expected, strict=True):
+                own = solutions[p, min(k, count[p] - 1), arm]
+                np.testing.assert_array_equal(both.solutions[p, k, arm], own)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"best_of": "nearest"}, {"best_of": "cost"}, {"solutions": 3}, {"best_of": "nearest", "precision": "float64"}],
@@ -156,7 +178,13 @@ def test_float64_with_tolerances_below_float32_keeps_to_the_start():
 
 def test_an_unreachable_target_has_no_solution(problems):
     far = problems.positions[:3] + np.array([3.0, 0.0, 0.0])
-    result = solver_of(problems).solve(far, problems.orientations_xyzw[:3], options={"solutions": 3, "seeds": 8})
+    solver = solver_of(problems)
+    solver.solve(problems.positions[:3], problems.orientations_xyzw[:3], options={"solutions": 3, "seeds": 8})
+    result = solver.solve(far, problems.orientations_xyzw[:3], options={"solutions": 3, "seeds": 8})
+    best = solver.solve(far, problems.orientations_xyzw[:3], options={"seeds": 8})
+    assert (best.seed_index > 0).any()
+    np.testing.assert_array_equal(result.seed_index, best.seed_index)
+    np.testing.assert_array_equal(result.joint_q, best.joint_q)
     assert result.solution_count.tolist() == [0, 0, 0]
     assert np.isnan(result.solutions).all()
     assert np.isfinite(result.joint_q).all()
@@ -253,6 +281,8 @@ def test_where_a_solution_succeeds_it_is_the_answer():
     assert (several.orientation_error[several.success] <= FLOOR["orientation_tolerance"]).all()
     assert [several.status_names[p] for p in np.flatnonzero(several.success)] == ["converged"] * several.success.sum()
     assert (several.seed_index != single.seed_index)[several.success].any()  # some answers are not the best attempt
+    there = np.isfinite(several.solutions).all(axis=2)
+    np.testing.assert_array_equal(there, np.arange(4) < several.solution_count[:, None])  # those that fail leave no gap
 
 
 def test_a_target_that_is_met_without_a_joint_to_move_is_a_solution():
