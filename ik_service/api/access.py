@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ik_service.api.errors import (
+from ik_service.api.errors.exceptions import (
     AccessError,
     MetricsClosedError,
     MissingKeyError,
@@ -20,7 +20,7 @@ from ik_service.api.errors import (
     UntrustedOriginError,
     WrongKeyError,
 )
-from ik_service.api.problems import error_response
+from ik_service.api.errors.problem_documents import error_response
 from ik_service.batching.fair_cap import Owner
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError

@@ -32,11 +32,11 @@ from ik_service.api.access import AccessCheck, require_safe_address
 from ik_service.api.admission import Admission
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.docs_page import install_docs_page
+from ik_service.api.errors.problem_documents import install_problem_handlers
 from ik_service.api.front_door import FrontDoor, RequestObserver
 from ik_service.api.logs import AccessLog
 from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
-from ik_service.api.problems import install_problem_handlers
 from ik_service.api.request_memory import RequestMemory
 from ik_service.api.request_shares import RequestShares
 from ik_service.api.robot_catalog import RobotCatalog

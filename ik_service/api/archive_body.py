@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ik_service.api.codecs.npz_codec import ArchiveFields
-from ik_service.api.problems import Fault, FaultyFieldsError
+from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 
 _BY_LINK = {"positions": 3, "orientations_xyzw": 4}
 

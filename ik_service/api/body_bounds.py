@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ik_service.api.access import refuse
 from ik_service.api.body import SPLIT, too_large
-from ik_service.api.errors import BodyTimeoutError
-from ik_service.api.problems import BodyTooLargeError
+from ik_service.api.errors.exceptions import BodyTimeoutError
+from ik_service.api.errors.problem_documents import BodyTooLargeError
 from ik_service.api.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
 
 

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ik_service.api.problem_schema import problem_answers
+from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.state import State
 
 router = APIRouter(tags=["health"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.limits import MAX_PROBLEM_COUNT
-from ik_service.api.problems import Fault, FaultyFieldsError
 from ik_service.batching.request import FloatArray
 
 PACKED_FIELDS = frozenset(("dtype", "shape", "data"))

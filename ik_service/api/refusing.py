@@ -11,9 +11,9 @@ from typing import Any, cast
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from ik_service.api import request_id
 from ik_service.api.admission import ARRIVAL, Admission
-from ik_service.api.problems import MEDIA_TYPE, kind_of, problem_document
+from ik_service.api.errors import request_id
+from ik_service.api.errors.problem_documents import MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 
 THROWN_AWAY_MOST = 256 * 1024

@@ -17,7 +17,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
-from ik_service.api.errors import (
+from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
     CatalogStorageFullError,
@@ -27,8 +27,8 @@ from ik_service.api.errors import (
     StaleRobotError,
     UploadsDisabledError,
 )
+from ik_service.api.errors.problem_documents import UnknownRobotError
 from ik_service.api.limits import MAX_ACTIVE_DOFS
-from ik_service.api.problems import UnknownRobotError
 from ik_service.api.robot_store import ROBOT_NAME, Files, RobotStore
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf

@@ -21,7 +21,7 @@ REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 Problem = tuple[int, str, str]
-"""Status, code and title, as in `ik_service.api.problems`."""
+"""Status, code and title, as in `ik_service.api.errors.problem_documents`."""
 REPLICA_LOST: Problem = (503, "replica_lost", "The process that was answering has ended")
 """How a request is answered whose replica died."""
 LOST_DETAIL = "The process that was answering this request has ended, and another one takes its place. Ask again."

@@ -6,9 +6,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ik_service.api.codecs.media_types import CODECS
+from ik_service.api.errors.problem_schema import ProblemBody
 from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.limits import MAX_PROBLEM_COUNT
-from ik_service.api.problem_schema import ProblemBody
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ik_service.api import create_app
-from ik_service.api.problems import PROBLEMS, kind_of
+from ik_service.api.errors.problem_documents import PROBLEMS, kind_of
 from ik_service.errors import EngineError, KernelCacheError
 from ik_service.settings import ServiceSettings
 from objectives.errors import IKError, InputError, UnknownNameError

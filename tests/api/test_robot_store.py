@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ik_service.api.errors import (
+from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
     CatalogStorageFullError,
@@ -14,8 +14,8 @@ from ik_service.api.errors import (
     RobotNameError,
     StaleRobotError,
 )
+from ik_service.api.errors.problem_documents import UnknownRobotError
 from ik_service.api.limits import MAX_ACTIVE_DOFS
-from ik_service.api.problems import UnknownRobotError
 from ik_service.api.robot_catalog import Precondition, RobotCatalog
 from ik_service.api.robot_store import RobotStore
 from ik_service.errors import RobotFileError

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from ik_service.api.problems import PROBLEMS, framework_kind, problem_document
+from ik_service.api.errors.problem_documents import PROBLEMS, framework_kind, problem_document
 from ik_service.batching.errors import ExpiredError
 from ik_service.deploy.proxy_layer import ProxyLayer
 

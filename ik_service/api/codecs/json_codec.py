@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ik_service.api.codecs.codec import Document, MadeRows
-from ik_service.api.problems import BodyTooLargeError, Fault, FaultyFieldsError, MalformedBodyError
+from ik_service.api.errors.problem_documents import BodyTooLargeError, Fault, FaultyFieldsError, MalformedBodyError
 
 CONTAINER_LIMIT = 2_000_000
 """Lists and objects in one body: more than ten columns of as many rows as a request may have."""

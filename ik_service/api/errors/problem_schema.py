@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ik_service.api.errors import (
+from ik_service.api.errors.exceptions import (
     BodyTimeoutError,
     CatalogStorageFullError,
     MissingKeyError,
@@ -12,7 +12,7 @@ from ik_service.api.errors import (
     StaleRobotError,
     UploadsDisabledError,
 )
-from ik_service.api.problems import (
+from ik_service.api.errors.problem_documents import (
     MEDIA_TYPE,
     Fault,
     FaultyFieldsError,

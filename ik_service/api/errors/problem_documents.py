@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from ik_service.api.errors import (
+from ik_service.api.errors.exceptions import (
     AccessError,
     AnswerTooLargeError,
     BodyTimeoutError,
@@ -37,7 +37,7 @@ from ik_service.api.errors import (
     UploadsDisabledError,
     WrongKeyError,
 )
-from ik_service.api.request_id import current_request_id
+from ik_service.api.errors.request_id import current_request_id
 from ik_service.batching.errors import (
     ClosedError,
     CompileFailedError,
