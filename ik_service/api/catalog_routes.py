@@ -14,7 +14,7 @@ from ik_service.api.errors.problem_documents import MediaTypeError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.robot_catalog import Precondition
 from ik_service.api.robot_routes import URDF_MEDIA_TYPE, robot_content
-from ik_service.api.robot_schema import RobotBody
+from ik_service.api.schema.robot import RobotBody
 from ik_service.api.state import ServiceState, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.xml_reader import MAX_BYTES

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, TooManyProblemsError
-from ik_service.api.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.packed_column import PackedColumn
+from ik_service.api.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.batching.request import FloatArray
 
 UNIT_TOLERANCE = 1e-3

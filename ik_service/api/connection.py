@@ -20,8 +20,8 @@ from ik_service.api.access import owner_of
 from ik_service.api.admission import Admission
 from ik_service.api.connection_book import GUEST_S, ConnectionBook
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, Kind, framework_kind, problem_document
-from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.refusing import RefusingConnection
+from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.stream_connection import StreamConnection
 from ik_service.settings import ServiceSettings
 

@@ -14,11 +14,11 @@ from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.columns import read_rows
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, MediaTypeError, NotAcceptableError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.forward_schema import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.frame_body import check_link
 from ik_service.api.openapi import REF_TEMPLATE
 from ik_service.api.paced_response import PacedResponse
 from ik_service.api.request_memory import booking_of
+from ik_service.api.schema.forward import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.solve_body import read_envelope
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State

@@ -8,8 +8,8 @@ import numpy as np
 from ik_service.api.columns import check_directions, check_unit_quaternions, check_weights, read_row_or_rows
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.frame_body import check_link, read_offset
-from ik_service.api.limits import MAX_VALUE, MIN_ROW_WEIGHT
-from ik_service.api.objective_schema import DampingObjective, JointObjective, Objective
+from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
+from ik_service.api.schema.objective import DampingObjective, JointObjective, Objective
 from ik_service.batching.objective_columns import ROW_WEIGHTS, ObjectiveColumns
 from ik_service.batching.request import FloatArray
 from ik_service.robots import RobotModel

@@ -11,9 +11,9 @@ from pydantic.json_schema import models_json_schema
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
-from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
-from ik_service.api.forward_schema import ForwardRequestBody
-from ik_service.api.solve_schema import SolveAnswerBody, SolveRequestBody
+from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
+from ik_service.api.schema.forward import ForwardRequestBody
+from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
 """Where the schema of a model stands in the document."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
-from ik_service.api.limits import MAX_PROBLEM_COUNT
+from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 from ik_service.batching.request import FloatArray
 
 PACKED_FIELDS = frozenset(("dtype", "shape", "data"))

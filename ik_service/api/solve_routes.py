@@ -13,13 +13,13 @@ from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.direct_route import DirectRoute
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.examples import EXAMPLE_ROBOTS
 from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
 from ik_service.api.paced_response import PacedResponse
 from ik_service.api.request_memory import UNCOUNTED_BYTES, booking_of
+from ik_service.api.schema.examples import EXAMPLE_ROBOTS
+from ik_service.api.schema.solve import SolveAnswerBody
 from ik_service.api.solve_answer import answer_document
 from ik_service.api.solve_body import DecodedSolve, read_solve
-from ik_service.api.solve_schema import SolveAnswerBody
 from ik_service.api.state import State
 from ik_service.api.waiting import wait_for
 from ik_service.batching.errors import ExpiredError

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ik_service.api.access import owner_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.errors.problem_documents import kind_of
-from ik_service.api.limits import MAX_STREAM_MESSAGE_BYTES
+from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.stream_messages import (
     JSON,
     Frame,

@@ -5,7 +5,7 @@ import math
 from rich.table import Table
 from rich.tree import Tree
 
-from ik_service.api.robot_schema import DofBody, JointBody, RobotBody, robot_body, robot_summary
+from ik_service.api.schema.robot import DofBody, JointBody, RobotBody, robot_body, robot_summary
 from ik_service.cli.console import escaped, output_console
 from ik_service.robots import builtin_robot_names, load_robot
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ik_service.api.robot_schema import leaf_links
+from ik_service.api.schema.robot import leaf_links
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.request import SolveRequest
 from ik_service.batching.solver_shelf import SolverShelf

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import warp as wp
 
-from ik_service.api.robot_schema import leaf_links
+from ik_service.api.schema.robot import leaf_links
 from ik_service.batching.kernel_builder import mark_compiled
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.cli.console import message_console, output_console

@@ -8,8 +8,9 @@ import msgpack
 import pytest
 from fastapi.testclient import TestClient
 
-from ik_service.api import create_app, limits
-from ik_service.api.limits import MAX_PROBLEM_COUNT
+from ik_service.api import create_app
+from ik_service.api.schema import limits
+from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 from ik_service.settings import ServiceSettings
 from ik_service.solver.solver import DEFAULT_SEEDS
 

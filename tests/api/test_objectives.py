@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ik_service import IKSolver, Target, load_robot
-from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
-from ik_service.api.objective_schema import Objective
+from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
+from ik_service.api.schema.objective import Objective
 from ik_service.batching.objective_columns import KINDS
 
 HAND, HANDS = "panda_hand", ("left_panda_hand", "right_panda_hand")

@@ -7,8 +7,8 @@ from jsonschema import Draft202012Validator
 
 from ik_service.api.codecs.media_types import CODECS
 from ik_service.api.errors.problem_schema import ProblemBody
-from ik_service.api.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
-from ik_service.api.limits import MAX_PROBLEM_COUNT
+from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
+from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_example_answer_has_the_fields_of_a_real_one(client, document, numbe
 
 
 def test_every_answer_fits_the_declared_schema(client):
-    from ik_service.api.solve_schema import SolveAnswerBody
+    from ik_service.api.schema.solve import SolveAnswerBody
 
     for name in SOLVE_REQUESTS:
         answer = solve_example(client, name)

@@ -8,7 +8,7 @@ import urllib.request
 
 import warp as wp
 
-from ik_service.api.examples import SOLVE_REQUESTS
+from ik_service.api.schema.examples import SOLVE_REQUESTS
 from ik_service.batching.kernel_builder import MARKS
 from ik_service.cli.warmup_command import OBJECT_SUFFIXES
 

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ik_service.api import limits
-from ik_service.api.column_schema import Envelope, Name, Offset
-from ik_service.api.solve_schema import SolveOptions
+from ik_service.api.schema import limits
+from ik_service.api.schema.fields import Envelope, Name, Offset
+from ik_service.api.schema.solve import SolveOptions
 
 Encoding = Literal["json", "msgpack"]
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ik_service.api import limits
-from ik_service.api.column_schema import Envelope, Name, Offset, Whole, column, nullable, refused, row, row_or_rows
-from ik_service.api.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
-from ik_service.api.objective_schema import Objective
+from ik_service.api.schema import limits
+from ik_service.api.schema.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
+from ik_service.api.schema.fields import Envelope, Name, Offset, Whole, column, nullable, refused, row, row_or_rows
+from ik_service.api.schema.objective import Objective
 
 Include = Literal["active_limits", "advice", "islands", "solutions"]
 _POSE = ("positions", "orientations_xyzw")

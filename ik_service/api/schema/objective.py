@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ik_service.api import limits
-from ik_service.api.column_schema import Envelope, Name, Offset, nullable, required, row_or_rows
+from ik_service.api.schema import limits
+from ik_service.api.schema.fields import Envelope, Name, Offset, nullable, required, row_or_rows
 
 Points = Annotated[Any, required(*row_or_rows(3))]
 Directions = Annotated[Any, required(*row_or_rows(3))]

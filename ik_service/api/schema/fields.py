@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from ik_service.api import limits
+from ik_service.api.schema import limits
 
 NAMES_MOST = 256
 """Names in one object of a body; none has so many fields."""

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from ik_service.api import limits
-from ik_service.api.column_schema import Envelope, Name
+from ik_service.api.schema import limits
+from ik_service.api.schema.fields import Envelope, Name
 
 MAX_POSE_COUNT = 1_000_000
 """Configurations times links of one request."""
