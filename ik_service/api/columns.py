@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, TooManyProblemsError
-from ik_service.api.packed_column import PackedColumn
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.batching.request import FloatArray
 

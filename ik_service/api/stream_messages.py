@@ -8,9 +8,9 @@ import numpy as np
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
+from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.columns import check_unit_quaternions, read_row
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, error_document
-from ik_service.api.packed_column import PackedColumn
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
 from ik_service.api.solve_answer import STATUS_WORDS

@@ -20,8 +20,8 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import Document
+from ik_service.api.codecs.packed_column import DTYPES
 from ik_service.api.errors.problem_documents import BodyTooLargeError, Fault, FaultyFieldsError, MalformedNpzError
-from ik_service.api.packed_column import DTYPES
 from ik_service.batching.request import FloatArray
 from objectives.errors import InputError
 
