@@ -7,19 +7,19 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ik_service.api.access import owner_of
-from ik_service.api.answer_size import forward_answer_bytes
 from ik_service.api.body import read_body
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
-from ik_service.api.columns import read_rows
+from ik_service.api.documents.answer_size import forward_answer_bytes
+from ik_service.api.documents.columns import read_rows
+from ik_service.api.documents.frames import check_link
+from ik_service.api.documents.solve_request import read_envelope
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, MediaTypeError, NotAcceptableError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.frame_body import check_link
 from ik_service.api.openapi import REF_TEMPLATE
 from ik_service.api.paced_response import PacedResponse
 from ik_service.api.request_memory import booking_of
 from ik_service.api.schema.forward import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
-from ik_service.api.solve_body import read_envelope
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State
 from ik_service.api.waiting import wait_for

@@ -7,10 +7,12 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from ik_service.api.access import owner_of
-from ik_service.api.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
 from ik_service.api.codecs.codec import Codec, Document
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.direct_route import DirectRoute
+from ik_service.api.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
+from ik_service.api.documents.solve_answer import answer_document
+from ik_service.api.documents.solve_request import DecodedSolve, read_solve
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
@@ -18,8 +20,6 @@ from ik_service.api.paced_response import PacedResponse
 from ik_service.api.request_memory import UNCOUNTED_BYTES, booking_of
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.schema.solve import SolveAnswerBody
-from ik_service.api.solve_answer import answer_document
-from ik_service.api.solve_body import DecodedSolve, read_solve
 from ik_service.api.state import State
 from ik_service.api.waiting import wait_for
 from ik_service.batching.errors import ExpiredError

@@ -17,9 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ik_service.api.access import owner_of
 from ik_service.api.codecs.codec import Codec
-from ik_service.api.errors.problem_documents import kind_of
-from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
-from ik_service.api.stream_messages import (
+from ik_service.api.documents.stream_messages import (
     JSON,
     Frame,
     StreamPlan,
@@ -32,6 +30,8 @@ from ik_service.api.stream_messages import (
     sequence_of,
     tick_request,
 )
+from ik_service.api.errors.problem_documents import kind_of
+from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, SolverLostError
 from ik_service.batching.loop_bridge import LoopBridge

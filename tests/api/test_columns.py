@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.api.columns import check_unit_quaternions, read_row_or_rows, read_rows
+from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows, read_rows
 from ik_service.api.errors.problem_documents import FaultyFieldsError
 
 

@@ -18,7 +18,7 @@ with atheris.instrument_imports(include=["ik_service", "objectives"]):
     from ik_service.api.codecs.json_codec import JsonCodec
     from ik_service.api.codecs.msgpack_codec import MsgpackCodec
     from ik_service.api.codecs.npz_codec import NpzCodec
-    from ik_service.api.solve_body import read_solve
+    from ik_service.api.documents.solve_request import read_solve
     from ik_service.robots import load_robot, load_urdf
     from objectives.errors import IKError
 

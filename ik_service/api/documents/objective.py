@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.api.columns import check_directions, check_unit_quaternions, check_weights, read_row_or_rows
+from ik_service.api.documents.columns import check_directions, check_unit_quaternions, check_weights, read_row_or_rows
+from ik_service.api.documents.frames import check_link, read_offset
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
-from ik_service.api.frame_body import check_link, read_offset
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.schema.objective import DampingObjective, JointObjective, Objective
 from ik_service.batching.objective_columns import ROW_WEIGHTS, ObjectiveColumns

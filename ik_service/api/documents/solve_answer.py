@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import MadeRows
-from ik_service.api.solve_body import DecodedSolve
+from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.answer import STATUS_NAMES, SolveAnswer, worst_over_targets
 from ik_service.batching.request import SolveRequest
 from ik_service.robots import RobotModel

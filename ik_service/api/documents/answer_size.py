@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ik_service.api.codecs.codec import Codec
-from ik_service.api.solve_body import DecodedSolve
+from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.objective_columns import ROW_WEIGHTS
 from ik_service.batching.request import SolveRequest
 from ik_service.robots import RobotModel

@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ik_service.api.archive_body import solve_document
 from ik_service.api.codecs.json_codec import escape
 from ik_service.api.codecs.npz_codec import ArchiveFields
-from ik_service.api.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
+from ik_service.api.documents.archive import solve_document
+from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
+from ik_service.api.documents.frames import check_count, check_link, read_offset
+from ik_service.api.documents.objective import read_objective, row_counts
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
-from ik_service.api.frame_body import check_count, check_link, read_offset
-from ik_service.api.objective_body import read_objective, row_counts
 from ik_service.api.schema import limits
 from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
 from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget

@@ -9,12 +9,12 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.packed_column import PackedColumn
-from ik_service.api.columns import check_unit_quaternions, read_row
+from ik_service.api.documents.columns import check_unit_quaternions, read_row
+from ik_service.api.documents.solve_answer import STATUS_WORDS
+from ik_service.api.documents.solve_request import read_envelope, read_solve
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
-from ik_service.api.solve_answer import STATUS_WORDS
-from ik_service.api.solve_body import read_envelope, read_solve
 from ik_service.batching.answer import SolveAnswer, worst_over_targets
 from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel

@@ -1,0 +1,1 @@
+"""From documents to checked arrays for the solver, and from results to documents."""
