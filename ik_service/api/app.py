@@ -31,6 +31,8 @@ from ik_service.api import (
 from ik_service.api.access import AccessCheck, require_safe_address
 from ik_service.api.admission import Admission
 from ik_service.api.body_bounds import BodyBounds
+from ik_service.api.catalog.robot_catalog import RobotCatalog
+from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.docs_page import install_docs_page
 from ik_service.api.errors.problem_documents import install_problem_handlers
 from ik_service.api.front_door import FrontDoor, RequestObserver
@@ -39,8 +41,6 @@ from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
 from ik_service.api.request_memory import RequestMemory
 from ik_service.api.request_shares import RequestShares
-from ik_service.api.robot_catalog import RobotCatalog
-from ik_service.api.robot_store import RobotStore
 from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams

@@ -4,9 +4,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ik_service.api.access import owner_of
+from ik_service.api.catalog.robot_catalog import ServedRobot
 from ik_service.api.errors.exceptions import NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.robot_catalog import ServedRobot
 from ik_service.api.schema.robot import RobotBody, RobotList, robot_body, robot_summary
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State

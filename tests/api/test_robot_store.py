@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from ik_service.api.catalog.robot_catalog import Precondition, RobotCatalog
+from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
@@ -15,8 +17,6 @@ from ik_service.api.errors.exceptions import (
     StaleRobotError,
 )
 from ik_service.api.errors.problem_documents import UnknownRobotError
-from ik_service.api.robot_catalog import Precondition, RobotCatalog
-from ik_service.api.robot_store import RobotStore
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
 from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, Field
 
-from ik_service.api.robot_catalog import Source
+from ik_service.api.catalog.robot_catalog import Source
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
+from ik_service.api.catalog.robot_store import ROBOT_NAME, Files, RobotStore
 from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
@@ -28,7 +29,6 @@ from ik_service.api.errors.exceptions import (
     UploadsDisabledError,
 )
 from ik_service.api.errors.problem_documents import UnknownRobotError
-from ik_service.api.robot_store import ROBOT_NAME, Files, RobotStore
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf

@@ -5,7 +5,7 @@ request -> has the folder changed? one look at its time -> if so: a look in a th
 
 import asyncio
 
-from ik_service.api.robot_catalog import RobotCatalog
+from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.side_work import SideWork
 
 PATIENCE_S = 0.1
