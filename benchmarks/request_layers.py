@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import uvloop
 
-from ik_service.api.access import AccessCheck
+from ik_service.api.admission.access import AccessCheck
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.front_door import FrontDoor
 from ik_service.api.logs import AccessLog

@@ -28,8 +28,10 @@ from ik_service.api import (
     solve_routes,
     stream_routes,
 )
-from ik_service.api.access import AccessCheck, require_safe_address
-from ik_service.api.admission import Admission
+from ik_service.api.admission.access import AccessCheck, require_safe_address
+from ik_service.api.admission.admission import Admission
+from ik_service.api.admission.request_memory import RequestMemory
+from ik_service.api.admission.request_shares import RequestShares
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
@@ -39,8 +41,6 @@ from ik_service.api.front_door import FrontDoor, RequestObserver
 from ik_service.api.logs import AccessLog
 from ik_service.api.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
-from ik_service.api.request_memory import RequestMemory
-from ik_service.api.request_shares import RequestShares
 from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams

@@ -7,11 +7,11 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.access import refuse
+from ik_service.api.admission.access import refuse
+from ik_service.api.admission.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
 from ik_service.api.body import SPLIT, too_large
 from ik_service.api.errors.exceptions import BodyTimeoutError
 from ik_service.api.errors.problem_documents import BodyTooLargeError
-from ik_service.api.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
 
 
 class BodyBounds:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response
 
-from ik_service.api.access import KEY_NAME, owner_of
+from ik_service.api.admission.access import KEY_NAME, owner_of
 from ik_service.api.body import read_body
 from ik_service.api.catalog.robot_catalog import Precondition
 from ik_service.api.codecs.media_types import require_uncompressed

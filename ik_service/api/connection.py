@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from ik_service.api.access import owner_of
-from ik_service.api.admission import Admission
+from ik_service.api.admission.access import owner_of
+from ik_service.api.admission.admission import Admission
 from ik_service.api.connection_book import GUEST_S, ConnectionBook
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, Kind, framework_kind, problem_document
 from ik_service.api.refusing import RefusingConnection

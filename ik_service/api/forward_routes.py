@@ -6,7 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ik_service.api.access import owner_of
+from ik_service.api.admission.access import owner_of
+from ik_service.api.admission.request_memory import booking_of
 from ik_service.api.body import read_body
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
@@ -18,7 +19,6 @@ from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, Me
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.openapi import REF_TEMPLATE
 from ik_service.api.paced_response import PacedResponse
-from ik_service.api.request_memory import booking_of
 from ik_service.api.schema.forward import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State

@@ -12,7 +12,7 @@ from typing import Protocol
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.access import refuse
+from ik_service.api.admission.access import refuse
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, framework_kind, problem_response
 from ik_service.api.errors.request_id import HEADER, current_request_id, request_id
 from ik_service.batching.errors import ClosedError

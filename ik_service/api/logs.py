@@ -16,7 +16,7 @@ import structlog
 from starlette.types import Scope
 from structlog.typing import Processor
 
-from ik_service.api.access import KEY_NAME
+from ik_service.api.admission.access import KEY_NAME
 from ik_service.api.errors.request_id import current_request_id
 from ik_service.settings import ServiceSettings
 

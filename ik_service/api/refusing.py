@@ -11,7 +11,7 @@ from typing import Any, cast
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from ik_service.api.admission import ARRIVAL, Admission
+from ik_service.api.admission.admission import ARRIVAL, Admission
 from ik_service.api.errors import request_id
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError

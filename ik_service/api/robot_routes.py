@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ik_service.api.access import owner_of
+from ik_service.api.admission.access import owner_of
 from ik_service.api.catalog.robot_catalog import ServedRobot
 from ik_service.api.errors.exceptions import NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers

@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from ik_service.api.access import owner_of
+from ik_service.api.admission.access import owner_of
+from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, booking_of
 from ik_service.api.codecs.codec import Codec, Document
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.direct_route import DirectRoute
@@ -17,7 +18,6 @@ from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
 from ik_service.api.paced_response import PacedResponse
-from ik_service.api.request_memory import UNCOUNTED_BYTES, booking_of
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.schema.solve import SolveAnswerBody
 from ik_service.api.state import State

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from ik_service.api.admission import Admission
+from ik_service.api.admission.admission import Admission
 from ik_service.api.catalog.catalog_refresh import CatalogWatch
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.metrics import ServiceMetrics

@@ -4,7 +4,7 @@ import asyncio
 
 from fastapi import APIRouter, WebSocket
 
-from ik_service.api.access import owner_of
+from ik_service.api.admission.access import owner_of
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_session import StreamSession
 from ik_service.batching.errors import QueueFullError

@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ik_service.api.access import owner_of
+from ik_service.api.admission.access import owner_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.stream_messages import (
     JSON,

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from ray import serve
 
 from ik_service.api import create_app
-from ik_service.api.access import require_safe_address
+from ik_service.api.admission.access import require_safe_address
 from ik_service.api.logs import configured_logs
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import first_request, warmed_robots

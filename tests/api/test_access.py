@@ -8,7 +8,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from ik_service import load_robot
 from ik_service.api import create_app
-from ik_service.api.access import Keyring, is_loopback
+from ik_service.api.admission.access import Keyring, is_loopback
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 

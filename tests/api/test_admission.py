@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.api import admission as subject
-from ik_service.api.admission import ROUNDS, Admission
-from ik_service.api.deadline import preferred_wait_s
-from ik_service.api.loop_lag import TICK_S, LoopLag
+from ik_service.api.admission import admission as subject
+from ik_service.api.admission.admission import ROUNDS, Admission
+from ik_service.api.admission.deadline import preferred_wait_s
+from ik_service.api.admission.loop_lag import TICK_S, LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.work import Expected, Work
@@ -165,8 +165,8 @@ class Loop:
 @pytest.fixture
 def loop(monkeypatch):
     loop = Loop()
-    monkeypatch.setattr("ik_service.api.loop_lag.time", SimpleNamespace(monotonic=lambda: loop.now))
-    monkeypatch.setattr("ik_service.api.admission.time", SimpleNamespace(monotonic=lambda: loop.now))
+    monkeypatch.setattr("ik_service.api.admission.loop_lag.time", SimpleNamespace(monotonic=lambda: loop.now))
+    monkeypatch.setattr("ik_service.api.admission.admission.time", SimpleNamespace(monotonic=lambda: loop.now))
     return loop
 
 

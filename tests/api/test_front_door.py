@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
+from ik_service.api.admission.request_memory import RequestMemory
 from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.front_door import FrontDoor
-from ik_service.api.request_memory import RequestMemory
 
 
 class Observer:

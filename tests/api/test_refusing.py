@@ -9,7 +9,7 @@ import time
 import pytest
 import uvicorn
 
-from ik_service.api.admission import Admission
+from ik_service.api.admission.admission import Admission
 from ik_service.api.connection import server_config
 from ik_service.api.refusing import THROWN_AWAY_MOST
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError

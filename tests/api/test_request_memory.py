@@ -11,14 +11,14 @@ from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.api import create_app
-from ik_service.api.access import KEY_NAME
+from ik_service.api.admission.access import KEY_NAME
+from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, Booking, RequestMemory
 from ik_service.api.codecs.codec import MadeRows
 from ik_service.api.codecs.media_types import BY_NAME
 from ik_service.api.documents.answer_size import forward_answer_bytes, solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.errors.exceptions import AnswerTooLargeError
 from ik_service.api.paced_response import PIECE_BYTES, PacedResponse
-from ik_service.api.request_memory import UNCOUNTED_BYTES, Booking, RequestMemory
 from ik_service.batching.errors import QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 

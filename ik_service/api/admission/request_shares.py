@@ -2,8 +2,8 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ik_service.api.access import owner_of, refuse
-from ik_service.api.request_memory import Refused
+from ik_service.api.admission.access import owner_of, refuse
+from ik_service.api.admission.request_memory import Refused
 from ik_service.batching.errors import QueueFullError
 from ik_service.batching.fair_cap import FairCap
 

@@ -29,8 +29,8 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from ik_service.api import deadline
-from ik_service.api.loop_lag import LoopLag
+from ik_service.api.admission import deadline
+from ik_service.api.admission.loop_lag import LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError, Refusal
 from ik_service.batching.fair_cap import Owner
 from ik_service.batching.request import SolveRequest

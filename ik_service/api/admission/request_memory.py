@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from ik_service.api.access import owner_of
+from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.exceptions import AnswerTooLargeError
 from ik_service.batching.errors import QueueFullError, Refusal
 from ik_service.batching.fair_cap import FairCap
