@@ -38,8 +38,8 @@ from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.docs_page import install_docs_page
 from ik_service.api.errors.problem_documents import install_problem_handlers
 from ik_service.api.front_door import FrontDoor, RequestObserver
-from ik_service.api.logs import AccessLog
-from ik_service.api.metrics import ServiceMetrics
+from ik_service.api.observability.logs import AccessLog
+from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
 from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState

@@ -19,7 +19,7 @@ from ray import serve
 
 from ik_service.api import create_app
 from ik_service.api.admission.access import require_safe_address
-from ik_service.api.logs import configured_logs
+from ik_service.api.observability.logs import configured_logs
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import first_request, warmed_robots
 from ik_service.batching.errors import ExpiredError, QueueFullError

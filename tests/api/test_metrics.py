@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ik_service import IKSolver, load_robot
 from ik_service.api import create_app
-from ik_service.api.metrics import ServiceMetrics
-from ik_service.api.weighted_histogram import WeightedHistogram
+from ik_service.api.observability.metrics import ServiceMetrics
+from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.request import SolveRequest, TargetColumns
 from ik_service.batching.work import Work
 from ik_service.robots import builtin_urdf

@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from ik_service.api.logs import configured_logs
+from ik_service.api.observability.logs import configured_logs
 from ik_service.settings import ServiceSettings
 
 TICKS = 1000

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import Scope
 
-from ik_service.api.weighted_histogram import WeightedHistogram
+from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.errors import Refusal
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.batching.work import Share, Work
