@@ -12,10 +12,10 @@ from typing import Any, TextIO
 import uvloop
 
 from ik_service.api.admission.access import AccessCheck
-from ik_service.api.body_bounds import BodyBounds
-from ik_service.api.front_door import FrontDoor
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
+from ik_service.api.server.body_limits import BodyBounds
+from ik_service.api.server.request_middleware import FrontDoor
 from ik_service.settings import ServiceSettings
 
 ROUNDS, REQUESTS = 31, 2000

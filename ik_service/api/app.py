@@ -32,15 +32,15 @@ from ik_service.api.admission.access import AccessCheck, require_safe_address
 from ik_service.api.admission.admission import Admission
 from ik_service.api.admission.request_memory import RequestMemory
 from ik_service.api.admission.request_shares import RequestShares
-from ik_service.api.body_bounds import BodyBounds
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.docs_page import install_docs_page
 from ik_service.api.errors.problem_documents import install_problem_handlers
-from ik_service.api.front_door import FrontDoor, RequestObserver
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.openapi import build_openapi
+from ik_service.api.server.body_limits import BodyBounds
+from ik_service.api.server.request_middleware import FrontDoor, RequestObserver
 from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
 from ik_service.api.stream_routes import end_streams

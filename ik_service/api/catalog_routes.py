@@ -7,7 +7,6 @@ from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import KEY_NAME, owner_of
-from ik_service.api.body import read_body
 from ik_service.api.catalog.robot_catalog import Precondition
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.errors.exceptions import KeyRightsError, MissingKeyError
@@ -15,6 +14,7 @@ from ik_service.api.errors.problem_documents import MediaTypeError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.robot_routes import URDF_MEDIA_TYPE, robot_content
 from ik_service.api.schema.robot import RobotBody
+from ik_service.api.server.body import read_body
 from ik_service.api.state import ServiceState, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.xml_reader import MAX_BYTES

@@ -17,11 +17,11 @@ from ik_service.api.documents.solve_request import DecodedSolve, read_solve
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
-from ik_service.api.paced_response import PacedResponse
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.schema.solve import SolveAnswerBody
+from ik_service.api.server.client_disconnect import wait_for
+from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import State
-from ik_service.api.waiting import wait_for
 from ik_service.batching.errors import ExpiredError
 from ik_service.robots import RobotModel
 

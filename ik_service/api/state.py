@@ -10,8 +10,8 @@ from ik_service.api.admission.admission import Admission
 from ik_service.api.catalog.catalog_refresh import CatalogWatch
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.observability.metrics import ServiceMetrics
+from ik_service.api.server.stream_session import StreamSession
 from ik_service.api.side_work import SideWork
-from ik_service.api.stream_session import StreamSession
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.fair_cap import FairCap
 from ik_service.batching.loop_bridge import LoopBridge

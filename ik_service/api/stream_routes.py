@@ -5,8 +5,8 @@ import asyncio
 from fastapi import APIRouter, WebSocket
 
 from ik_service.api.admission.access import owner_of
+from ik_service.api.server.stream_session import StreamSession
 from ik_service.api.state import ServiceState
-from ik_service.api.stream_session import StreamSession
 from ik_service.batching.errors import QueueFullError
 
 END_S = 2.0

@@ -10,8 +10,8 @@ import time
 import pytest
 import uvicorn
 
-from ik_service.api.connection import server_config
-from ik_service.api.connection_book import GUESTS_MOST, ConnectionBook
+from ik_service.api.server.connection import server_config
+from ik_service.api.server.connection_slots import GUESTS_MOST, ConnectionBook
 from ik_service.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(

@@ -10,8 +10,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
 from ik_service.api.admission.request_memory import RequestMemory
-from ik_service.api.body_bounds import BodyBounds
-from ik_service.api.front_door import FrontDoor
+from ik_service.api.server.body_limits import BodyBounds
+from ik_service.api.server.request_middleware import FrontDoor
 
 
 class Observer:

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from starlette.responses import PlainTextResponse
 
 from ik_service.api.admission.access import KEY_NAME
-from ik_service.api.front_door import FrontDoor
 from ik_service.api.observability.logs import AccessLog, configured_logs, is_for_people
+from ik_service.api.server.request_middleware import FrontDoor
 from ik_service.settings import ServiceSettings
 
 

@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 
 from ik_service.api.admission.admission import Admission
-from ik_service.api.connection import server_config
-from ik_service.api.refusing import THROWN_AWAY_MOST
+from ik_service.api.server.connection import server_config
+from ik_service.api.server.early_refusal import THROWN_AWAY_MOST
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 

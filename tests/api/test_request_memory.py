@@ -18,7 +18,7 @@ from ik_service.api.codecs.media_types import BY_NAME
 from ik_service.api.documents.answer_size import forward_answer_bytes, solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.errors.exceptions import AnswerTooLargeError
-from ik_service.api.paced_response import PIECE_BYTES, PacedResponse
+from ik_service.api.server.paced_response import PIECE_BYTES, PacedResponse
 from ik_service.batching.errors import QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 

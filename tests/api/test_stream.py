@@ -13,7 +13,8 @@ from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
 from ik_service import load_robot
-from ik_service.api import create_app, stream_session
+from ik_service.api import create_app
+from ik_service.api.server import stream_session
 from ik_service.settings import ServiceSettings
 
 URL = "/v1/robots/panda/stream"

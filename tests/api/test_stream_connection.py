@@ -10,9 +10,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from ik_service.api import stream_connection
 from ik_service.api.observability.logs import configured_logs
-from ik_service.api.stream_connection import CONTROL_BURST
+from ik_service.api.server import stream_connection
+from ik_service.api.server.stream_connection import CONTROL_BURST
 from ik_service.settings import ServiceSettings
 from tests.attacks.frames import (
     CONFIGURE,

@@ -6,8 +6,8 @@ import pytest
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from ik_service.api import waiting
-from ik_service.api.waiting import wait_for
+from ik_service.api.server import client_disconnect as waiting
+from ik_service.api.server.client_disconnect import wait_for
 from tests.bounded import run
 
 

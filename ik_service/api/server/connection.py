@@ -18,11 +18,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.admission import Admission
-from ik_service.api.connection_book import GUEST_S, ConnectionBook
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, Kind, framework_kind, problem_document
-from ik_service.api.refusing import RefusingConnection
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
-from ik_service.api.stream_connection import StreamConnection
+from ik_service.api.server.connection_slots import GUEST_S, ConnectionBook
+from ik_service.api.server.early_refusal import RefusingConnection
+from ik_service.api.server.stream_connection import StreamConnection
 from ik_service.settings import ServiceSettings
 
 HALF_CLOSED_S = 2.0

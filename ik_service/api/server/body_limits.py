@@ -9,9 +9,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ik_service.api.admission.access import refuse
 from ik_service.api.admission.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
-from ik_service.api.body import SPLIT, too_large
 from ik_service.api.errors.exceptions import BodyTimeoutError
 from ik_service.api.errors.problem_documents import BodyTooLargeError
+from ik_service.api.server.body import SPLIT, too_large
 
 
 class BodyBounds:
