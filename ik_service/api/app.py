@@ -19,31 +19,29 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from ik_service.api import (
-    catalog_routes,
-    forward_routes,
-    health_routes,
-    metrics_routes,
-    robot_routes,
-    solve_routes,
-    stream_routes,
-)
 from ik_service.api.admission.access import AccessCheck, require_safe_address
 from ik_service.api.admission.admission import Admission
 from ik_service.api.admission.request_memory import RequestMemory
 from ik_service.api.admission.request_shares import RequestShares
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
-from ik_service.api.docs_page import install_docs_page
 from ik_service.api.errors.problem_documents import install_problem_handlers
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
-from ik_service.api.openapi import build_openapi
+from ik_service.api.routes import catalog as catalog_routes
+from ik_service.api.routes import forward as forward_routes
+from ik_service.api.routes import health as health_routes
+from ik_service.api.routes import metrics as metrics_routes
+from ik_service.api.routes import robots as robot_routes
+from ik_service.api.routes import solve as solve_routes
+from ik_service.api.routes import stream as stream_routes
+from ik_service.api.routes.docs_page import install_docs_page
+from ik_service.api.routes.openapi import build_openapi
+from ik_service.api.routes.stream import end_streams
 from ik_service.api.server.body_limits import BodyBounds
 from ik_service.api.server.request_middleware import FrontDoor, RequestObserver
 from ik_service.api.side_work import SideWork
 from ik_service.api.state import ServiceState
-from ik_service.api.stream_routes import end_streams
 from ik_service.api.warm_up import warm_up
 from ik_service.batching.fair_cap import FairCap
 from ik_service.batching.pool_limits import PoolLimits

@@ -20,10 +20,10 @@ from fastapi import FastAPI
 from ik_service.api import create_app
 from ik_service.api.admission.access import require_safe_address
 from ik_service.api.observability.logs import configured_logs, is_for_people
+from ik_service.api.routes.stream import end_streams
 from ik_service.api.schema.examples import SOLVE_REQUESTS
 from ik_service.api.server.connection import server_config
 from ik_service.api.state import ServiceState
-from ik_service.api.stream_routes import end_streams
 from ik_service.api.warm_up import first_request, warmed_robots
 from ik_service.cli.console import message_console
 from ik_service.cli.descriptors import with_descriptors

@@ -4,8 +4,8 @@ import pytest
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
-from ik_service.api import solve_routes
-from ik_service.api.direct_route import DirectRoute
+from ik_service.api.routes import solve as solve_routes
+from ik_service.api.routes.direct_route import DirectRoute
 from ik_service.api.state import State
 
 

@@ -7,7 +7,8 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from ik_service.api import create_app, health_routes
+from ik_service.api import create_app
+from ik_service.api.routes import health as health_routes
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 

@@ -332,7 +332,7 @@ def test_streams_end_with_the_service(panda):
 
 
 async def _end(app: Any) -> None:
-    from ik_service.api.stream_routes import end_streams
+    from ik_service.api.routes.stream import end_streams
 
     await end_streams(app.state.service)
 

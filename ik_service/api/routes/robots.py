@@ -7,8 +7,8 @@ from ik_service.api.admission.access import owner_of
 from ik_service.api.catalog.robot_catalog import ServedRobot
 from ik_service.api.errors.exceptions import NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
+from ik_service.api.routes.solve import RobotName
 from ik_service.api.schema.robot import RobotBody, RobotList, robot_body, robot_summary
-from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State
 
 URDF_MEDIA_TYPE = "application/xml"

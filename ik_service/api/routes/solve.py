@@ -10,13 +10,13 @@ from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, booking_of
 from ik_service.api.codecs.codec import Codec, Document
 from ik_service.api.codecs.media_types import answer_codec, request_codec
-from ik_service.api.direct_route import DirectRoute
 from ik_service.api.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
 from ik_service.api.documents.solve_answer import answer_document
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.openapi import deadline_parameter, solve_answer_content, solve_request_body
+from ik_service.api.routes.direct_route import DirectRoute
+from ik_service.api.routes.openapi import deadline_parameter, solve_answer_content, solve_request_body
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.schema.solve import SolveAnswerBody
 from ik_service.api.server.client_disconnect import wait_for

@@ -12,7 +12,7 @@ from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.errors.exceptions import KeyRightsError, MissingKeyError
 from ik_service.api.errors.problem_documents import MediaTypeError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.robot_routes import URDF_MEDIA_TYPE, robot_content
+from ik_service.api.routes.robots import URDF_MEDIA_TYPE, robot_content
 from ik_service.api.schema.robot import RobotBody
 from ik_service.api.server.body import read_body
 from ik_service.api.state import ServiceState, State

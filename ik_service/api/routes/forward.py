@@ -16,12 +16,12 @@ from ik_service.api.documents.frames import check_link
 from ik_service.api.documents.solve_request import read_envelope
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, MediaTypeError, NotAcceptableError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.openapi import REF_TEMPLATE
+from ik_service.api.routes.openapi import REF_TEMPLATE
+from ik_service.api.routes.solve import RobotName
 from ik_service.api.schema.forward import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.server.body import read_body
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
-from ik_service.api.solve_routes import RobotName
 from ik_service.api.state import State
 from ik_service.batching.request import FloatArray
 from ik_service.robots import RobotModel

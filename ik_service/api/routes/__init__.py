@@ -1,0 +1,1 @@
+"""The routes, and the OpenAPI document that describes them."""
