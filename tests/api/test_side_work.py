@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ik_service.api.side_work import SHORT_TURN_S, SideWork
+from ik_service.batching.side_threads import SHORT_TURN_S, SideWork
 from tests.bounded import run
 
 PATIENCE_S = 60.0

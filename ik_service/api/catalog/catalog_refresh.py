@@ -6,7 +6,7 @@ request -> has the folder changed? one look at its time -> if so: a look in a th
 import asyncio
 
 from ik_service.api.catalog.robot_catalog import RobotCatalog
-from ik_service.api.side_work import SideWork
+from ik_service.batching.side_threads import SideWork
 
 PATIENCE_S = 0.1
 """How long a request waits for a look; longer ones have to read robots that other processes put."""
