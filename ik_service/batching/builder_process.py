@@ -21,7 +21,7 @@ from pathlib import Path
 import warp as wp
 
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.solver_cache import SolverShelf
 from ik_service.errors import KernelBuildError
 from ik_service.robots import RobotModel
 from ik_service.solver.cache_bound import keep_bound

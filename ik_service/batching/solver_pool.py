@@ -33,7 +33,7 @@ from ik_service.batching.pace import Pace
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.request import SolveRequest
-from ik_service.batching.solver_shelf import EFFORT_MOST, SolverShelf, staged_effort
+from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf, staged_effort
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
 from ik_service.warp_start import start_warp

@@ -16,8 +16,8 @@ from ik_service.batching import kernel_builder
 from ik_service.batching.builder_process import SAID_MOST, BuilderProcess, BuildFailedError, fill_caches
 from ik_service.batching.kernel_builder import Ended, KernelBuilder
 from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.solver_cache import SolverShelf
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.batching.solver_shelf import SolverShelf
 from tests.batching.conftest import numbered
 from tests.bounded import until
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service.batching import solver_shelf
+from ik_service.batching import solver_cache as solver_shelf
 from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.objective_columns import ObjectiveColumns
 from ik_service.batching.request import SolveRequest, TargetColumns
-from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.solver_cache import SolverShelf
 from ik_service.solver import SolverOptions
 
 COLUMNS = ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index", "active_limits")

@@ -20,7 +20,7 @@ STAGED_DOFS = 36  # of a chain that generated code does not hold
 PROGRAM = """
 import sys
 import warp as wp
-from ik_service.batching.solver_shelf import SolverShelf
+from ik_service.batching.solver_cache import SolverShelf
 from tests.batching.test_samples import KINDS
 
 def loaded():

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service.batching import solver_shelf
+from ik_service.batching import solver_cache as solver_shelf
 from ik_service.batching.answer import SolveAnswer, worst_over_targets
 from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.batching.solver_shelf import EFFORT_MOST, SolverShelf
 from ik_service.batching.work import Work
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError

@@ -47,7 +47,7 @@ def test_equal_seeds_draw_equal_targets_and_others_do_not():
 def test_a_false_success_would_show_in_the_report():
     from dataclasses import replace
 
-    from ik_service.batching.solver_shelf import SolverShelf
+    from ik_service.batching.solver_cache import SolverShelf
 
     panda = load_robot("panda")
     request = random_request(panda, ["panda_hand"], 4, 0)
