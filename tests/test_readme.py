@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 
 from ik_service import IKStatus, load_robot
 from ik_service.api import create_app
-from ik_service.batching.objective_columns import KINDS
+from ik_service.batching.requests.objective_data import KINDS
 from ik_service.cli.app import app as command_line
 from ik_service.settings import ServiceSettings
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ik_service.api.schema.robot import leaf_links
 from ik_service.api.state import ServiceState
-from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.robots import RobotModel, load_robot
 from objectives.errors import IKError
 

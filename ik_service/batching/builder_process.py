@@ -20,7 +20,7 @@ from pathlib import Path
 
 import warp as wp
 
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.errors import KernelBuildError
 from ik_service.robots import RobotModel

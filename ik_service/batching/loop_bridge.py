@@ -15,10 +15,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import held_up
 from ik_service.batching.fair_cap import Owner
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import GRACE_S, SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.objective_columns import set_columns
-from ik_service.batching.request import FloatArray, Progress, SolveRequest, joined_data
+from ik_service.batching.requests.objective_data import set_columns
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import FloatArray, Progress, SolveRequest, joined_data
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver, SolverOptions
 from ik_service.solver.solver import DEFAULT_SEEDS

@@ -15,7 +15,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.builder_process import is_build_failure
 from ik_service.batching.errors import (
     ClosedError,
@@ -32,7 +31,8 @@ from ik_service.batching.kernel_gate import KernelGate
 from ik_service.batching.pace import Pace
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import Messenger, PoolObserver
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf, staged_effort
 from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.fair_cap import Owner
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import seed_count
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult

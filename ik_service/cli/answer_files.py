@@ -10,7 +10,7 @@ import numpy as np
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.solve_answer import answer_document
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ik_service.api.schema.robot import leaf_links
-from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.cli.answer_files import check_output, csv_text, write_answer
 from ik_service.cli.console import message_console, problem_progress

@@ -9,7 +9,7 @@ import numpy as np
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.columns import check_unit_quaternions
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
-from ik_service.batching.request import Float64Array, SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import Float64Array, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
 

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from ik_service import IKSolver, Target, load_robot
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.schema.objective import Objective
-from ik_service.batching.objective_columns import KINDS
+from ik_service.batching.requests.objective_data import KINDS
 
 HAND, HANDS = "panda_hand", ("left_panda_hand", "right_panda_hand")
 POINTS = np.array([[0.4, 0.1, 0.5], [0.5, -0.2, 0.4], [0.3, 0.3, 0.6]])

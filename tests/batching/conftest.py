@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, load_robot
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import load_urdf
 from ik_service.solver import SolverOptions

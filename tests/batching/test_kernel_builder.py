@@ -15,7 +15,7 @@ import warp as wp
 from ik_service.batching import kernel_builder
 from ik_service.batching.builder_process import SAID_MOST, BuilderProcess, BuildFailedError, fill_caches
 from ik_service.batching.kernel_builder import Ended, KernelBuilder
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.batching.solver_pool import SolverPool
 from tests.batching.conftest import numbered

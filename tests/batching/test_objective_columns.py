@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ik_service.batching import solver_cache as solver_shelf
-from ik_service.batching.answer import SolveAnswer
-from ik_service.batching.objective_columns import ObjectiveColumns
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.objective_data import ObjectiveColumns
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.solver import SolverOptions
 

@@ -10,7 +10,7 @@ from ik_service.batching import known_code
 from ik_service.batching.errors import CompileFailedError, CompilingError, ExpiredError
 from ik_service.batching.kernel_builder import Ended
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.errors import KernelBuildError
 from ik_service.solver import SolverOptions

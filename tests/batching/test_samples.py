@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.batching.objective_columns import ObjectiveColumns
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.objective_data import ObjectiveColumns
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.solver import SolverOptions
 from tests.batching.conftest import chain, numbered
 

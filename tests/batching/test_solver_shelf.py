@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ik_service.batching import solver_cache as solver_shelf
-from ik_service.batching.answer import SolveAnswer, worst_over_targets
-from ik_service.batching.request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.batching.work import Work

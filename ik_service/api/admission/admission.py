@@ -33,7 +33,7 @@ from ik_service.api.admission import deadline
 from ik_service.api.admission.loop_lag import LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError, Refusal
 from ik_service.batching.fair_cap import Owner
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.batching.work import Expected
 from ik_service.robots import RobotModel

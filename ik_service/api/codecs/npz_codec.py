@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ik_service.api.codecs.codec import Document
 from ik_service.api.codecs.packed_column import DTYPES
 from ik_service.api.errors.problem_documents import BodyTooLargeError, Fault, FaultyFieldsError, MalformedNpzError
-from ik_service.batching.request import FloatArray
+from ik_service.batching.requests.solve_request import FloatArray
 from objectives.errors import InputError
 
 MEMBERS_MOST = 16

@@ -8,7 +8,7 @@ import numpy as np
 
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
-from ik_service.batching.request import FloatArray
+from ik_service.batching.requests.solve_request import FloatArray
 
 PACKED_FIELDS = frozenset(("dtype", "shape", "data"))
 """Names of the fields of a packed column, all of which it has."""

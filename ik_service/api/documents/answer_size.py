@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.objective_columns import ROW_WEIGHTS
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.objective_data import ROW_WEIGHTS
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKStatus
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, TooManyProblemsError
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
-from ik_service.batching.request import FloatArray
+from ik_service.batching.requests.solve_request import FloatArray
 
 UNIT_TOLERANCE = 1e-3
 """A quaternion whose length is further from 1 than this is refused; one that is closer is normalised."""

@@ -10,8 +10,8 @@ from ik_service.api.documents.frames import check_link, read_offset
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.schema.objective import DampingObjective, JointObjective, Objective
-from ik_service.batching.objective_columns import ROW_WEIGHTS, ObjectiveColumns
-from ik_service.batching.request import FloatArray
+from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveColumns
+from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from objectives.errors import InputError

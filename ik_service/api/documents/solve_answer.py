@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import MadeRows
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.answer import STATUS_NAMES, SolveAnswer, worst_over_targets
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_answer import STATUS_NAMES, SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.robots import RobotModel
 from ik_service.solver.advice import advice
 from ik_service.solver.island_results import IslandResult

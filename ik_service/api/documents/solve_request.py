@@ -16,7 +16,7 @@ from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
 from ik_service.api.schema import limits
 from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
 from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
-from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions
 from ik_service.solver.solver import DEFAULT_SEEDS

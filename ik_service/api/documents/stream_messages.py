@@ -15,8 +15,8 @@ from ik_service.api.documents.solve_request import read_envelope, read_solve
 from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
-from ik_service.batching.answer import SolveAnswer, worst_over_targets
-from ik_service.batching.request import FloatArray, SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()

@@ -32,10 +32,10 @@ from ik_service.api.documents.stream_messages import (
 )
 from ik_service.api.errors.problem_documents import kind_of
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
-from ik_service.batching.answer import SolveAnswer
 from ik_service.batching.errors import ClosedError, SolverLostError
 from ik_service.batching.loop_bridge import LoopBridge
-from ik_service.batching.request import SolveRequest
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.robots import RobotModel
 
 CONFIGURE_S = 10.0

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.answer import STATUS_NAMES, worst_over_targets
+from ik_service.batching.requests.solve_answer import STATUS_NAMES, worst_over_targets
 from ik_service.deploy.bulk.plan import BulkPlan, Part
 from ik_service.solver import IKResult, IKStatus
 from objectives.errors import InputError

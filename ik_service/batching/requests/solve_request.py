@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.objective_columns import ROW_WEIGHTS, ObjectiveColumns, joined_lines, patterns_on
+from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveColumns, joined_lines, patterns_on
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 

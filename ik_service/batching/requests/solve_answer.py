@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.request import Float64Array
+from ik_service.batching.requests.solve_request import Float64Array
 from ik_service.solver import IKResult, IKStatus
 from ik_service.solver.island_results import IslandResults
 
