@@ -42,8 +42,8 @@ from ik_service.api.server.body_limits import BodyBounds
 from ik_service.api.server.request_middleware import FrontDoor, RequestObserver
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import warm_up
-from ik_service.batching.fair_cap import FairCap
 from ik_service.batching.pool_limits import PoolLimits
+from ik_service.batching.queue.fair_cap import FairCap
 from ik_service.batching.side_threads import SideWork
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot

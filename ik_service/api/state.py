@@ -11,8 +11,8 @@ from ik_service.api.catalog.catalog_refresh import CatalogWatch
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.server.stream_session import StreamSession
-from ik_service.batching.fair_cap import FairCap
 from ik_service.batching.loop_bridge import LoopBridge
+from ik_service.batching.queue.fair_cap import FairCap
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import Robots
 from ik_service.batching.side_threads import SideWork

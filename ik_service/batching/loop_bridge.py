@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from ik_service.batching.errors import held_up
-from ik_service.batching.fair_cap import Owner
+from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import GRACE_S, SWEEP_S, SolverPool

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ik_service.batching.errors import Refusal
-from ik_service.batching.work import Share, Work
+from ik_service.batching.queue.queued_request import Share, Work
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from ik_service.batching.fair_cap import Owner
+from ik_service.batching.queue.fair_cap import Owner
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -24,17 +24,17 @@ from ik_service.batching.errors import (
     compile_failed,
     held_up,
 )
-from ik_service.batching.fair_cap import STRANGER, Owner
-from ik_service.batching.fair_queue import FairQueue, expired
 from ik_service.batching.kernel_builder import KernelBuilder
 from ik_service.batching.kernel_gate import KernelGate
-from ik_service.batching.pace import Pace
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import Messenger, PoolObserver
+from ik_service.batching.queue.batch_size import Pace
+from ik_service.batching.queue.fair_cap import STRANGER, Owner
+from ik_service.batching.queue.fair_queue import FairQueue, expired
+from ik_service.batching.queue.queued_request import Expected, Share, Work
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf, staged_effort
-from ik_service.batching.work import Expected, Share, Work
 from ik_service.robots import RobotModel
 from ik_service.warp_start import start_warp
 from objectives.errors import InputError

@@ -11,8 +11,8 @@ from ik_service.api.admission.admission import ROUNDS, Admission
 from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.api.admission.loop_lag import TICK_S, LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError
+from ik_service.batching.queue.queued_request import Expected, Work
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
-from ik_service.batching.work import Expected, Work
 
 PATH = b"/v1/robots/panda/solve"
 LIMIT_S = 10.0

@@ -12,8 +12,8 @@ from ik_service import IKSolver, load_robot
 from ik_service.api import create_app
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
+from ik_service.batching.queue.queued_request import Work
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
-from ik_service.batching.work import Work
 from ik_service.robots import builtin_urdf
 from ik_service.settings import ServiceSettings
 

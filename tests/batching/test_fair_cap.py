@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ik_service.batching.errors import QueueFullError, ShareExhaustedError
-from ik_service.batching.fair_cap import FairCap
+from ik_service.batching.queue.fair_cap import FairCap
 
 MOST = 60
 OWNERS = ["a", "b", "c", None]

@@ -7,9 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ik_service import load_robot
 from ik_service.batching.errors import QueueFullError
-from ik_service.batching.fair_queue import FairQueue
-from ik_service.batching.lane import LARGE_AT_ONCE
-from ik_service.batching.work import Work
+from ik_service.batching.queue.fair_queue import FairQueue
+from ik_service.batching.queue.queued_request import Work
+from ik_service.batching.queue.request_groups import LARGE_AT_ONCE
 from tests.batching.conftest import numbered
 
 LINKS = ["panda_hand", "panda_link7", "panda_link6"]

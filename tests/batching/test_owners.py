@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ik_service.batching.errors import QueueFullError, ShareExhaustedError
-from ik_service.batching.fair_queue import FairQueue
-from ik_service.batching.work import Work
+from ik_service.batching.queue.fair_queue import FairQueue
+from ik_service.batching.queue.queued_request import Work
 from tests.batching.conftest import numbered
 
 LINKS = [f"panda_link{k}" for k in range(1, 8)]

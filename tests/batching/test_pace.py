@@ -1,6 +1,14 @@
 """How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
 
-from ik_service.batching.pace import BATCH_LEAST, BATCHES_KEPT, FIRST_GUESS_S, HOLD_S, LONG_QUANTUM_S, QUANTUM_S, Pace
+from ik_service.batching.queue.batch_size import (
+    BATCH_LEAST,
+    BATCHES_KEPT,
+    FIRST_GUESS_S,
+    HOLD_S,
+    LONG_QUANTUM_S,
+    QUANTUM_S,
+    Pace,
+)
 
 
 def test_a_key_that_is_not_known_gets_a_guess():

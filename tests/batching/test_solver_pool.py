@@ -10,7 +10,7 @@ import pytest
 
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.work import Expected, Work
+from ik_service.batching.queue.queued_request import Expected, Work
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of
 from tests.bounded import until

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ik_service.batching import solver_cache as solver_shelf
+from ik_service.batching.queue.queued_request import Work
 from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.batching.work import Work
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
 from tests.batching.conftest import chain

@@ -21,7 +21,7 @@ from ik_service.api.errors.exceptions import (
     WrongKeyError,
 )
 from ik_service.api.errors.problem_documents import error_response
-from ik_service.batching.fair_cap import Owner
+from ik_service.batching.queue.fair_cap import Owner
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 

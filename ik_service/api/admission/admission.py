@@ -32,10 +32,10 @@ from starlette.types import Scope
 from ik_service.api.admission import deadline
 from ik_service.api.admission.loop_lag import LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError, Refusal
-from ik_service.batching.fair_cap import Owner
+from ik_service.batching.queue.fair_cap import Owner
+from ik_service.batching.queue.queued_request import Expected
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.batching.work import Expected
 from ik_service.robots import RobotModel
 
 ARRIVAL = "ik_service.arrival"

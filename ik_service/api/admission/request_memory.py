@@ -12,7 +12,7 @@ from typing import Any
 from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.exceptions import AnswerTooLargeError
 from ik_service.batching.errors import QueueFullError, Refusal
-from ik_service.batching.fair_cap import FairCap
+from ik_service.batching.queue.fair_cap import FairCap
 
 Refused = Callable[[Refusal], None]
 

@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ik_service.api.admission.access import owner_of, refuse
 from ik_service.api.admission.request_memory import Refused
 from ik_service.batching.errors import QueueFullError
-from ik_service.batching.fair_cap import FairCap
+from ik_service.batching.queue.fair_cap import FairCap
 
 
 class RequestShares:

@@ -18,8 +18,8 @@ from starlette.types import Scope
 
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.errors import Refusal
+from ik_service.batching.queue.queued_request import Share, Work
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.batching.work import Share, Work
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKStatus
 

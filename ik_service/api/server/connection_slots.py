@@ -8,7 +8,7 @@ is a guest: it may ask for health, at once, and for nothing else. So supervisors
 
 from typing import Protocol
 
-from ik_service.batching.fair_cap import Owner
+from ik_service.batching.queue.fair_cap import Owner
 
 SPARED_PART = 8
 """So much of all connections, an eighth, may be without an API key before those of keys give way."""

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-from ik_service.batching.fair_cap import FairCap, Owner
-from ik_service.batching.work import Work
+from ik_service.batching.queue.fair_cap import FairCap, Owner
+from ik_service.batching.queue.queued_request import Work
 
 LARGE_AT_ONCE = 4
 """Large requests that are solved side by side."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from ik_service.batching.fair_cap import Owner
+from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import seed_count

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ik_service.batching.errors import CompilingError, ExpiredError
-from ik_service.batching.fair_cap import FairCap, Owner
-from ik_service.batching.lane import Lane, Line
-from ik_service.batching.work import Share, Work
+from ik_service.batching.queue.fair_cap import FairCap, Owner
+from ik_service.batching.queue.queued_request import Share, Work
+from ik_service.batching.queue.request_groups import Lane, Line
 
 RETRY_MOST_S = 60
 """Longest time after which a caller is asked to try again [s]."""

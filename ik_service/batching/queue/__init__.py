@@ -1,0 +1,1 @@
+"""The queue of requests: bounded, fair to owners, grouped by what can be solved together."""
