@@ -15,7 +15,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from ik_service.batching.builder_process import is_build_failure
 from ik_service.batching.errors import (
     ClosedError,
     ExpiredError,
@@ -24,8 +23,9 @@ from ik_service.batching.errors import (
     compile_failed,
     held_up,
 )
-from ik_service.batching.kernel_builder import KernelBuilder
-from ik_service.batching.kernel_gate import KernelGate
+from ik_service.batching.kernels.builder_process import is_build_failure
+from ik_service.batching.kernels.kernel_builder import KernelBuilder
+from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.pool_observer import Messenger, PoolObserver
 from ik_service.batching.queue.batch_size import Pace

@@ -13,7 +13,7 @@ import orjson
 import warp as wp
 
 from ik_service.api.schema.robot import leaf_links
-from ik_service.batching.kernel_builder import mark_compiled
+from ik_service.batching.kernels.kernel_builder import mark_compiled
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.cli.console import message_console, output_console
 from ik_service.compiler import cpu_target

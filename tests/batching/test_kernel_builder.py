@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.batching import kernel_builder
-from ik_service.batching.builder_process import SAID_MOST, BuilderProcess, BuildFailedError, fill_caches
-from ik_service.batching.kernel_builder import Ended, KernelBuilder
+from ik_service.batching.kernels import kernel_builder
+from ik_service.batching.kernels.builder_process import SAID_MOST, BuilderProcess, BuildFailedError, fill_caches
+from ik_service.batching.kernels.kernel_builder import Ended, KernelBuilder
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.batching.solver_pool import SolverPool
@@ -25,7 +25,7 @@ PATIENCE = 60
 PROGRAM = """
 import os, signal
 from contextlib import suppress
-from ik_service.batching.builder_process import BuilderProcess, BuildFailedError
+from ik_service.batching.kernels.builder_process import BuilderProcess, BuildFailedError
 
 process = BuilderProcess("cpu")
 process.begin(None, None, None)
@@ -239,7 +239,7 @@ def complaining(*given):
 
 
 def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache(panda, monkeypatch, tmp_path, capfd):
-    monkeypatch.setattr("ik_service.batching.builder_process.fill_caches", complaining)
+    monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", complaining)
     wp.init()  # says where the cache is
     folder = Path(str(wp.config.kernel_cache_dir))
     others = folder / f"wp_bad_1234567_p{os.getpid()}_t1"  # of a process that goes on
@@ -270,7 +270,7 @@ def stuck(connection, *_):
 
 
 def test_what_a_process_has_left_half_done_goes_with_it(panda, monkeypatch):
-    monkeypatch.setattr("ik_service.batching.builder_process.fill_caches", stuck)
+    monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", stuck)
     wp.init()  # says where the cache is
     folder = Path(str(wp.config.kernel_cache_dir))
     folder.mkdir(parents=True, exist_ok=True)
@@ -293,7 +293,7 @@ def test_closing_ends_what_is_being_compiled(processes, ask):
 
 
 def test_a_process_that_hangs_is_killed(ask, monkeypatch):
-    monkeypatch.setattr("ik_service.batching.builder_process.fill_caches", hang)
+    monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", hang)
     builder = KernelBuilder("cpu", turn_s=0.05)
     hanging = ask(builder)
     assert hanging.was_looked_at.wait(PATIENCE)
@@ -327,7 +327,7 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
 
 
 def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, caplog):
-    monkeypatch.setattr("ik_service.batching.builder_process.fill_caches", die)
+    monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", die)
     poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
     request = SolveRequest((TargetColumns("panda_link4", poses.positions[0], poses.orientations_xyzw[0]),))
     pool = SolverPool("cpu")

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service.batching import known_code
 from ik_service.batching.errors import CompileFailedError, CompilingError, ExpiredError
-from ik_service.batching.kernel_builder import Ended
+from ik_service.batching.kernels import kernel_status as known_code
+from ik_service.batching.kernels.kernel_builder import Ended
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool

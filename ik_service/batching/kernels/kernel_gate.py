@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 
 from ik_service.batching.errors import compile_failed
-from ik_service.batching.kernel_builder import Ended, KernelBuilder
-from ik_service.batching.known_code import KnownCode
+from ik_service.batching.kernels.kernel_builder import Ended, KernelBuilder
+from ik_service.batching.kernels.kernel_status import KnownCode
 from ik_service.batching.pool_observer import Messenger
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.fair_queue import FairQueue, is_stale

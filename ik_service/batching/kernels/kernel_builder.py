@@ -23,7 +23,7 @@ from pathlib import Path
 
 import warp as wp
 
-from ik_service.batching.builder_process import BuilderProcess, BuildFailedError, put_mark
+from ik_service.batching.kernels.builder_process import BuilderProcess, BuildFailedError, put_mark
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.compiler import cpu_target
