@@ -18,9 +18,9 @@ from typing import Any, Self
 import numpy as np
 
 from ik_service.compiler import cpu_target
-from ik_service.deploy.bulk.columns import ID_COLUMN, ColumnShapes
+from ik_service.deploy.bulk.inputs.columns import ID_COLUMN, ColumnShapes
+from ik_service.deploy.bulk.inputs.target_files import open_targets
 from ik_service.deploy.bulk.job import BulkJob
-from ik_service.deploy.bulk.target_files import open_targets
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 from objectives.errors import InputError

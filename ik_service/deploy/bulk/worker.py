@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.deploy.bulk.columns import Columns, faulty_rows, harmless
+from ik_service.deploy.bulk.inputs.columns import Columns, faulty_rows, harmless
+from ik_service.deploy.bulk.inputs.target_files import TargetFile, open_targets
 from ik_service.deploy.bulk.plan import BulkPlan, Part, code_of, software
 from ik_service.deploy.bulk.report import PartReport
 from ik_service.deploy.bulk.results import PartColumns, write_part
-from ik_service.deploy.bulk.target_files import TargetFile, open_targets
 from ik_service.errors import EngineError
 from ik_service.solver import IKResult, IKSolver
 from objectives.errors import InputError

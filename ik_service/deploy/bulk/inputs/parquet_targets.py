@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ik_service.deploy.bulk.columns import CSV_COLUMNS, Columns, ColumnShapes
-from ik_service.deploy.bulk.target_files import TargetFile, as_floats, fingerprint_of, groups_of
+from ik_service.deploy.bulk.inputs.columns import CSV_COLUMNS, Columns, ColumnShapes
+from ik_service.deploy.bulk.inputs.target_files import TargetFile, as_floats, fingerprint_of, groups_of
 from objectives.errors import InputError
 
 _BATCH_ROWS = 1 << 14

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from ik_service.deploy.bulk.columns import Columns, ColumnShapes
+from ik_service.deploy.bulk.inputs.columns import Columns, ColumnShapes
 from ik_service.extras import how_to_install
 from objectives.errors import InputError
 
@@ -86,7 +86,7 @@ def open_targets(path: str) -> TargetFile:
     suffix = Path(path).suffix.lower()
     if suffix == ".parquet":
         require_pyarrow()
-        from ik_service.deploy.bulk.parquet_targets import ParquetTargets  # pyarrow is optional
+        from ik_service.deploy.bulk.inputs.parquet_targets import ParquetTargets  # pyarrow is optional
 
         kinds[".parquet"] = ParquetTargets
     if suffix not in kinds:

@@ -1,0 +1,1 @@
+"""Files of targets: their columns, read a range of rows at a time."""
