@@ -16,8 +16,8 @@ import pytest
 
 from ik_service import SolverOptions, Target, load_robot
 from ik_service.deploy.bulk import LocalWorker, read_results, solve_job
+from ik_service.deploy.bulk.outputs.part_files import read_part
 from ik_service.deploy.bulk.plan import BulkPlan
-from ik_service.deploy.bulk.results import read_part
 from ik_service.deploy.bulk.worker import PartWorker
 from tests.deploy.bulk_files import (
     COUNT,

@@ -11,9 +11,9 @@ import ray
 from ik_service import load_robot
 from ik_service.deploy.bulk import FailedPartsError, RayWorkers, solve_job
 from ik_service.deploy.bulk import ray_workers as ray_workers_module
+from ik_service.deploy.bulk.outputs.part_files import remove_unfinished
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.ray_workers import RayPartWorker
-from ik_service.deploy.bulk.results import remove_unfinished
 from ik_service.errors import EngineError
 from ik_service.robots.catalog import builtin_urdf
 from objectives import InputError

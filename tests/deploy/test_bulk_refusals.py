@@ -350,7 +350,11 @@ def test_a_disk_that_does_not_take_results_fails_the_part(columns, tmp_path, mon
 
 def test_without_pyarrow_there_is_npz(columns, tmp_path, monkeypatch):
     targets = write_targets(tmp_path / "t.npz", short(columns))
-    for name in ("pyarrow", "ik_service.deploy.bulk.inputs.parquet_targets", "ik_service.deploy.bulk.parquet_results"):
+    for name in (
+        "pyarrow",
+        "ik_service.deploy.bulk.inputs.parquet_targets",
+        "ik_service.deploy.bulk.outputs.parquet_results",
+    ):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"pip install '\.\[parquet\]'"):
         panda_job([targets], tmp_path / "results")

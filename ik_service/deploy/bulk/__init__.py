@@ -9,8 +9,8 @@ here imports Ray but `ray_workers`, which is asked for by name; pyarrow is neede
 from typing import TYPE_CHECKING, Any
 
 from ik_service.deploy.bulk.job import BulkJob
+from ik_service.deploy.bulk.outputs.part_files import read_results
 from ik_service.deploy.bulk.report import BulkReport, FailedPartsError
-from ik_service.deploy.bulk.results import read_results
 from ik_service.deploy.bulk.run import LocalWorker, solve_job
 
 if TYPE_CHECKING:

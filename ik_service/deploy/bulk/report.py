@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ik_service.deploy.bulk.results import STATUS_WORDS
+from ik_service.deploy.bulk.outputs.part_files import STATUS_WORDS
 from objectives.errors import IKError
 
 NAMED_FAILURES = 5

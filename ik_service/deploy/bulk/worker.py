@@ -10,9 +10,9 @@ import numpy as np
 
 from ik_service.deploy.bulk.inputs.columns import Columns, faulty_rows, harmless
 from ik_service.deploy.bulk.inputs.target_files import TargetFile, open_targets
+from ik_service.deploy.bulk.outputs.part_files import PartColumns, write_part
 from ik_service.deploy.bulk.plan import BulkPlan, Part, code_of, software
 from ik_service.deploy.bulk.report import PartReport
-from ik_service.deploy.bulk.results import PartColumns, write_part
 from ik_service.errors import EngineError
 from ik_service.solver import IKResult, IKSolver
 from objectives.errors import InputError

@@ -102,7 +102,7 @@ def write_part(plan: BulkPlan, part: Part, columns: PartColumns) -> None:
             if plan.format == "npz":
                 _write_npz(file, columns, notes(plan, part, columns))
             else:
-                from ik_service.deploy.bulk.parquet_results import write_parquet  # pyarrow is optional
+                from ik_service.deploy.bulk.outputs.parquet_results import write_parquet  # pyarrow is optional
 
                 write_parquet(file, columns.arrays, notes(plan, part, columns))
             file.flush()
@@ -161,7 +161,7 @@ def finished_counts(plan: BulkPlan, part: Part) -> list[int] | None:
         if plan.format == "npz":
             told = _read_notes(path)
         else:
-            from ik_service.deploy.bulk.parquet_results import check_parquet  # pyarrow is optional
+            from ik_service.deploy.bulk.outputs.parquet_results import check_parquet  # pyarrow is optional
 
             told = check_parquet(path)
         counts: list[int] = told["status_counts"]
@@ -198,7 +198,7 @@ def read_results(folder: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 def read_part(path: Path) -> dict[str, NDArray[Any]]:
     """Return the results of a part, as arrays by name of column; statuses are words."""
     if path.suffix == ".parquet":
-        from ik_service.deploy.bulk.parquet_results import read_parquet  # pyarrow is optional
+        from ik_service.deploy.bulk.outputs.parquet_results import read_parquet  # pyarrow is optional
 
         return read_parquet(path)
     with np.load(path, allow_pickle=False) as archive:

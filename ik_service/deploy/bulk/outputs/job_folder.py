@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ik_service.deploy.bulk.outputs.part_files import remove_unfinished, sync_folder
 from ik_service.deploy.bulk.plan import BulkPlan
-from ik_service.deploy.bulk.results import remove_unfinished, sync_folder
 from objectives.errors import InputError
 
 DESCRIPTION = "_job.json"

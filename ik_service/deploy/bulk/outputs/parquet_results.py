@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ik_service.deploy.bulk.inputs.parquet_targets import numbers_of
-from ik_service.deploy.bulk.results import STATUS_WORDS, UNITS
+from ik_service.deploy.bulk.outputs.part_files import STATUS_WORDS, UNITS
 
 _NOTES = b"ik_service"
 

@@ -1,0 +1,1 @@
+"""Files of results, one a part, and the folder that holds them."""
