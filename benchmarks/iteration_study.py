@@ -27,7 +27,7 @@ from report import Report, machine
 
 import ik_service
 from ik_service.solver import compiled_engine, intake, island_launches, problems
-from ik_service.solver.slots import UNRANKED
+from ik_service.solver.lm.slots import UNRANKED
 from objectives import IKObjectivePosture
 
 HERE = Path(__file__).parent

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
 from ik_service.solver.foreign_arrays import as_numpy
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths.result import Answers
-from ik_service.solver.status import IKStatus
 from ik_service.solver.targets import Target, by_target, check_targets
 from objectives import InputError
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.control.joint_box import LimitKind
-from ik_service.solver.status import IKStatus
+from ik_service.solver.lm.status import IKStatus
 
 Float64Array = NDArray[np.float64]
 Int32Array = NDArray[np.int32]

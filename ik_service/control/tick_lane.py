@@ -26,7 +26,7 @@ from ik_service.solver.lane_iteration import (
     integers,
     rotation_bits,
 )
-from ik_service.solver.status import IKStatus
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
 
 UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`

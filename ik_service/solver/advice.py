@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.solver.island_results import IslandResults
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.status import IKStatus
 
 
 class Outcome(Protocol):

@@ -11,8 +11,8 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Equations, Islands
-from ik_service.solver.coordinates import Coordinates
-from ik_service.solver.slots import (
+from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.slots import (
     BLOCKED_BY_LIMITS,
     CANCELLED,
     CONVERGED,

@@ -16,7 +16,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.linear_solve import Islands
-from ik_service.solver.slots import (
+from ik_service.solver.lm.slots import (
     CONVERGED,
     FAILED,
     IDLE,

@@ -9,15 +9,15 @@ from ik_service.linear_solve import Equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
 from ik_service.solver.assessment import assess
 from ik_service.solver.attempts import collect, rank_ended, refill
-from ik_service.solver.coordinates import Coordinates
 from ik_service.solver.jacobian_check import check_jacobians
+from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.seeds import SeedRanges, write_seeds
+from ik_service.solver.lm.slots import IDLE, UNRANKED, Slots
+from ik_service.solver.lm.tolerances import meet_target
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems import Problems
 from ik_service.solver.rows import Poses, Rows, RowTape
-from ik_service.solver.seeds import SeedRanges, write_seeds
-from ik_service.solver.slots import IDLE, UNRANKED, Slots
 from ik_service.solver.support import Support
-from ik_service.solver.tolerances import meet_target
 from ik_service.solver.trial_steps import accept, propose
 
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.intake import SOLVE_EXTRAS
+from ik_service.solver.lm.slots import FAILED, NO_TARGET, SEEDS, STATIONARY, Winners
 from ik_service.solver.mirror import Mirror
 from ik_service.solver.partition import Partition
 from ik_service.solver.parts import first_problem
-from ik_service.solver.slots import FAILED, NO_TARGET, SEEDS, STATIONARY, Winners
 from ik_service.solver.turns import Turns, turn_towards_start
 
 # What a coordinate is, for distances.

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition
-from ik_service.solver.status import IKStatus
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.slots import KEEP_ALL, SEEDS
+from ik_service.solver.lm.slots import KEEP_ALL, SEEDS
 
 
 @wp.struct

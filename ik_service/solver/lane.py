@@ -28,8 +28,8 @@ from ik_service.solver.lane_iteration import (
     integers,
     rotation_bits,
 )
-from ik_service.solver.seeds import seed_value
-from ik_service.solver.slots import (
+from ik_service.solver.lm.seeds import seed_value
+from ik_service.solver.lm.slots import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
     HAS_START,
@@ -41,7 +41,7 @@ from ik_service.solver.slots import (
     STALLED,
     STATIONARY,
 )
-from ik_service.solver.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
+from ik_service.solver.lm.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
 
 
 class Lane(LaneIteration):

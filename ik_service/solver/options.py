@@ -6,7 +6,7 @@ from functools import cached_property
 from numbers import Integral, Real
 from typing import Literal, Self
 
-from ik_service.solver.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
+from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
 
 JointLimits = Literal["hard", "soft", "off"]

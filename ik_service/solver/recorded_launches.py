@@ -13,10 +13,10 @@ import warp as wp
 
 from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.intake import Intake
+from ik_service.solver.lm.slots import Winners
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.partition import Partition
 from ik_service.solver.problems import Problems
-from ik_service.solver.slots import Winners
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import warp as wp
 from ik_service.compiler import IterationSource
 from ik_service.solver.island_task import IslandTask, TaskRef, attempt_line
 from ik_service.solver.lane import Lane
-from ik_service.solver.slots import ITERATIONS, KEEP_ALL
+from ik_service.solver.lm.slots import ITERATIONS, KEEP_ALL
 from ik_service.solver.waves import BLOCK, AttemptStorage, StorageRef, Wave, WaveRef, attempt_of, may_win, rows_of
 
 ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration

@@ -10,11 +10,8 @@ import warp as wp
 
 from ik_service.kinematics import quat_exp
 from ik_service.linear_solve import Equations, Islands
-from ik_service.solver.coordinates import Coordinates
-from ik_service.solver.slots import (
-    STALLED,
-    Slots,
-)
+from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.slots import STALLED, Slots
 
 BOOST_UP = wp.constant(4.0)
 BOOST_DOWN = wp.constant(0.25)

@@ -15,7 +15,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.island_task import IslandTask, TaskRef, attempt_line, follow
-from ik_service.solver.slots import KEEP_ALL, SEED_BITS, SEEDS, UNRANKED
+from ik_service.solver.lm.slots import KEEP_ALL, SEED_BITS, SEEDS, UNRANKED
 
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
 ROWS_MAX = 1 << 20  # attempts of a launch: some 50 MB of answers

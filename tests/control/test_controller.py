@@ -9,7 +9,7 @@ from ik_service import Target, load_robot
 from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, LimitKind, tick_islands
 from ik_service.errors import EngineError
-from ik_service.solver.status import IKStatus
+from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjective, IKObjectiveLookAt, InputError, UnknownNameError
 from tests.control.conftest import follow, pose_of
 

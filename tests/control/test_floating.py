@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
-from ik_service.solver.status import IKStatus
+from ik_service.solver.lm.status import IKStatus
 from tests.control.conftest import pose_of
 
 DT = 1e-3

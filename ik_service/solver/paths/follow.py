@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SOLUTIONS_MAX
 from ik_service.solver.paths.bridges import bridge
 from ik_service.solver.paths.result import Answers, Pace, PathResult, path_result
@@ -18,7 +19,6 @@ from ik_service.solver.paths.tracks import ANCHORS, find_tracks
 from ik_service.solver.paths.turns import unwound
 from ik_service.solver.paths.waypoints import Group, Waypoints
 from ik_service.solver.result import IKResult
-from ik_service.solver.status import IKStatus
 from objectives import InputError
 
 FloatArray = NDArray[np.floating[Any]]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.robots.dof_values import dof_values
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths.metric import JointMetric
-from ik_service.solver.status import IKStatus
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from ik_service.kinematics import quat_exp
 from ik_service.linear_solve import Islands
 from ik_service.robots import DeviceModel
-from ik_service.solver.coordinates import Coordinates
-from ik_service.solver.slots import HAS_START, RANDOM_SEED, Slots
+from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.slots import HAS_START, RANDOM_SEED, Slots
 
 LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn [m]
 UNIT = wp.constant(2.0**-32)

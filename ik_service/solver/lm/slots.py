@@ -5,7 +5,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.status import IKStatus
+from ik_service.solver.lm.status import IKStatus
 
 # Phases of an island in a slot: RUNNING, the IKStatus (or STATIONARY) with which its attempt has just ended, or:
 RUNNING = wp.constant(-1)

@@ -8,7 +8,7 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Islands
-from ik_service.solver.slots import NO_TARGET, Slots
+from ik_service.solver.lm.slots import NO_TARGET, Slots
 
 MARGIN = wp.constant(0.999)  # an attempt this close to a tolerance is tried again rather than judged a failure later
 # What float32 reaches where an attempt converges: one that is not as near yields to later seeds.
