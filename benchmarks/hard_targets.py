@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from problems_hard import FAR, LIMIT_SHARE, NEARLY, HardArm
 from report import Report, microseconds
 
-from ik_service.solver.targets import ROTATION_LENGTH
+from ik_service.solver.inputs.targets import ROTATION_LENGTH
 
 ARM = HardArm(PANDA, "panda_link2")
 REFERENCE_TARGETS = 20

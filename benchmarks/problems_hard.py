@@ -9,7 +9,7 @@ from many_arms import HandProblems
 from numpy.typing import NDArray
 from problems import PoseProblems
 
-from ik_service.solver.targets import ROTATION_LENGTH
+from ik_service.solver.inputs.targets import ROTATION_LENGTH
 
 Float64Array = NDArray[np.float64]
 

@@ -33,12 +33,12 @@ from ik_service.robots.caller_order import CallerOrder
 from ik_service.robots.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK
+from ik_service.solver.inputs.targets import NUMBER_MAX, Target, as_target, host_array
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.mirror import wait
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import Pace, checked_dt, path_result
-from ik_service.solver.targets import NUMBER_MAX, Target, as_target, host_array
 from objectives import IKObjective, InputError
 
 WARM_TICKS = 5

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
-from ik_service.solver.foreign_arrays import as_numpy
+from ik_service.solver.inputs.foreign_arrays import as_numpy
+from ik_service.solver.inputs.targets import Target, by_target, check_targets
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths.result import Answers
-from ik_service.solver.targets import Target, by_target, check_targets
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]

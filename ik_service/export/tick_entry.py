@@ -19,7 +19,7 @@ from ik_service.export.tick_texts import TICK, TICK_CONSTANTS, TICK_HEADER
 from ik_service.robots import RobotModel
 from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots.joint_type import JointType
-from ik_service.solver.targets import NUMBER_MAX
+from ik_service.solver.inputs.targets import NUMBER_MAX
 
 SETTINGS = (
     *("ROBOTS", "ITERATIONS", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES"),

@@ -8,11 +8,11 @@ staged engine, for any objective: Slots (attempts in flight) <--seeds-- collect_
   +--- the whole iteration recorded as a graph and replayed until no slot is running
 """
 
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.result import IKResult
 from ik_service.solver.solver import IKSolver
-from ik_service.solver.targets import Target
 
 __all__ = ["IKResult", "IKSolver", "IKStatus", "PathResult", "SolverOptions", "Target"]

@@ -12,9 +12,9 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.mirror import Mirror
 from ik_service.solver.problems import row_scale
-from ik_service.solver.targets import Target
 from objectives import IKObjective
 
 Float32Array = NDArray[np.float32]

@@ -19,6 +19,15 @@ from ik_service.solver.batch import Batch
 from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
+from ik_service.solver.inputs.reading import (
+    check_attempts,
+    check_lines,
+    check_one_line,
+    raise_fault,
+    read_start,
+    read_targets,
+)
+from ik_service.solver.inputs.targets import Target, TargetArrays, host_array
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
@@ -28,12 +37,10 @@ from ik_service.solver.paths.follow import followed
 from ik_service.solver.paths.result import Pace
 from ik_service.solver.paths.waypoints import Waypoints
 from ik_service.solver.pose_targets import PoseTargets
-from ik_service.solver.reading import check_attempts, check_lines, check_one_line, raise_fault, read_start, read_targets
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows import Rows, bind_objective, release_objective
 from ik_service.solver.support import Support, row_labels
-from ik_service.solver.targets import Target, TargetArrays, host_array
 from ik_service.solver.turns import coordinates_read
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError

@@ -21,6 +21,7 @@ from ik_service.linear_solve import RowStructure
 from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake
 from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.mirror import Mirror, wait
@@ -33,7 +34,6 @@ from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.row_weights import IslandScales, RowWeights, TargetWeights
 from ik_service.solver.rows import Rows
-from ik_service.solver.targets import Target
 from ik_service.solver.turns import find_turns
 
 PLANS_MAX = 16  # partitions that are kept with their launches

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver
-from ik_service.solver import foreign_arrays, result
+from ik_service.solver import result
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
+from ik_service.solver.inputs import foreign_arrays
 
 CUDA = 2  # kDLCUDA
 

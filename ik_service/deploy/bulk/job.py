@@ -9,8 +9,8 @@ from typing import Literal
 from ik_service.deploy.bulk.inputs.target_files import require_pyarrow
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
-from ik_service.solver.reading import has_lines
-from ik_service.solver.targets import as_target
+from ik_service.solver.inputs.reading import has_lines
+from ik_service.solver.inputs.targets import as_target
 from objectives.errors import InputError
 
 FORMATS = ("parquet", "npz")

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.solver.inputs.targets import TargetArrays
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths.metric import JointMetric
 from ik_service.solver.result import IKResult
-from ik_service.solver.targets import TargetArrays
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
-from ik_service.solver.foreign_arrays import as_numpy
+from ik_service.solver.inputs.foreign_arrays import as_numpy
 from objectives import InputError
 
 NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing

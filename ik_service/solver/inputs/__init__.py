@@ -1,0 +1,1 @@
+"""What a caller gives: targets, checks of type and shape, arrays of other libraries."""
