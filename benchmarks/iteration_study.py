@@ -26,8 +26,10 @@ from problems_hard import LIMIT_SHARE, HardArm
 from report import Report, machine
 
 import ik_service
-from ik_service.solver import compiled_engine, intake, island_launches, problems
+from ik_service.solver import compiled_engine, island_launches
 from ik_service.solver.lm.slots import UNRANKED
+from ik_service.solver.problems import arrays as problems
+from ik_service.solver.problems import input_kernels as intake
 from objectives import IKObjectivePosture
 
 HERE = Path(__file__).parent

@@ -36,9 +36,9 @@ from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.targets import NUMBER_MAX, Target, as_target, host_array
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.mirror import wait
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import Pace, checked_dt, path_result
+from ik_service.solver.problems.host_device_array import wait
 from objectives import IKObjective, InputError
 
 WARM_TICKS = 5

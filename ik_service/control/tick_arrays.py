@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.control.tick_task import NUMBERS_COUNT, SETTINGS_COUNT, device_array
 from ik_service.robots import DeviceModel
-from ik_service.solver.mirror import Mirror
+from ik_service.solver.problems.host_device_array import Mirror
 
 POSE = 7  # numbers of a target: position and quaternion xyzw
 

@@ -38,7 +38,7 @@ from ik_service.solver.device_lock import turn_on
 from ik_service.solver.island_launches import PacketLaunches
 from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.lane_iteration import DAMPING
-from ik_service.solver.partition import common_partition
+from ik_service.solver.problems.partition import common_partition
 from ik_service.solver.row_weights import RowWeights, objective_weights
 from ik_service.solver.rows import Rows
 from ik_service.solver.support import Support

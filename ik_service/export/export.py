@@ -20,7 +20,7 @@ from ik_service.export.texts import CMAKE, HEADER, README, SOURCE, c_comment
 from ik_service.export.tick_entry import TickEntry
 from ik_service.robots import RobotModel
 from ik_service.solver import IKSolver, IKStatus
-from ik_service.solver.intake import SOLVE_IO
+from ik_service.solver.problems.input_kernels import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 from objectives import InputError
 

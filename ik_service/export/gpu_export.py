@@ -17,7 +17,7 @@ from ik_service.export.solve_entry import CHECKS, GIVEN, SOLVE_TYPES, array_word
 from ik_service.export.texts import HEADER
 from ik_service.solver import IKSolver
 from ik_service.solver.gpu_kernels import ARCHITECTURES
-from ik_service.solver.intake import SOLVE_IO
+from ik_service.solver.problems.input_kernels import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedStep
 from ik_service.solver.waves import (
     BLOCK,

@@ -11,9 +11,9 @@ from ik_service.export.example import EXAMPLE, example_problems
 from ik_service.export.frame import TAKE, Frame, indented
 from ik_service.export.texts import SOLVE_ADVICE, c_comment
 from ik_service.solver import IKSolver
-from ik_service.solver.intake import SOLVE_IO
 from ik_service.solver.lm import slots
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
+from ik_service.solver.problems.input_kernels import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.solver import DEFAULT_SEEDS
 

@@ -15,7 +15,7 @@ from ik_service.solver.lm.seeds import SeedRanges, write_seeds
 from ik_service.solver.lm.slots import IDLE, UNRANKED, Slots
 from ik_service.solver.lm.tolerances import meet_target
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.problems import Problems
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.rows import Poses, Rows, RowTape
 from ik_service.solver.support import Support
 from ik_service.solver.trial_steps import accept, propose

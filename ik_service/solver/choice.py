@@ -15,12 +15,12 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.intake import SOLVE_EXTRAS
 from ik_service.solver.lm.slots import FAILED, NO_TARGET, SEEDS, STATIONARY, Winners
-from ik_service.solver.mirror import Mirror
-from ik_service.solver.partition import Partition
-from ik_service.solver.parts import first_problem
-from ik_service.solver.turns import Turns, turn_towards_start
+from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
+from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
+from ik_service.solver.problems.partition import Partition
+from ik_service.solver.problems.parts import first_problem
 
 # What a coordinate is, for distances.
 LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))

@@ -32,15 +32,15 @@ from ik_service.compiler import (
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
-from ik_service.solver.intake import Intake
 from ik_service.solver.island_launches import IslandKernel, IslandWork, PacketLaunches, ThreadLaunches, launches_on
 from ik_service.solver.island_task import IslandTask
 from ik_service.solver.lm import seeds
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.slots import Winners
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.partition import Partition, groups
-from ik_service.solver.problems import Problems
+from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.input_kernels import Intake
+from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.rows import Rows
 from ik_service.solver.support import Support
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.outcome import Outcome
-from ik_service.solver.partition import Partition
+from ik_service.solver.problems.partition import Partition
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.lane import Lane
 from ik_service.solver.lm.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
-from ik_service.solver.parts import first_place
+from ik_service.solver.problems.parts import first_place
 
 NOTHING = wp.constant(-1)  # problem of a lane that has none
 LONG_AGO = wp.constant(1.0e9)  # steps before the first of an idle lane

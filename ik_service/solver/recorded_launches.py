@@ -12,11 +12,11 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.compiled_engine import CompiledEngine
-from ik_service.solver.intake import Intake
 from ik_service.solver.lm.slots import Winners
 from ik_service.solver.outcome import Outcome
-from ik_service.solver.partition import Partition
-from ik_service.solver.problems import Problems
+from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.input_kernels import Intake
+from ik_service.solver.problems.partition import Partition
 
 
 @dataclass(frozen=True)

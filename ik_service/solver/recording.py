@@ -12,8 +12,8 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.mirror import wait
-from ik_service.solver.parts import part_count, part_sizes
+from ik_service.solver.problems.host_device_array import wait
+from ik_service.solver.problems.parts import part_count, part_sizes
 
 Step = Callable[[int], None]  # given the number of problems
 USES_MIN = 2  # solves of a number of problems after which its graph is made

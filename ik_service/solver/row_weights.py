@@ -13,8 +13,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.mirror import Mirror
-from ik_service.solver.problems import row_scale
+from ik_service.solver.problems.arrays import row_scale
+from ik_service.solver.problems.host_device_array import Mirror
 from objectives import IKObjective
 
 Float32Array = NDArray[np.float32]

@@ -31,17 +31,17 @@ from ik_service.solver.inputs.targets import Target, TargetArrays, host_array
 from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.partition import Partition
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
 from ik_service.solver.paths.result import Pace
 from ik_service.solver.paths.waypoints import Waypoints
-from ik_service.solver.pose_targets import PoseTargets
+from ik_service.solver.problems.nearest_turn import coordinates_read
+from ik_service.solver.problems.partition import Partition
+from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows import Rows, bind_objective, release_objective
 from ik_service.solver.support import Support, row_labels
-from ik_service.solver.turns import coordinates_read
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 

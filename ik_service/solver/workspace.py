@@ -22,19 +22,19 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.choice import Choice
 from ik_service.solver.compiled_engine import CompiledEngine
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.intake import SOLVE_EXTRAS, SOLVE_IO, Intake
 from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
-from ik_service.solver.mirror import Mirror, wait
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.outcome import Outcome
-from ik_service.solver.partition import Partition, common_partition, discovered_partition
-from ik_service.solver.parts import first_problem
-from ik_service.solver.problems import Problems
+from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.host_device_array import Mirror, wait
+from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO, Intake
+from ik_service.solver.problems.nearest_turn import find_turns
+from ik_service.solver.problems.partition import Partition, common_partition, discovered_partition
+from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.row_weights import IslandScales, RowWeights, TargetWeights
 from ik_service.solver.rows import Rows
-from ik_service.solver.turns import find_turns
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts

@@ -12,8 +12,9 @@ import pytest
 from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.control import controller as controller_module
-from ik_service.solver import device_lock, mirror
+from ik_service.solver import device_lock
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.problems import host_device_array as mirror
 from tests.control.conftest import pose_of
 
 LINK = "panda_hand"

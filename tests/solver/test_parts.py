@@ -8,9 +8,9 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver import parts as parts_module
 from ik_service.solver import solver as solver_module
-from ik_service.solver.parts import first_place, first_problem, part_count, part_sizes
+from ik_service.solver.problems import parts as parts_module
+from ik_service.solver.problems.parts import first_place, first_problem, part_count, part_sizes
 
 ARM = """
   <link name="{side}_upper"/><link name="{side}_fore"/><link name="{side}_tip"/><link name="{side}_hand"/>

@@ -3,8 +3,8 @@
 import pytest
 
 import ik_service
-from ik_service.solver import mirror
 from ik_service.solver import solver as solver_module
+from ik_service.solver.problems import host_device_array as mirror
 from tests.solver.conftest import Reachable
 from tests.solver.test_batch_laws import assert_same_bytes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.solver.turns import coordinates_read
+from ik_service.solver.problems.nearest_turn import coordinates_read
 from objectives import IKObjectivePosture
 from tests.solver.conftest import Reachable, inside_limits
 from tests.solver.test_contract import QuickObjective

@@ -11,8 +11,8 @@ from ik_service.linear_solve import Islands, RowStructure, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.slots import SETTINGS_COUNT, Winners
-from ik_service.solver.mirror import Mirror
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.rows import Rows
 from objectives import IKObjective
 

@@ -22,8 +22,8 @@ from ik_service.robots.float32_limits import inwards
 from ik_service.solver.inputs.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.lm.slots import UNRANKED
-from ik_service.solver.mirror import Mirror
-from ik_service.solver.parts import first_problem
+from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import fitting_array
 
 LARGEST = wp.constant(wp.float64(NUMBER_MAX))

@@ -6,7 +6,7 @@ from typing import Any
 from ik_service.robots import RobotModel
 from ik_service.solver.inputs.reading import has_lines
 from ik_service.solver.inputs.targets import Target, as_target, replaced, touched_trees
-from ik_service.solver.problems import Problems
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjectivePose
 
