@@ -13,7 +13,7 @@ from ik_service.control.tick_task import device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel, RobotModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target, host_array
-from ik_service.solver.rows import require_contract
+from ik_service.solver.problems.rows.blocks import require_contract
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
 from objectives.expression_objective import ExpressionObjective
 

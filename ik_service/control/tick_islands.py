@@ -39,9 +39,9 @@ from ik_service.solver.island_launches import PacketLaunches
 from ik_service.solver.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.problems.partition import common_partition
-from ik_service.solver.row_weights import RowWeights, objective_weights
-from ik_service.solver.rows import Rows
-from ik_service.solver.support import Support
+from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.support import Support
+from ik_service.solver.problems.rows.weights import RowWeights, objective_weights
 from objectives import IKJacobianType, InputError
 
 TARGET_ROWS = 6

@@ -16,8 +16,8 @@ from ik_service.solver.lm.slots import IDLE, UNRANKED, Slots
 from ik_service.solver.lm.tolerances import meet_target
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.rows import Poses, Rows, RowTape
-from ik_service.solver.support import Support
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
+from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.trial_steps import accept, propose
 
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done

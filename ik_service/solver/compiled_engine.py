@@ -41,8 +41,8 @@ from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.input_kernels import Intake
 from ik_service.solver.problems.partition import Partition, groups
-from ik_service.solver.rows import Rows
-from ik_service.solver.support import Support
+from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.support import Support
 
 CODES_MAX = 64  # kernels of islands that a solver keeps
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics import integrate
 from ik_service.robots import DeviceModel
-from ik_service.solver.rows import Poses, Rows
+from ik_service.solver.problems.rows.blocks import Poses, Rows
 from objectives import ObjectiveError
 
 STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of a unit residual

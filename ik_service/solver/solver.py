@@ -38,10 +38,10 @@ from ik_service.solver.paths.waypoints import Waypoints
 from ik_service.solver.problems.nearest_turn import coordinates_read
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.pose_targets import PoseTargets
+from ik_service.solver.problems.rows.blocks import Rows, bind_objective, release_objective
+from ik_service.solver.problems.rows.support import Support, row_labels
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
-from ik_service.solver.rows import Rows, bind_objective, release_objective
-from ik_service.solver.support import Support, row_labels
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 

@@ -31,10 +31,10 @@ from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO, Int
 from ik_service.solver.problems.nearest_turn import find_turns
 from ik_service.solver.problems.partition import Partition, common_partition, discovered_partition
 from ik_service.solver.problems.parts import first_problem
+from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.weights import IslandScales, RowWeights, TargetWeights
 from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.row_weights import IslandScales, RowWeights, TargetWeights
-from ik_service.solver.rows import Rows
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts

@@ -8,7 +8,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver.rows import Poses, Rows
+from ik_service.solver.problems.rows.blocks import Poses, Rows
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 
 RELAXED, CHECKED, STRICT = wp.config.LaunchArrayAccessMode

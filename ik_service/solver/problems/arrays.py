@@ -13,7 +13,7 @@ from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.slots import SETTINGS_COUNT, Winners
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.host_device_array import Mirror
-from ik_service.solver.rows import Rows
+from ik_service.solver.problems.rows.blocks import Rows
 from objectives import IKObjective
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.solver.island_task import follow
 from ik_service.solver.lm.slots import HAS_START
-from ik_service.solver.rows import Rows
+from ik_service.solver.problems.rows.blocks import Rows
 from objectives.expression_objective import ExpressionObjective
 
 TURN = wp.constant(wp.float64(2.0 * math.pi))

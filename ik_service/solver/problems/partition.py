@@ -12,7 +12,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.linear_solve import find_islands
-from ik_service.solver.row_weights import IslandScales, RowWeights
+from ik_service.solver.problems.rows.weights import IslandScales, RowWeights
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.solver.rows import Poses, Rows, RowTape
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
 from objectives import IKObjective
 
 PROBES = 8  # random configurations at which a Jacobian is looked at

@@ -1,0 +1,1 @@
+"""Rows of all objectives: their blocks, weights and support."""
