@@ -28,7 +28,7 @@ import ik_service
 from ik_service.compiler import IterationSource
 from ik_service.solver import island_launches
 from ik_service.solver.island_launches import IslandKernel, IslandWork, ThreadLaunches
-from ik_service.solver.recording import PartLaunches
+from ik_service.solver.launches.recording import PartLaunches
 
 BATCHES = [1, 100, 1000, 10_000, 100_000]
 LATENCY_MAX = 500.0  # [us], asked of the median

@@ -21,7 +21,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.solver import IKSolver, SolverOptions
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
-from ik_service.solver.kernel_loading import cached_files
+from ik_service.solver.launches.kernel_loading import cached_files
 from objectives.errors import InputError
 
 OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache

@@ -34,7 +34,7 @@ from ik_service.robots.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.targets import NUMBER_MAX, Target, as_target, host_array
-from ik_service.solver.kernel_loading import ToldCacheErrors
+from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import Pace, checked_dt, path_result

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ik_service.solver.kernel_loading import LAUNCH_BLOCK, CachedModule
+from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, CachedModule
+from ik_service.solver.launches.shipped_kernels import note_gpu_code
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
-from ik_service.solver.shipped_kernels import note_gpu_code
 from ik_service.solver.solver import IKSolver
 from ik_service.solver.waves import BLOCK, WAVES
 

@@ -29,7 +29,7 @@ from ik_service.solver.inputs.reading import (
 )
 from ik_service.solver.inputs.targets import Target, TargetArrays, host_array
 from ik_service.solver.island_report import IslandReport, report_islands
-from ik_service.solver.kernel_loading import ToldCacheErrors
+from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.solver import recording
+from ik_service.solver.launches import recording
 from tests.solver.conftest import Reachable
 
 pytestmark = pytest.mark.usefixtures("each_way")

@@ -5,8 +5,8 @@ import os
 import pytest
 import warp as wp
 
-from ik_service.solver.cache_bound import MARKS, VARIABLE, bound_bytes, keep_bound, note_use
-from ik_service.solver.kernel_trust import check_cache
+from ik_service.solver.launches.cache_bound import MARKS, VARIABLE, bound_bytes, keep_bound, note_use
+from ik_service.solver.launches.kernel_trust import check_cache
 from objectives import InputError
 
 SIZE = 400_000  # bytes of each module

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import warp as wp
 
-from ik_service.solver.kernel_loading import cached_files
+from ik_service.solver.launches.kernel_loading import cached_files
 
 COUNT = 20
 # Gives up what lets root write where modes forbid it (CAP_DAC_OVERRIDE, by PR_CAPBSET_DROP), then runs the program.

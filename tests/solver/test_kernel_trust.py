@@ -10,8 +10,8 @@ import warp as wp
 
 from ik_service import IKSolver, KernelCacheError, file_trust
 from ik_service.file_trust import why_others_may_write, why_untrusted
-from ik_service.solver import kernel_trust
-from ik_service.solver.kernel_loading import told_cache_error
+from ik_service.solver.launches import kernel_trust
+from ik_service.solver.launches.kernel_loading import told_cache_error
 
 GROUP = 4321
 PLACES = ["", "wp_module", "wp_module/code.o", "wp_module/code.o.sha256", "ik_service_marks/mark"]

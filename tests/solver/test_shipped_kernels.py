@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import warp as wp
 
-from ik_service.solver.shipped_kernels import VARIABLE, link_kernels, use_shipped_kernels
+from ik_service.solver.launches.shipped_kernels import VARIABLE, link_kernels, use_shipped_kernels
 
 
 @pytest.fixture

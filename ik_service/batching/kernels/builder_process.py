@@ -24,7 +24,7 @@ from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.errors import KernelBuildError
 from ik_service.robots import RobotModel
-from ik_service.solver.cache_bound import keep_bound
+from ik_service.solver.launches.cache_bound import keep_bound
 from ik_service.warp_start import start_warp
 from objectives.errors import IKError
 

@@ -28,7 +28,7 @@ from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.compiler import cpu_target
 from ik_service.robots import RobotModel
-from ik_service.solver.cache_bound import MARKS
+from ik_service.solver.launches.cache_bound import MARKS
 
 TURN_S = 60.0
 """How long a step may take while others wait for theirs, or once nobody waits for it any more [s]. What generated code

@@ -13,7 +13,7 @@ import warp as wp
 
 from ik_service.errors import KernelCacheError
 from ik_service.file_trust import ROOT, why_untrusted
-from ik_service.solver.cache_bound import bound_bytes
+from ik_service.solver.launches.cache_bound import bound_bytes
 
 
 def check_cache() -> None:

@@ -1,0 +1,1 @@
+"""Launches: recorded and replayed, and the kernels that they need from the cache."""
