@@ -17,7 +17,6 @@ from ik_service.control import tick_task
 from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
 from ik_service.control.packet_text import PacketText
 from ik_service.control.tick_task import DT, TickRef
-from ik_service.solver.assessment import COSINE_MAX
 from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from ik_service.solver.lane_iteration import (
     FLOAT64_FLOOR2,
@@ -28,6 +27,7 @@ from ik_service.solver.lane_iteration import (
     rotation_bits,
 )
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.staged.assessment import COSINE_MAX
 
 UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
 PI = wp.constant(wp.float64(math.pi))

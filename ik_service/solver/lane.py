@@ -10,15 +10,6 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.kinematics import quat_exp
-from ik_service.solver.assessment import (
-    COSINE_MAX,
-    MODEL_DAMPING,
-    RESIDUAL_FLOOR2,
-    UNKNOWN_GAIN,
-    phase_after,
-    squared_cosine,
-)
-from ik_service.solver.attempts import attempt_rank
 from ik_service.solver.island_task import TaskRef, attempt_line, follow, read_input
 from ik_service.solver.lane_iteration import (
     FLOAT64_FLOOR2,
@@ -42,6 +33,15 @@ from ik_service.solver.lm.slots import (
     STATIONARY,
 )
 from ik_service.solver.lm.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
+from ik_service.solver.staged.assessment import (
+    COSINE_MAX,
+    MODEL_DAMPING,
+    RESIDUAL_FLOOR2,
+    UNKNOWN_GAIN,
+    phase_after,
+    squared_cosine,
+)
+from ik_service.solver.staged.attempts import attempt_rank
 
 
 class Lane(LaneIteration):

@@ -12,8 +12,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import Damping, IslandProgram, IterationSource, Lanes, coordinate_names
-from ik_service.solver import trial_steps
-from ik_service.solver.assessment import DAMPING_MAX, DAMPING_SHARE
+from ik_service.solver.staged import trial_steps
+from ik_service.solver.staged.assessment import DAMPING_MAX, DAMPING_SHARE
 
 # Chosen among many: benchmarks/iteration_study.md
 DAMPING_LEAST = 4.0  # roundings of the largest diagonal entry of J'J

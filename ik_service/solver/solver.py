@@ -15,7 +15,6 @@ from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.solver import island_launches
-from ik_service.solver.batch import Batch
 from ik_service.solver.compiled_engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
@@ -42,6 +41,7 @@ from ik_service.solver.problems.rows.blocks import Rows, bind_objective, release
 from ik_service.solver.problems.rows.support import Support, row_labels
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
+from ik_service.solver.staged.batch import Batch
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 

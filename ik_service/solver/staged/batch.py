@@ -7,9 +7,6 @@ import warp as wp
 
 from ik_service.linear_solve import Equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
-from ik_service.solver.assessment import assess
-from ik_service.solver.attempts import collect, rank_ended, refill
-from ik_service.solver.jacobian_check import check_jacobians
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.seeds import SeedRanges, write_seeds
 from ik_service.solver.lm.slots import IDLE, UNRANKED, Slots
@@ -18,7 +15,10 @@ from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
 from ik_service.solver.problems.rows.support import Support
-from ik_service.solver.trial_steps import accept, propose
+from ik_service.solver.staged.assessment import assess
+from ik_service.solver.staged.attempts import collect, rank_ended, refill
+from ik_service.solver.staged.jacobian_check import check_jacobians
+from ik_service.solver.staged.trial_steps import accept, propose
 
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done
 # Candidate k tries this factor on the damping and this share of the step.

@@ -1,0 +1,1 @@
+"""The staged engine: any objective, one launch per stage of an iteration."""
