@@ -26,8 +26,8 @@ from staged_engine import HERE, TOLERANCES
 
 import ik_service
 from ik_service.compiler import IterationSource
-from ik_service.solver import island_launches
-from ik_service.solver.island_launches import IslandKernel, IslandWork, ThreadLaunches
+from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled.island_launches import IslandKernel, IslandWork, ThreadLaunches
 from ik_service.solver.launches.recording import PartLaunches
 
 BATCHES = [1, 100, 1000, 10_000, 100_000]

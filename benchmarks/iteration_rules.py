@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import iteration_variants as written
 
 from ik_service.compiler import Damping, IterationSource
+from ik_service.solver.compiled.iteration import DAMPING
 from ik_service.solver.inputs.targets import ROTATION_LENGTH
-from ik_service.solver.lane_iteration import DAMPING
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from problems_hard import LIMIT_SHARE, HardArm
 from report import Report, machine
 
 import ik_service
-from ik_service.solver import compiled_engine, island_launches
+from ik_service.solver.compiled import engine as compiled_engine
+from ik_service.solver.compiled import island_launches
 from ik_service.solver.lm.slots import UNRANKED
 from ik_service.solver.problems import arrays as problems
 from ik_service.solver.problems import input_kernels as intake

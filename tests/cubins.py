@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import warp as wp
 
-from ik_service.solver.island_launches import ThreadLaunches
+from ik_service.solver.compiled.island_launches import ThreadLaunches
 from ik_service.solver.launches.recording import PartLaunches
 
 # Entries of the section .nv.info of a cubin: numbers of the CUDA toolchain (EIATTR_...), one per function.

@@ -13,7 +13,7 @@ from ik_service.compiler import IterationSource, MeasureSource
 from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX
 from ik_service.control.tick_lane import MAY_GAIN, NUMBERS, TURNED, TickLane
 from ik_service.control.tick_task import DT, TickRef
-from ik_service.solver.lane_iteration import coordinate_places, rotation_bits
+from ik_service.solver.compiled.iteration import coordinate_places, rotation_bits
 
 TINY = wp.constant(wp.float64(NUMBERS["TINY"]))
 

@@ -33,10 +33,10 @@ from ik_service.control.tick_kernel import tick_kernel
 from ik_service.control.tick_task import TickTask, device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
-from ik_service.solver.compiled_engine import island_constants, touched_dofs
+from ik_service.solver.compiled.engine import island_constants, touched_dofs
+from ik_service.solver.compiled.island_launches import PacketLaunches
+from ik_service.solver.compiled.iteration import DAMPING
 from ik_service.solver.device_lock import turn_on
-from ik_service.solver.island_launches import PacketLaunches
-from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.problems.partition import common_partition
 from ik_service.solver.problems.rows.blocks import Rows

@@ -17,8 +17,7 @@ from ik_service.control import tick_task
 from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
 from ik_service.control.packet_text import PacketText
 from ik_service.control.tick_task import DT, TickRef
-from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
-from ik_service.solver.lane_iteration import (
+from ik_service.solver.compiled.iteration import (
     FLOAT64_FLOOR2,
     NOT_EVALUATED,
     LaneIteration,
@@ -26,6 +25,7 @@ from ik_service.solver.lane_iteration import (
     integers,
     rotation_bits,
 )
+from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.staged.assessment import COSINE_MAX
 

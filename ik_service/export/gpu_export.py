@@ -16,10 +16,7 @@ from ik_service.export.objects import compile_cubins
 from ik_service.export.solve_entry import CHECKS, GIVEN, SOLVE_TYPES, array_words, solve_words
 from ik_service.export.texts import HEADER
 from ik_service.solver import IKSolver
-from ik_service.solver.gpu_kernels import ARCHITECTURES
-from ik_service.solver.problems.input_kernels import SOLVE_IO
-from ik_service.solver.recorded_launches import RecordedStep
-from ik_service.solver.waves import (
+from ik_service.solver.compiled.waves import (
     BLOCK,
     ROWS_MAX,
     THREADS_PER_SM,
@@ -29,6 +26,9 @@ from ik_service.solver.waves import (
     keep_best,
     list_unsolved,
 )
+from ik_service.solver.gpu_kernels import ARCHITECTURES
+from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 MEMORY = """Only ${prefix}_load allocates memory; nothing throws. Each thread that solves loads for itself."""

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ik_service.solver.compiled.waves import BLOCK, WAVES
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, CachedModule
 from ik_service.solver.launches.shipped_kernels import note_gpu_code
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
 from ik_service.solver.solver import IKSolver
-from ik_service.solver.waves import BLOCK, WAVES
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 """One for each generation that Warp compiles for; each serves later minor versions too, but Warp looks for its own."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.compiled_engine import CompiledEngine
+from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.lm.slots import Winners
 from ik_service.solver.outcome import Outcome
 from ik_service.solver.problems.arrays import Problems

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import DeviceModel
-from ik_service.solver.choice import Choice
-from ik_service.solver.compiled_engine import CompiledEngine
+from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.compiled.solutions import Choice
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem

@@ -10,8 +10,8 @@ import pytest
 
 import ik_service
 from ik_service.compiler import HELD, IterationSource, Lanes
+from ik_service.solver.compiled.iteration import DAMPING
 from ik_service.solver.inputs.targets import ROTATION_LENGTH
-from ik_service.solver.lane_iteration import DAMPING
 from ik_service.solver.staged.assessment import DAMPING_MIN
 from objectives import IKObjectivePose
 from tests.compiler import oracles

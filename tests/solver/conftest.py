@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.solver import island_launches
+from ik_service.solver.compiled import island_launches
 from ik_service.solver.problems import host_device_array as mirror
 
 PLANAR_2R = """

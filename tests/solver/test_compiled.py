@@ -6,7 +6,7 @@ import warp as wp
 
 import ik_service
 from ik_service.robots import load_urdf
-from ik_service.solver import island_launches
+from ik_service.solver.compiled import island_launches
 from objectives import IKObjectivePosition, IKObjectiveRelativePose
 from tests.solver.conftest import Reachable, inside_limits
 from tests.solver.test_contract import QuickObjective

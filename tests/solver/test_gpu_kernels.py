@@ -11,12 +11,12 @@ import warp as wp
 import ik_service
 from ik_service.cli.warmup_command import OBJECT_SUFFIXES
 from ik_service.errors import EngineError, KernelCacheError
+from ik_service.solver.compiled.waves import BLOCK, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches import shipped_kernels
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors, load_kernels
 from ik_service.solver.launches.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO
-from ik_service.solver.waves import BLOCK, WAVES
 from tests.cubins import island_kernels
 
 ARCHITECTURES = (75, 90)

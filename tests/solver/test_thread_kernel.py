@@ -9,7 +9,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver import island_launches, waves
+from ik_service.solver.compiled import island_launches, waves
 from objectives import InputError
 from tests.objectives.conftest import scene
 from tests.solver.conftest import Reachable, inside_limits, use_threads

@@ -14,7 +14,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.solver.island_task import follow
+from ik_service.solver.compiled.island_task import follow
 from ik_service.solver.lm.slots import HAS_START
 from ik_service.solver.problems.rows.blocks import Rows
 from objectives.expression_objective import ExpressionObjective

@@ -17,8 +17,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, cpu_target
-from ik_service.solver.island_task import IslandTask, TaskRef, needs_attempt
-from ik_service.solver.lane import Lane
+from ik_service.solver.compiled.attempt import Lane
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.lm.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
 from ik_service.solver.problems.parts import first_place
 

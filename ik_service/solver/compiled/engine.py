@@ -32,8 +32,14 @@ from ik_service.compiler import (
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
-from ik_service.solver.island_launches import IslandKernel, IslandWork, PacketLaunches, ThreadLaunches, launches_on
-from ik_service.solver.island_task import IslandTask
+from ik_service.solver.compiled.island_launches import (
+    IslandKernel,
+    IslandWork,
+    PacketLaunches,
+    ThreadLaunches,
+    launches_on,
+)
+from ik_service.solver.compiled.island_task import IslandTask
 from ik_service.solver.lm import seeds
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.slots import Winners

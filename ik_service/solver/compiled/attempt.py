@@ -10,8 +10,8 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.kinematics import quat_exp
-from ik_service.solver.island_task import TaskRef, attempt_line, follow, read_input
-from ik_service.solver.lane_iteration import (
+from ik_service.solver.compiled.island_task import TaskRef, attempt_line, follow, read_input
+from ik_service.solver.compiled.iteration import (
     FLOAT64_FLOOR2,
     NOT_EVALUATED,
     LaneIteration,

@@ -14,7 +14,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.island_task import IslandTask, TaskRef, attempt_line, follow
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, follow
 from ik_service.solver.lm.slots import KEEP_ALL, SEED_BITS, SEEDS, UNRANKED
 
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do

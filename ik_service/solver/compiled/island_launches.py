@@ -8,12 +8,12 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
-from ik_service.solver.lane_iteration import iteration_of
+from ik_service.solver.compiled.iteration import iteration_of
+from ik_service.solver.compiled.packet_kernel import packet_kernel
+from ik_service.solver.compiled.thread_kernel import polish_kernel, thread_kernel
+from ik_service.solver.compiled.waves import BLOCK, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem
-from ik_service.solver.packet_kernel import packet_kernel
-from ik_service.solver.thread_kernel import polish_kernel, thread_kernel
-from ik_service.solver.waves import BLOCK, WAVES, allocate_storage, record_waves
 
 
 def in_threads(device: wp.Device) -> bool:

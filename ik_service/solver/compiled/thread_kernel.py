@@ -20,10 +20,19 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource
-from ik_service.solver.island_task import IslandTask, TaskRef, attempt_line
-from ik_service.solver.lane import Lane
+from ik_service.solver.compiled.attempt import Lane
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.compiled.waves import (
+    BLOCK,
+    AttemptStorage,
+    StorageRef,
+    Wave,
+    WaveRef,
+    attempt_of,
+    may_win,
+    rows_of,
+)
 from ik_service.solver.lm.slots import ITERATIONS, KEEP_ALL
-from ik_service.solver.waves import BLOCK, AttemptStorage, StorageRef, Wave, WaveRef, attempt_of, may_win, rows_of
 
 ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet

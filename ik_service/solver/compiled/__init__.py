@@ -1,0 +1,1 @@
+"""The compiled engine: one generated kernel per island runs the whole solve."""
