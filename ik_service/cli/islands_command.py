@@ -10,8 +10,8 @@ from rich.tree import Tree
 from ik_service.cli.console import escaped, output_console
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver import IKSolver, Target
-from ik_service.solver.island_report import IslandReport
-from ik_service.solver.island_results import joints_of
+from ik_service.solver.results.island_report import IslandReport
+from ik_service.solver.results.island_results import joints_of
 from objectives.errors import InputError
 
 

@@ -16,7 +16,7 @@ from ik_service.cli.console import message_console, problem_progress
 from ik_service.cli.random_report import print_report, random_request, report_of
 from ik_service.cli.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot
-from ik_service.solver.advice import advice
+from ik_service.solver.results.advice import advice
 from objectives.errors import InputError
 
 ADVISED_PROBLEMS = 1000  # problems without success that are looked at

@@ -13,10 +13,10 @@ import warp as wp
 
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.lm.slots import Winners
-from ik_service.solver.outcome import Outcome
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.input_kernels import Intake
 from ik_service.solver.problems.partition import Partition
+from ik_service.solver.results.verification import Outcome
 
 
 @dataclass(frozen=True)

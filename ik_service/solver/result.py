@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
-from ik_service.solver.island_results import IslandResults
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems.partition import Partition
+from ik_service.solver.results.island_results import IslandResults
 from ik_service.solver.workspace import Wishes, Workspace
 
 

@@ -27,7 +27,6 @@ from ik_service.solver.inputs.reading import (
     read_targets,
 )
 from ik_service.solver.inputs.targets import Target, TargetArrays, host_array
-from ik_service.solver.island_report import IslandReport, report_islands
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
@@ -41,6 +40,7 @@ from ik_service.solver.problems.rows.blocks import Rows, bind_objective, release
 from ik_service.solver.problems.rows.support import Support, row_labels
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
+from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.staged.batch import Batch
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError

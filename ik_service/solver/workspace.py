@@ -25,7 +25,6 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.options import SolverOptions
-from ik_service.solver.outcome import Outcome
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.host_device_array import Mirror, wait
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO, Intake
@@ -35,6 +34,7 @@ from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.weights import IslandScales, RowWeights, TargetWeights
 from ik_service.solver.recorded_launches import RecordedLaunches, record_solve
+from ik_service.solver.results.verification import Outcome
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts

@@ -5,7 +5,7 @@ import pytest
 
 import objectives
 from ik_service import IKSolver, SolverOptions, Target, load_robot
-from ik_service.solver.advice import advice, why_static
+from ik_service.solver.results.advice import advice, why_static
 
 HANDS = ["left_panda_hand", "right_panda_hand"]
 ARMS = [tuple(f"{side}_panda_joint{k}" for k in range(1, 8)) for side in ("left", "right")]

@@ -5,7 +5,7 @@ import pytest
 
 import ik_service
 from ik_service import IKStatus
-from ik_service.solver.advice import advice
+from ik_service.solver.results.advice import advice
 from objectives import IKObjectivePosition, IKObjectivePosture
 
 LINK = "panda_hand"

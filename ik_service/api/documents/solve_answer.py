@@ -11,8 +11,8 @@ from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.requests.solve_answer import STATUS_NAMES, SolveAnswer, worst_over_targets
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.robots import RobotModel
-from ik_service.solver.advice import advice
-from ik_service.solver.island_results import IslandResult
+from ik_service.solver.results.advice import advice
+from ik_service.solver.results.island_results import IslandResult
 
 STATUS_WORDS = [STATUS_NAMES[code] for code in range(len(STATUS_NAMES))]
 """Words of the statuses, by code."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.batching.requests.solve_request import Float64Array
 from ik_service.solver import IKResult, IKStatus
-from ik_service.solver.island_results import IslandResults
+from ik_service.solver.results.island_results import IslandResults
 
 STATUS_NAMES = {int(status): status.name.lower() for status in IKStatus}
 """Statuses as lower-case words, by code."""

@@ -16,7 +16,6 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.solver.float64_kinematics import Kinematics, float64_kinematics, link_pose, paths_to_links
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.slots import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.problems.host_device_array import Mirror
@@ -24,6 +23,7 @@ from ik_service.solver.problems.input_kernels import SOLVE_IO, Intake, roomy_arr
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
+from ik_service.solver.results.float64_kinematics import Kinematics, float64_kinematics, link_pose, paths_to_links
 from objectives.data_field import fitting_array
 
 TINY = wp.constant(wp.float64(1e-300))

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.solver.island_results import IslandResults
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.results.island_results import IslandResults
 
 
 class Outcome(Protocol):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.outcome import Outcome
 from ik_service.solver.problems.partition import Partition
+from ik_service.solver.results.verification import Outcome
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ik_service.linear_solve import find_islands
 from ik_service.robots import RobotModel
-from ik_service.solver.advice import why_static
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.island_results import joints_of
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.support import row_labels
+from ik_service.solver.results.advice import why_static
+from ik_service.solver.results.island_results import joints_of
 from objectives import IKObjective, InputError
 from objectives.expression_objective import ExpressionObjective
 from objectives.robot_indices import BodyFrame

@@ -1,0 +1,1 @@
+"""Results: answers verified in float64, the choice among attempts, reports on islands, advice."""
