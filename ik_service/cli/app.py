@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ik_service.cli import solve_options
 from ik_service.cli.console import reported_errors, reported_output
+from ik_service.cli.solving import solve_options
 
 
 class CommandGroup(TyperGroup):
@@ -115,8 +115,8 @@ def solve(
 ) -> None:
     """Solve a file of targets, files of millions of them into a folder, or random reachable ones."""
     with reported_errors():
-        from ik_service.cli import bulk_command
-        from ik_service.cli.solve_command import Job, solve_file, solve_random
+        from ik_service.cli.solving import bulk_command
+        from ik_service.cli.solving.solve_command import Job, solve_file, solve_random
 
         given = {
             "random_seed": seed,

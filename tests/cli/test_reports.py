@@ -10,7 +10,7 @@ import pytest
 
 import ik_service
 from ik_service import builtin_robot_names, load_robot
-from ik_service.cli.random_report import random_request, report_of
+from ik_service.cli.solving.random_report import random_request, report_of
 
 
 def test_the_random_report_as_json(run):

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ik_service import SolverOptions, load_robot
-from ik_service.cli import bulk_command
 from ik_service.cli.app import app
+from ik_service.cli.solving import bulk_command
 from ik_service.deploy.bulk import read_results
 from ik_service.deploy.bulk.job import PART_ROWS
 from tests.deploy.bulk_files import COUNT, LINK, directly, random_columns, write_targets

@@ -11,10 +11,10 @@ from ik_service.api.schema.robot import leaf_links
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverShelf
-from ik_service.cli.answer_files import check_output, csv_text, write_answer
 from ik_service.cli.console import message_console, problem_progress
-from ik_service.cli.random_report import print_report, random_request, report_of
-from ik_service.cli.target_files import read_targets
+from ik_service.cli.solving.answer_files import check_output, csv_text, write_answer
+from ik_service.cli.solving.random_report import print_report, random_request, report_of
+from ik_service.cli.solving.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver.results.advice import advice
 from objectives.errors import InputError

@@ -1,0 +1,1 @@
+"""Commands that solve: targets from options and files, answers to the console and to files."""
