@@ -155,7 +155,7 @@ def robots(
 ) -> None:
     """List the built-in robots, or show one."""
     with reported_errors():
-        from ik_service.cli.robot_views import print_robot, print_robots, print_tree
+        from ik_service.cli.robots.robot_views import print_robot, print_robots, print_tree
 
         if name is None:
             if tree:
@@ -189,7 +189,7 @@ def islands(
 ) -> None:
     """Show which joints targets couple: each island is solved by itself."""
     with reported_errors():
-        from ik_service.cli.islands_command import print_islands
+        from ik_service.cli.robots.islands_command import print_islands
 
         print_islands(robot, target or (), lock or (), as_json=as_json)
 
@@ -223,7 +223,7 @@ def warmup(
 ) -> None:
     """Compile kernels for pose targets into the cache, so that later processes start at once."""
     with reported_errors():
-        from ik_service.cli.warmup_command import WarmUpJob, print_warm_up
+        from ik_service.cli.robots.warmup_command import WarmUpJob, print_warm_up
 
         numbers = [word.strip() for word in (arch or "").split(",") if word.strip()]
         if numbers and (device != "cuda" or not all(map(str.isdecimal, numbers))):
@@ -285,7 +285,7 @@ def export(
 ) -> None:
     """Write a solver and a controller for programs in C and C++: objects or cubins, header, source, examples."""
     with reported_errors():
-        from ik_service.cli.export_command import ENTRIES, ExportJob, write_export
+        from ik_service.cli.robots.export_command import ENTRIES, ExportJob, write_export
 
         if device not in ("cpu", "cuda"):
             raise typer.BadParameter("--device is cpu or cuda.")
@@ -326,7 +326,7 @@ def bench(
 ) -> None:
     """Measure a robot on this machine: time per target, success, latency, threads."""
     with reported_errors():
-        from ik_service.cli.bench_command import bench_robot
+        from ik_service.cli.robots.bench_command import bench_robot
 
         plan = {"count": count, "batch": batch, "random_seed": seed, "threads": threads, "staged": staged}
         solved = bench_robot(robot, link or (), as_json=as_json, repeats=repeats, device=device, **plan)

@@ -10,7 +10,7 @@ import warp as wp
 
 from ik_service.api.schema.examples import SOLVE_REQUESTS
 from ik_service.batching.kernels.kernel_builder import MARKS
-from ik_service.cli.warmup_command import OBJECT_SUFFIXES
+from ik_service.cli.robots.warmup_command import OBJECT_SUFFIXES
 
 
 def objects(folder):
@@ -37,7 +37,7 @@ def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, tmp_path):
 def test_warmup_marks_what_a_service_need_not_compile_apart(run):
     from ik_service import load_robot
     from ik_service.batching.kernels.kernel_builder import mark_of
-    from ik_service.cli.warmup_command import WarmUpJob, first_request
+    from ik_service.cli.robots.warmup_command import WarmUpJob, first_request
 
     wp.init()  # says where the cache is
     robot, jobs = load_robot("ur5e"), (WarmUpJob(), WarmUpJob(float64=True))

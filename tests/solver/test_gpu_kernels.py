@@ -9,7 +9,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.cli.warmup_command import OBJECT_SUFFIXES
+from ik_service.cli.robots.warmup_command import OBJECT_SUFFIXES
 from ik_service.errors import EngineError, KernelCacheError
 from ik_service.solver.compiled.waves import BLOCK, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules

@@ -27,7 +27,7 @@ import numpy as np
 import warp as wp
 wp.config.log_level = wp.LOG_ERROR
 import ik_service
-from ik_service.cli.warmup_command import compiled_objects
+from ik_service.cli.robots.warmup_command import compiled_objects
 
 def counted(action):
     wp.init()
