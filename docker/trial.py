@@ -20,7 +20,7 @@ REPEATS = 5
 KERNELS, ROBOTS = "/var/lib/ik-service/kernels", "/var/lib/ik-service/robots"
 WIDE = {"precision": "float64"}
 OBJECTS = (".o", ".cubin", ".ptx")
-IMPORTS = "import warp, ik_service.cli.serve, ik_service.solver; warp.config.log_level = 30; warp.init(); "
+IMPORTS = "import warp, ik_service.cli.service.serve, ik_service.solver; warp.config.log_level = 30; warp.init(); "
 IMPORTS += "import time; print('AT', time.monotonic())"  # of one clock with ours
 WRITES = "id -u; for place in / /opt/ik-service /var/lib/ik-service; do touch $place/x && echo WROTE; done"
 TOOLS = """

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.api import create_app
-from ik_service.cli.setting_options import shown_default
+from ik_service.cli.service.setting_options import shown_default
 from ik_service.settings import ServiceSettings
 
 TEXT = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()

@@ -69,11 +69,11 @@ def serve() -> None:
 
 def serve_with_options() -> Any:
     """Return the command `serve` with an option for every setting."""
-    from ik_service.cli.setting_options import EPILOG, with_setting_options
+    from ik_service.cli.service.setting_options import EPILOG, with_setting_options
 
     def run(**options: Any) -> None:
         with reported_errors():
-            from ik_service.cli.serve import run_server
+            from ik_service.cli.service.serve import run_server
 
             run_server(**options)
 
@@ -86,7 +86,7 @@ def serve_with_options() -> Any:
 def config(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show the settings of the service, and where each comes from."""
     with reported_errors():
-        from ik_service.cli.config_command import print_config
+        from ik_service.cli.service.config_command import print_config
 
         print_config(as_json=as_json)
 
@@ -244,7 +244,7 @@ def health(
     timeout: Annotated[float, typer.Option(min=0.0, help=r"Longest time for the answer \[s].")] = 3.0,
 ) -> None:
     """Tell whether a running service is ready, for containers and supervisors: exit code 0, else 1."""
-    from ik_service.cli.health_command import print_health
+    from ik_service.cli.service.health_command import print_health
 
     raise typer.Exit(0 if print_health(url, live=live, timeout_s=timeout) else 1)
 
@@ -353,7 +353,7 @@ def load(
     """Put a running service under load: answers per second, latencies, problems per launch."""
     with reported_errors():
         from ik_service.bench.load import LoadPlan
-        from ik_service.cli.load_command import load_service
+        from ik_service.cli.service.load_command import load_service
 
         plan = LoadPlan(
             url=url,
@@ -375,7 +375,7 @@ def load(
 def openapi() -> None:
     """Print the OpenAPI document of the service."""
     with reported_errors():
-        from ik_service.cli.openapi_command import print_openapi
+        from ik_service.cli.service.openapi_command import print_openapi
 
         print_openapi()
 

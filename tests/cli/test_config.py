@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ik_service.cli.setting_options import NO_OPTION
+from ik_service.cli.service.setting_options import NO_OPTION
 from ik_service.settings import ServiceSettings
 
 KEY = "0123456789abcdef"
@@ -23,7 +23,7 @@ def test_serve_has_an_option_for_every_setting(run, monkeypatch):
 
 
 def test_options_reach_the_settings_and_stand_above_variables(run, monkeypatch, tmp_path):
-    import ik_service.cli.serve as serve_module
+    import ik_service.cli.service.serve as serve_module
 
     seen = []
     monkeypatch.setattr(serve_module, "_serve", seen.append)

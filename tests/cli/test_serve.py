@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from ik_service.cli.serve import curl_line
+from ik_service.cli.service.serve import curl_line
 
 KEY = "0123456789abcdef"
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels

@@ -26,7 +26,7 @@ from ik_service.api.server.connection import server_config
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import first_request, warmed_robots
 from ik_service.cli.console import message_console
-from ik_service.cli.descriptors import with_descriptors
+from ik_service.cli.service.descriptors import with_descriptors
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
 from objectives.errors import IKError
 

@@ -1,0 +1,1 @@
+"""Commands about the service: start it, ask it, load it, describe it."""
