@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from ik_service.compiler.elimination import Elimination
-from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from ik_service.compiler.lanes import Lanes, packet, statements
-from ik_service.compiler.program import IslandProgram
+from ik_service.compiler.program.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
+from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression, ExpressionGraph
 from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import Lanes, statements
-from ik_service.compiler.half_angle import (
+from ik_service.compiler.program.half_angle import (
     END,
     FLOAT32_ERROR,
     FLOAT64_ERROR,

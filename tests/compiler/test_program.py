@@ -5,7 +5,7 @@ import pytest
 
 import ik_service
 from ik_service.compiler import coordinate_names, uncovered
-from ik_service.compiler.half_angle import FLOAT32_ERROR
+from ik_service.compiler.program.half_angle import FLOAT32_ERROR
 from objectives import IKObjective, IKObjectivePose, IKObjectivePosition, IKObjectivePosture
 from objectives.element_table import Element
 from objectives.expression import cos, reachable

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.compiler.transplant import transplant
+from ik_service.compiler.program.transplant import transplant
 from objectives.expression import ExpressionGraph, evaluate
 from objectives.operation import Operation
 from tests.compiler.test_lanes import operations

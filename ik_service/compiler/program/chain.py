@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ik_service.compiler.half_angle import FLOAT32_ERROR, half_angle_sine_cosine
+from ik_service.compiler.program.half_angle import FLOAT32_ERROR, half_angle_sine_cosine
 from ik_service.robots import JointType, RobotModel
 from objectives.expression import ExpressionGraph, Scalar
 from objectives.frame_algebra import (

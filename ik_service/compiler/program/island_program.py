@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ik_service.compiler.chain import (
+from ik_service.compiler.program.chain import (
     Chain,
     build_chain,
     compose,
@@ -21,8 +21,8 @@ from ik_service.compiler.chain import (
     held_name,
     quaternion_coordinate,
 )
-from ik_service.compiler.half_angle import FLOAT32_ERROR
-from ik_service.compiler.transplant import transplant
+from ik_service.compiler.program.half_angle import FLOAT32_ERROR
+from ik_service.compiler.program.transplant import transplant
 from ik_service.robots import JointType, RobotModel
 from objectives import IKModel
 from objectives.element_table import Element

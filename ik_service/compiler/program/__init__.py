@@ -1,0 +1,1 @@
+"""From rows and joints to the program of one island: scalar expressions, no text."""
