@@ -1,10 +1,10 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
-from ik_service.compiler.cpu_targets import CpuTarget, cpu_target, portable_target
-from ik_service.compiler.elimination import Elimination
-from ik_service.compiler.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
-from ik_service.compiler.lanes import Lanes, Precision, packet, statements
-from ik_service.compiler.measure import MeasureSource
+from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
+from ik_service.compiler.code.elimination import Elimination
+from ik_service.compiler.code.iteration import Damping, IterationSource, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.code.lanes import Lanes, Precision, packet, statements
+from ik_service.compiler.code.measure import MeasureSource
 from ik_service.compiler.program.coverage import uncovered
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.program.island_program import (

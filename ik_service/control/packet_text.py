@@ -1,6 +1,6 @@
 """C++ of a tick over packets: what every function has at hand, in front of its own statements.
 
-A packet `F` holds a number of several robots side by side (`ik_service.compiler.lanes`); `s` is the state of the
+A packet `F` holds a number of several robots side by side (`ik_service.compiler.code.lanes`); `s` is the state of the
 packet. `gather` reads a column of an array for the robots of the packet, `scatter` writes one. Lanes for which there is
 no robot repeat the last one, and write what it writes.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ik_service.api.admission.access import require_safe_address
-from ik_service.compiler.cpu_targets import TARGETS
+from ik_service.compiler.code.cpu_targets import TARGETS
 from ik_service.settings import load_settings, unknown_variables
 from ik_service.solver.gpu_kernels import ARCHITECTURES
 from objectives import InputError

@@ -13,8 +13,8 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ik_service.compiler.elimination import Elimination
-from ik_service.compiler.lanes import Lanes, packet, statements
+from ik_service.compiler.code.elimination import Elimination
+from ik_service.compiler.code.lanes import Lanes, packet, statements
 from ik_service.compiler.program.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression, ExpressionGraph

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ik_service.compiler.cpu_targets import cpu_target
+from ik_service.compiler.code.cpu_targets import cpu_target
 from objectives.expression import Expression, reachable
 from objectives.operation import Operation
 
