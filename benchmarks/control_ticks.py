@@ -11,7 +11,7 @@ from report import Report
 
 from ik_service.bench.tick_paths import ACCELERATION, LINK, TickPath
 from ik_service.control import ControlLimits, IKController
-from ik_service.control.packed_launch import packed_launch
+from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick_islands import lanes_on
 from ik_service.robots import RobotModel
 

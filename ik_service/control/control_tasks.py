@@ -8,8 +8,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.control.tick_arrays import POSE, TickArrays
-from ik_service.control.tick_task import device_array
+from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel, RobotModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target, host_array

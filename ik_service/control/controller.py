@@ -12,10 +12,8 @@ from ik_service.control.following import follow_ticks, waypoint_targets
 from ik_service.control.limits import ControlLimits, resolved_limits, velocity_and_acceleration
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
-from ik_service.control.tick_arrays import POSE, TickArrays
-from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines, numbers
-from ik_service.control.tick_islands import TickIslands
-from ik_service.control.tick_task import (
+from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick.task import (
     BEGIN,
     BRAKES,
     CUT,
@@ -27,6 +25,8 @@ from ik_service.control.tick_task import (
     ROBOTS,
     SCALES,
 )
+from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines, numbers
+from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
@@ -49,7 +49,7 @@ class IKController:
     """Takes robots of one model towards targets, a tick at a time. Not thread-safe; the robot may be shared.
 
     Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
-    acceleration together (`ik_service.control.joint_box` has their precedence). They hold inside the solve, so what one
+    acceleration together (`ik_service.control.tick.joint_box` has their precedence). They hold inside the solve, so what one
     joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once constructed, a
     controller neither allocates nor compiles in a tick. It commands nothing before it knows where the robots are: by
     `reset`, a start of `follow`, or a `joint_q` of the first `step`.

@@ -8,7 +8,7 @@ import warp as wp
 
 from ik_service.compiler import GOAL, HELD, TURN
 from ik_service.control.control_tasks import ControlTasks
-from ik_service.control.tick_arrays import TickArrays
+from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick_islands import TickIslands
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 

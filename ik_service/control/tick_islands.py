@@ -27,10 +27,10 @@ from ik_service.compiler import (
     uncovered,
 )
 from ik_service.control.control_tasks import ControlTasks
-from ik_service.control.packed_launch import packed_launch
-from ik_service.control.tick_arrays import TickArrays
-from ik_service.control.tick_kernel import tick_kernel
-from ik_service.control.tick_task import TickTask, device_array
+from ik_service.control.tick.arrays import TickArrays
+from ik_service.control.tick.kernel import tick_kernel
+from ik_service.control.tick.packed_launch import packed_launch
+from ik_service.control.tick.task import TickTask, device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.solver.compiled.engine import island_constants, touched_dofs

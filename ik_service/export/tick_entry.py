@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.control import IKController, LimitKind, tick_task
+from ik_service.control import IKController, LimitKind
 from ik_service.control.controller import ITERATIONS_MAX
+from ik_service.control.tick import task as tick_task
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_layout import CLayout
 from ik_service.export.c_values import Constants, c_number, c_numbers, c_scalar, c_string

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ik_service.compiler import Lanes
-from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS, LimitKind
-from ik_service.control.packet_text import PacketText
+from ik_service.control.tick.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS, LimitKind
+from ik_service.control.tick.packet_text import PacketText
 
 INF = np.inf
 

@@ -7,7 +7,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.control.tick_task import NUMBERS_COUNT, SETTINGS_COUNT, device_array
+from ik_service.control.tick.task import NUMBERS_COUNT, SETTINGS_COUNT, device_array
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.host_device_array import Mirror
 

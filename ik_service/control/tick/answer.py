@@ -10,9 +10,9 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, MeasureSource
-from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX
-from ik_service.control.tick_lane import MAY_GAIN, NUMBERS, TURNED, TickLane
-from ik_service.control.tick_task import DT, TickRef
+from ik_service.control.tick.approach import MAY_GAIN, NUMBERS, TURNED, TickLane
+from ik_service.control.tick.joint_box import BRAKING_MOVE, JOINT_BOX
+from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.iteration import coordinate_places, rotation_bits
 
 TINY = wp.constant(wp.float64(NUMBERS["TINY"]))

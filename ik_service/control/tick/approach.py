@@ -13,10 +13,10 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import GOAL, TURN, TURN_WIDTH, IterationSource, MeasureSource, coordinate_names, error_outputs
-from ik_service.control import tick_task
-from ik_service.control.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
-from ik_service.control.packet_text import PacketText
-from ik_service.control.tick_task import DT, TickRef
+from ik_service.control.tick import task as tick_task
+from ik_service.control.tick.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
+from ik_service.control.tick.packet_text import PacketText
+from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.iteration import (
     FLOAT64_FLOOR2,
     NOT_EVALUATED,

@@ -10,8 +10,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, MeasureSource, cpu_target
-from ik_service.control.tick_answer import TickAnswer
-from ik_service.control.tick_task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS, ROBOTS, TickTask
+from ik_service.control.tick.answer import TickAnswer
+from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS, ROBOTS, TickTask
 
 REFERENCE_ITERATIONS = wp.constant(5)
 
