@@ -6,7 +6,7 @@ import pytest
 import ik_service
 from ik_service.client.replies import ForwardResult, SolveResult
 from ik_service.control import IKController
-from ik_service.export.c_layout import CLayout
+from ik_service.export.c_code.structs import CLayout
 from ik_service.export.export import Export
 from objectives import InputError
 

@@ -12,9 +12,9 @@ import warp as wp
 
 from ik_service.compiler import cpu_target
 from ik_service.control import IKController
-from ik_service.export.c_layout import CLayout
-from ik_service.export.c_values import Constants, c_string
-from ik_service.export.objects import KernelObject, compile_object
+from ik_service.export.c_code.objects import KernelObject, compile_object
+from ik_service.export.c_code.structs import CLayout
+from ik_service.export.c_code.values import Constants, c_string
 from ik_service.export.solve_entry import SolveEntry
 from ik_service.export.texts import CMAKE, HEADER, README, SOURCE, c_comment
 from ik_service.export.tick_entry import TickEntry

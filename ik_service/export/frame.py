@@ -16,8 +16,8 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.export.c_layout import CLayout
-from ik_service.export.c_values import Constants, Filler, Place, c_scalar
+from ik_service.export.c_code.structs import CLayout
+from ik_service.export.c_code.values import Constants, Filler, Place, c_scalar
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 TAKE = """\

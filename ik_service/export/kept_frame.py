@@ -13,8 +13,8 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.export.c_layout import BOUNDS_SIZE, SCALARS, CLayout
-from ik_service.export.c_values import Constants
+from ik_service.export.c_code.structs import BOUNDS_SIZE, SCALARS, CLayout
+from ik_service.export.c_code.values import Constants
 from ik_service.export.frame import Frame
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 

@@ -5,8 +5,8 @@ from string import Template
 
 import warp as wp
 
-from ik_service.export.c_layout import CLayout
-from ik_service.export.c_values import Constants, c_scalar
+from ik_service.export.c_code.structs import CLayout
+from ik_service.export.c_code.values import Constants, c_scalar
 from ik_service.export.example import EXAMPLE, example_problems
 from ik_service.export.frame import TAKE, Frame, indented
 from ik_service.export.texts import SOLVE_ADVICE, c_comment

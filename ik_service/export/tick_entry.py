@@ -10,8 +10,8 @@ from ik_service.control import IKController, LimitKind
 from ik_service.control.controller import ITERATIONS_MAX
 from ik_service.control.tick import task as tick_task
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
-from ik_service.export.c_layout import CLayout
-from ik_service.export.c_values import Constants, c_number, c_numbers, c_scalar, c_string
+from ik_service.export.c_code.structs import CLayout
+from ik_service.export.c_code.values import Constants, c_number, c_numbers, c_scalar, c_string
 from ik_service.export.frame import indented
 from ik_service.export.kept_frame import KeptFrame
 from ik_service.export.texts import TICK_ADVICE, c_comment

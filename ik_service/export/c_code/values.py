@@ -10,7 +10,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.export.c_layout import SCALARS, CLayout, is_struct
+from ik_service.export.c_code.structs import SCALARS, CLayout, is_struct
 
 NUMBERS_PER_LINE = 6
 

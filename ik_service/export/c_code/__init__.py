@@ -1,0 +1,1 @@
+"""Pieces of C: structs, values and object files."""
