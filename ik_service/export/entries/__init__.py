@@ -1,0 +1,1 @@
+"""The functions that an export has, with their examples."""
