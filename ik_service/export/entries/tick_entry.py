@@ -13,8 +13,8 @@ from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_number, c_numbers, c_scalar, c_string
 from ik_service.export.entries.tick_example import DT, TICK_EXAMPLE, example_ticks
-from ik_service.export.frame import indented
-from ik_service.export.kept_frame import KeptFrame
+from ik_service.export.frames.call_frame import indented
+from ik_service.export.frames.stored_frame import KeptFrame
 from ik_service.export.texts import TICK_ADVICE, c_comment
 from ik_service.export.tick_texts import TICK, TICK_CONSTANTS, TICK_HEADER
 from ik_service.robots import RobotModel

@@ -15,7 +15,7 @@ import warp as wp
 
 from ik_service.export.c_code.structs import BOUNDS_SIZE, SCALARS, CLayout
 from ik_service.export.c_code.values import Constants
-from ik_service.export.frame import Frame
+from ik_service.export.frames.call_frame import Frame
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 CTYPES: dict[str, Any] = {name: kind._type_ for kind, name in SCALARS.items()}

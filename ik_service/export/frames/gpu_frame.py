@@ -7,7 +7,7 @@ import warp as wp
 
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, Place, c_scalar
-from ik_service.export.frame import Frame, Held
+from ik_service.export.frames.call_frame import Frame, Held
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 ALIGNMENT = 256  # of every constant
