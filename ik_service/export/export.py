@@ -17,7 +17,7 @@ from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_string
 from ik_service.export.entries.solve_entry import SolveEntry
 from ik_service.export.entries.tick_entry import TickEntry
-from ik_service.export.texts import CMAKE, HEADER, README, SOURCE, c_comment
+from ik_service.export.texts.files import CMAKE, HEADER, README, SOURCE, c_comment
 from ik_service.robots import RobotModel
 from ik_service.solver import IKSolver, IKStatus
 from ik_service.solver.problems.input_kernels import SOLVE_IO

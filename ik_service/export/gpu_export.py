@@ -13,8 +13,8 @@ from ik_service.export.entries.solve_entry import CHECKS, GIVEN, SOLVE_TYPES, ar
 from ik_service.export.export import TAG, Export, checked_prefix, robot_words, tag_of
 from ik_service.export.frames.call_frame import TAKE, Held, indented
 from ik_service.export.frames.gpu_frame import ALIGNMENT, GpuConstants, GpuFrame
-from ik_service.export.gpu_texts import CMAKE, FUNCTIONS, README, SOLVE, SOURCE, TYPES
-from ik_service.export.texts import HEADER
+from ik_service.export.texts.files import HEADER
+from ik_service.export.texts.gpu import CMAKE, FUNCTIONS, README, SOLVE, SOURCE, TYPES
 from ik_service.solver import IKSolver
 from ik_service.solver.compiled.waves import (
     BLOCK,

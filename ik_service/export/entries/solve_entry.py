@@ -9,7 +9,7 @@ from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_scalar
 from ik_service.export.entries.solve_example import EXAMPLE, example_problems
 from ik_service.export.frames.call_frame import TAKE, Frame, indented
-from ik_service.export.texts import SOLVE_ADVICE, c_comment
+from ik_service.export.texts.files import SOLVE_ADVICE, c_comment
 from ik_service.solver import IKSolver
 from ik_service.solver.lm import slots
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX

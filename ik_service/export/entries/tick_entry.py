@@ -15,8 +15,8 @@ from ik_service.export.c_code.values import Constants, c_number, c_numbers, c_sc
 from ik_service.export.entries.tick_example import DT, TICK_EXAMPLE, example_ticks
 from ik_service.export.frames.call_frame import indented
 from ik_service.export.frames.stored_frame import KeptFrame
-from ik_service.export.texts import TICK_ADVICE, c_comment
-from ik_service.export.tick_texts import TICK, TICK_CONSTANTS, TICK_HEADER
+from ik_service.export.texts.files import TICK_ADVICE, c_comment
+from ik_service.export.texts.ticks import TICK, TICK_CONSTANTS, TICK_HEADER
 from ik_service.robots import RobotModel
 from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots.joint_type import JointType
