@@ -9,8 +9,8 @@ import time
 from ik_service.api.schema.robot import robot_body
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
-from ik_service.robots.urdf import MAX_COUNT
-from ik_service.robots.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
+from ik_service.robots.files.urdf import MAX_COUNT
+from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
 
 JOINT = (
     "<joint name='j{k}' type='{kind}'><parent link='l{parent}'/><child link='l{k}'/>"

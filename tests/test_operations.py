@@ -45,8 +45,8 @@ def test_every_path_and_script_that_is_named_exists():
 
 
 def test_limits_of_robot_files_are_those_of_the_reader():
-    from ik_service.robots.urdf import MAX_COUNT
-    from ik_service.robots.xml_reader import MAX_BYTES
+    from ik_service.robots.files.urdf import MAX_COUNT
+    from ik_service.robots.files.xml_reader import MAX_BYTES
 
     assert f"at most {MAX_BYTES // 1_000_000} MB, {MAX_COUNT} links" in TEXT
 

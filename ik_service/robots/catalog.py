@@ -7,12 +7,12 @@ from os import PathLike
 from pathlib import Path
 
 from ik_service.errors import RobotFileError
-from ik_service.robots.assembly import build_model
-from ik_service.robots.description import RobotDescription
+from ik_service.robots.files.assembly import build_model
+from ik_service.robots.files.description import RobotDescription
+from ik_service.robots.files.urdf import read_urdf
+from ik_service.robots.files.xml_reader import MAX_BYTES
 from ik_service.robots.model import RobotModel
 from ik_service.robots.names import unknown_name
-from ik_service.robots.urdf import read_urdf
-from ik_service.robots.xml_reader import MAX_BYTES
 from objectives.errors import InputError, UnknownNameError
 
 _BUILTIN = files("ik_service.robots") / "builtin"
@@ -92,7 +92,7 @@ def _describe(source: str | PathLike[str]) -> RobotDescription:
         opening = f"Robot '{source}' is neither built in nor the path of a .urdf or .xml file."
         raise UnknownNameError(unknown_name(opening, "Built-in robot", builtin_robot_names(), source))
     if path.suffix.lower() == ".xml":
-        from ik_service.robots.mjcf import read_mjcf  # the mujoco package is optional
+        from ik_service.robots.files.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path)
     return read_urdf(_bytes_of(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots.description import MAX_NUMBER, UNBOUNDED
+from ik_service.robots.files.description import MAX_NUMBER, UNBOUNDED
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 

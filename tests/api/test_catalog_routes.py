@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.robots import builtin_urdf
-from ik_service.robots.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
+from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from ik_service.settings import ServiceSettings
 
 KEY, READER_KEY = "0123456789abcdef", "fedcba9876543210"

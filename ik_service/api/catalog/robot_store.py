@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ik_service.robots.xml_reader import MAX_BYTES
+from ik_service.robots.files.xml_reader import MAX_BYTES
 from objectives.errors import InputError
 
 ROBOT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")

@@ -17,7 +17,7 @@ from ik_service.api.schema.robot import RobotBody
 from ik_service.api.server.body import read_body
 from ik_service.api.state import ServiceState, State
 from ik_service.robots import builtin_urdf
-from ik_service.robots.xml_reader import MAX_BYTES
+from ik_service.robots.files.xml_reader import MAX_BYTES
 
 MEDIA_TYPES = (URDF_MEDIA_TYPE, "text/xml", "application/urdf+xml")
 

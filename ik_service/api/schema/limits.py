@@ -1,6 +1,6 @@
 """What one HTTP request may ask for; the numbers stand in the schema too."""
 
-from ik_service.robots.xml_reader import MAX_ATTRIBUTE_LENGTH
+from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH
 
 MAX_PROBLEM_COUNT = 100_000
 MAX_TARGET_COUNT = 32

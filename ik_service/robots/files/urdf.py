@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ik_service.robots.description import (
+from ik_service.robots.files.description import (
     MAX_NUMBER,
     UNBOUNDED,
     UNBOUNDED_RATE,
@@ -18,9 +18,9 @@ from ik_service.robots.description import (
     MimicDescription,
     RobotDescription,
 )
+from ik_service.robots.files.xml_reader import Element, read_xml, shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, quaternion_from_rpy
-from ik_service.robots.xml_reader import Element, read_xml, shortened
 
 MAX_COUNT = 2048
 """Most links and most joints that a robot may have."""

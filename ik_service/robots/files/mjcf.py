@@ -15,7 +15,7 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
-from ik_service.robots.description import (
+from ik_service.robots.files.description import (
     UNBOUNDED,
     UNBOUNDED_RATE,
     JointDescription,
@@ -23,6 +23,7 @@ from ik_service.robots.description import (
     MimicDescription,
     RobotDescription,
 )
+from ik_service.robots.files.xml_reader import shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import (
     Float64Array,
@@ -30,7 +31,6 @@ from ik_service.robots.transforms import (
     quaternion_from_axis_angle,
     transform_multiply,
 )
-from ik_service.robots.xml_reader import shortened
 from objectives.errors import InputError, UnknownNameError
 
 

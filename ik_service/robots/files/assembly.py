@@ -11,7 +11,7 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.coupling import check_couplings, resolve_mimics
-from ik_service.robots.description import JointDescription, LinkDescription, RobotDescription
+from ik_service.robots.files.description import JointDescription, LinkDescription, RobotDescription
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import (

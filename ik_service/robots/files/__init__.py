@@ -1,0 +1,1 @@
+"""Readers of robot files: URDF and MJCF, checked and put together."""
