@@ -30,7 +30,7 @@ from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.robots.caller_order import CallerOrder
-from ik_service.robots.coupling import complete_joint_q
+from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.targets import NUMBER_MAX, Target, as_target, host_array

@@ -6,8 +6,8 @@ from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_ro
 from ik_service.robots.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
-from ik_service.robots.names import DofInfo
-from ik_service.robots.trees import KinematicTrees
+from ik_service.robots.structure.names import DofInfo
+from ik_service.robots.structure.trees import KinematicTrees
 
 if TYPE_CHECKING:
     from ik_service.robots.device_model import DeviceModel

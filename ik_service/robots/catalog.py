@@ -12,7 +12,7 @@ from ik_service.robots.files.description import RobotDescription
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
 from ik_service.robots.model import RobotModel
-from ik_service.robots.names import unknown_name
+from ik_service.robots.structure.names import unknown_name
 from objectives.errors import InputError, UnknownNameError
 
 _BUILTIN = files("ik_service.robots") / "builtin"

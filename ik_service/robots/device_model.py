@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from ik_service.robots.float32_limits import active_inwards, inwards
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.float32_limits import active_inwards, inwards
 from ik_service.robots.transforms import Float64Array, identity_transform
 from ik_service.warp_start import start_warp
 from objectives.errors import InputError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots.configuration import checked_joint_q
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array, quaternion_multiply, quaternion_rotate
 from objectives.errors import InputError
 

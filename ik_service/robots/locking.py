@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ik_service.robots.coupling import leader_limits
 from ik_service.robots.files.description import MAX_NUMBER
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.coupling import leader_limits
 from ik_service.robots.transforms import UNIT_TOLERANCE, Float64Array
 from objectives.errors import InputError
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots import coupling, forward, locking, masses, names, subtree, tangent
+from ik_service.robots import forward, locking, masses, subtree, tangent
 from ik_service.robots.arrays import Int32Array, RobotArrays
-from ik_service.robots.coupling import ActiveMap
 from ik_service.robots.forward import JointStep, LinkPoses
-from ik_service.robots.names import DofInfo
+from ik_service.robots.structure import coupling, names
+from ik_service.robots.structure.coupling import ActiveMap
+from ik_service.robots.structure.names import DofInfo
+from ik_service.robots.structure.trees import KinematicTrees, kinematic_trees
 from ik_service.robots.transforms import Float64Array
-from ik_service.robots.trees import KinematicTrees, kinematic_trees
 from objectives.model import BodyMass
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ik_service.export.frames.stored_frame import KeptFrame
 from ik_service.export.texts.files import TICK_ADVICE, c_comment
 from ik_service.export.texts.ticks import TICK, TICK_CONSTANTS, TICK_HEADER
 from ik_service.robots import RobotModel
-from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.targets import NUMBER_MAX
 
 SETTINGS = (

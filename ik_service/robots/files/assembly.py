@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from ik_service.errors import RobotFileError
-from ik_service.robots.coupling import check_couplings, resolve_mimics
 from ik_service.robots.files.description import JointDescription, LinkDescription, RobotDescription
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
+from ik_service.robots.structure.coupling import check_couplings, resolve_mimics
 from ik_service.robots.transforms import (
     Float64Array,
     identity_transform,

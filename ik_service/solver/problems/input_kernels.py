@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
-from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
-from ik_service.robots.coupling import leader_limits
-from ik_service.robots.float32_limits import inwards
+from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
+from ik_service.robots.structure.coupling import leader_limits
+from ik_service.robots.structure.float32_limits import inwards
 from ik_service.solver.inputs.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.lm.slots import UNRANKED

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from objectives.errors import InputError
 

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.arrays import Int32Array, read_only
-from ik_service.robots.configuration import checked_joint_q
 from ik_service.robots.files.description import MAX_NUMBER, JointDescription, MimicDescription
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
 
 if TYPE_CHECKING:
