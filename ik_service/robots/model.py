@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots import forward, locking, masses, subtree, tangent
+from ik_service.robots import locking, subtree
 from ik_service.robots.arrays import Int32Array, RobotArrays
-from ik_service.robots.forward import JointStep, LinkPoses
+from ik_service.robots.host_kinematics import forward, masses, tangent
+from ik_service.robots.host_kinematics.forward import JointStep, LinkPoses
 from ik_service.robots.structure import coupling, names
 from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots.forward import BodyPose, poses_of_bodies, rotated
+from ik_service.robots.host_kinematics.forward import BodyPose, poses_of_bodies, rotated
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply

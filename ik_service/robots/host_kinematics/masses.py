@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots import forward
+from ik_service.robots.host_kinematics import forward
 from ik_service.robots.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
 from objectives.model import BodyMass

@@ -1,0 +1,1 @@
+"""Kinematics in float64 on the host: poses, tangents, masses."""
