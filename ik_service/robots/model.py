@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots import locking, subtree
 from ik_service.robots.arrays import Int32Array, RobotArrays
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import JointStep, LinkPoses
@@ -22,6 +21,7 @@ from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
 from ik_service.robots.structure.trees import KinematicTrees, kinematic_trees
 from ik_service.robots.transforms import Float64Array
+from ik_service.robots.variants import locking, subtree
 from objectives.model import BodyMass
 
 if TYPE_CHECKING:
