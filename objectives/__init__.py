@@ -1,20 +1,15 @@
 """Objectives of inverse kinematics: what a configuration should achieve."""
 
-from objectives.center_of_mass import IKObjectiveCenterOfMass
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 from objectives.jacobian_check import check
-from objectives.joint_limit import IKObjectiveJointLimit
-from objectives.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
 from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
-from objectives.plane_and_line import IKObjectiveLine, IKObjectivePlane
-from objectives.pose import (
-    IKObjectivePose,
-    IKObjectivePosition,
-    IKObjectiveRelativePose,
-    IKObjectiveRotation,
-)
-from objectives.posture import IKObjectiveDamping, IKObjectivePosture
+from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
+from objectives.tasks.joint_limit import IKObjectiveJointLimit
+from objectives.tasks.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
+from objectives.tasks.plane_and_line import IKObjectiveLine, IKObjectivePlane
+from objectives.tasks.pose import IKObjectivePose, IKObjectivePosition, IKObjectiveRelativePose, IKObjectiveRotation
+from objectives.tasks.posture import IKObjectiveDamping, IKObjectivePosture
 
 __all__ = [
     "IKError",

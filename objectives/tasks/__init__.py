@@ -1,0 +1,1 @@
+"""The objectives that come with the solver."""
