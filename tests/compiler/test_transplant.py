@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ik_service.compiler.program.transplant import transplant
-from objectives.expression import ExpressionGraph, evaluate
-from objectives.operation import Operation
+from objectives.expression.graph import ExpressionGraph, evaluate
+from objectives.expression.operation import Operation
 from tests.compiler.test_lanes import operations
 
 VALUES = np.linspace(-2.0, 2.0, 9)

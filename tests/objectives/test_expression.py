@@ -7,11 +7,22 @@ import numpy as np
 import pytest
 import warp as wp
 
-from objectives import folding
-from objectives.derivative import gradient
-from objectives.emission import constant_text, invariant_part, straight_line
-from objectives.expression import ExpressionGraph, cos, evaluate, maximum, minimum, reachable, sign, sin, sqrt, step
-from objectives.operation import Operation
+from objectives.expression import folding
+from objectives.expression.derivative import gradient
+from objectives.expression.emission import constant_text, invariant_part, straight_line
+from objectives.expression.graph import (
+    ExpressionGraph,
+    cos,
+    evaluate,
+    maximum,
+    minimum,
+    reachable,
+    sign,
+    sin,
+    sqrt,
+    step,
+)
+from objectives.expression.operation import Operation
 
 DIFFERENCE_STEP = 1e-6  # central differences in float64 are then good to about 1e-9
 DIFFERENCE_TOLERANCE = 1e-7

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from ik_service.compiler.code.cpu_targets import cpu_target
-from objectives.expression import Expression, reachable
-from objectives.operation import Operation
+from objectives.expression.graph import Expression, reachable
+from objectives.expression.operation import Operation
 
 Precision = Literal["float32", "float64"]
 BYTES = {"float32": 4, "float64": 8}

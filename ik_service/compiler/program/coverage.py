@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from objectives import IKModel
-from objectives.expression import reachable
+from objectives.expression.graph import reachable
+from objectives.expression.operation import Operation
 from objectives.expression_objective import ExpressionObjective
-from objectives.operation import Operation
 from objectives.statement import state_rows
 
 

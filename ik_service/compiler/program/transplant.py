@@ -2,10 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from objectives.expression import Expression, ExpressionGraph, Scalar, maximum, minimum, reachable, sign, sqrt, step
-from objectives.expression import cos as cosine
-from objectives.expression import sin as sine
-from objectives.operation import Operation
+from objectives.expression.graph import (
+    Expression,
+    ExpressionGraph,
+    Scalar,
+    maximum,
+    minimum,
+    reachable,
+    sign,
+    sqrt,
+    step,
+)
+from objectives.expression.graph import cos as cosine
+from objectives.expression.graph import sin as sine
+from objectives.expression.operation import Operation
 
 _UNARY = {
     Operation.SQRT: sqrt,

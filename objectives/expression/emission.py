@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 import numpy as np
 
-from objectives.expression import Expression, reachable
-from objectives.operation import Operation
+from objectives.expression.graph import Expression, reachable
+from objectives.expression.operation import Operation
 
 _TEXT: Mapping[Operation, str] = {
     Operation.ADD: "{} + {}",

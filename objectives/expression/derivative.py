@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from objectives.expression import Expression, Scalar, cos, reachable, sin, step
-from objectives.operation import Operation
+from objectives.expression.graph import Expression, Scalar, cos, reachable, sin, step
+from objectives.expression.operation import Operation
 
 _Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]
 

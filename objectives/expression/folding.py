@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from objectives.operation import Operation
+from objectives.expression.operation import Operation
 
 if TYPE_CHECKING:
-    from objectives.expression import Expression
+    from objectives.expression.graph import Expression
 
 
 def by_index(node: Expression) -> tuple[bool, int]:

@@ -1,8 +1,8 @@
 """Scalar expressions: a graph of operations in which equal ones exist once, with derivatives and an evaluator.
 
-The graph knows neither vectors nor widths: the same expressions become scalar Warp source (`objectives.emission`) or
+The graph knows neither vectors nor widths: the same expressions become scalar Warp source (`objectives.expression.emission`) or
 code for SIMD packets. Expressions are built with Python's operators and the functions of this module, once per
-statement; nothing here runs in a solve. `objectives.folding` keeps the graph small while it is built.
+statement; nothing here runs in a solve. `objectives.expression.folding` keeps the graph small while it is built.
 """
 
 import math
@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from objectives import folding
-from objectives.operation import FUNCTIONS, Operation
+from objectives.expression import folding
+from objectives.expression.operation import FUNCTIONS, Operation
 
 
 class Expression:

@@ -1,0 +1,1 @@
+"""Scalar expressions: plain arithmetic that is folded, derived and written as code."""
