@@ -1,7 +1,7 @@
 """Objectives of inverse kinematics: what a configuration should achieve."""
 
+from objectives.checking.jacobian_check import check
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
-from objectives.jacobian_check import check
 from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import warp as wp
 
+from objectives.checking.finite_differences import FiniteDifferences, stencil_steps
+from objectives.checking.first_order import FirstOrderMotion
+from objectives.checking.gradient_hints import gradient_hint
 from objectives.errors import InputError, ObjectiveError
-from objectives.finite_differences import FiniteDifferences, stencil_steps
-from objectives.first_order import FirstOrderMotion
-from objectives.gradient_hints import gradient_hint
 from objectives.model import FloatArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 

@@ -1,0 +1,1 @@
+"""Checks of an objective: its Jacobian against finite differences, with hints."""
