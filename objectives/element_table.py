@@ -9,15 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from objectives.group_kernels import (
-    coordinate_column,
-    data_column,
-    frame_column,
-    quaternion_column,
-)
 from objectives.model import BoolArray, FloatArray, IKModel
 from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
-from objectives.statement import RowGroup, StatedRows, state_rows
+from objectives.statement.kernels import coordinate_column, data_column, frame_column, quaternion_column
+from objectives.statement.rows import RowGroup, StatedRows, state_rows
 
 IntArray = npt.NDArray[np.int32]
 

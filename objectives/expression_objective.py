@@ -10,10 +10,10 @@ import warp as wp
 from objectives.data_field import DataField
 from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError, ObjectiveError, UnknownNameError
-from objectives.group_kernels import jacobian_kernel, residual_kernel
 from objectives.model import BoolArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
-from objectives.statement import ROW_WEIGHTS, RowGroup
+from objectives.statement.kernels import jacobian_kernel, residual_kernel
+from objectives.statement.rows import ROW_WEIGHTS, RowGroup
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import scale, subtract, vector
 from objectives.model import BodyMass, IKModel
 from objectives.robot_indices import BodyFrame
-from objectives.statement import RowGroup, RowInputs
+from objectives.statement.rows import RowGroup, RowInputs
 
 POSITION, SHARE = "target_positions", "mass_share"
 

@@ -9,7 +9,7 @@ from objectives.expression.graph import Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
 from objectives.model import IKModel
-from objectives.statement import RowGroup, RowInputs
+from objectives.statement.rows import RowGroup, RowInputs
 
 LINK, REFERENCE, OFFSET = "link", "reference", "offset"
 

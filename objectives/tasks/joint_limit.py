@@ -11,7 +11,7 @@ from objectives.expression.graph import Scalar, maximum
 from objectives.expression_objective import ExpressionObjective
 from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices
-from objectives.statement import RowGroup, RowInputs
+from objectives.statement.rows import RowGroup, RowInputs
 
 
 def _limit_rows(inputs: RowInputs) -> Sequence[Scalar]:

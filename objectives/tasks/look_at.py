@@ -6,7 +6,7 @@ from typing import Any
 from objectives.data_field import DataField
 from objectives.expression.graph import Scalar
 from objectives.frame_algebra import direction, rotate, subtract, vector
-from objectives.statement import RowInputs
+from objectives.statement.rows import RowInputs
 from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
 
 NEAREST = 1e-4  # [m] below this distance the point gives no direction, and the rows shrink to the axis itself

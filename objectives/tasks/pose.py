@@ -6,7 +6,7 @@ from typing import Any
 from objectives.data_field import DataField
 from objectives.expression.graph import Scalar
 from objectives.frame_algebra import quaternion, rotation_difference, subtract, vector
-from objectives.statement import RowInputs
+from objectives.statement.rows import RowInputs
 from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
 
 POSITION, ORIENTATION = "target_positions", "target_orientations_xyzw"

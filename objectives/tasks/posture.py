@@ -10,7 +10,7 @@ from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import quaternion, rotation_difference
 from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices
-from objectives.statement import RowGroup, RowInputs
+from objectives.statement.rows import RowGroup, RowInputs
 
 REFERENCE = "joint_q_reference"
 

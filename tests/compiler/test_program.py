@@ -10,7 +10,7 @@ from objectives import IKObjective, IKObjectivePose, IKObjectivePosition, IKObje
 from objectives.element_table import Element
 from objectives.expression.graph import cos, reachable
 from objectives.expression_objective import ExpressionObjective
-from objectives.statement import RowGroup
+from objectives.statement.rows import RowGroup
 from tests.compiler import oracles
 from tests.compiler.islands import NAMES, POINT, TURN, island, robots
 from tests.compiler.oracles import Island, configuration, evaluated

@@ -12,9 +12,9 @@ from objectives.element_table import Element
 from objectives.expression.graph import sin
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import dot, rotate, subtract
-from objectives.group_kernels import residual_kernel
 from objectives.robot_indices import BodyFrame
-from objectives.statement import RowGroup, RowInputs, state_rows
+from objectives.statement.kernels import residual_kernel
+from objectives.statement.rows import RowGroup, RowInputs, state_rows
 from tests.objectives.conftest import GUARD, scene
 
 TIGHT = 1e-4  # five-point differences of float32 residuals are good to about 1e-5

@@ -12,7 +12,7 @@ from objectives.data_field import DataField
 from objectives.element_table import Element
 from objectives.expression.graph import maximum, sqrt
 from objectives.expression_objective import ExpressionObjective
-from objectives.statement import RowGroup
+from objectives.statement.rows import RowGroup
 
 LINK = "panda_hand"
 POINT = (0.4, 0.1, 0.5)

@@ -6,7 +6,7 @@ from objectives import IKModel
 from objectives.expression.graph import reachable
 from objectives.expression.operation import Operation
 from objectives.expression_objective import ExpressionObjective
-from objectives.statement import state_rows
+from objectives.statement.rows import state_rows
 
 
 def uncovered(objectives: Sequence[object], model: IKModel) -> str | None:

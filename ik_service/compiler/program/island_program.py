@@ -30,7 +30,7 @@ from objectives.expression.graph import Expression, ExpressionGraph, Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
 from objectives.robot_indices import BodyFrame
-from objectives.statement import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
+from objectives.statement.rows import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
 NO_OBJECTIVE = -1
 GOAL, TURN, HELD = "goal", "turn", "held"

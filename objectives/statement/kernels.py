@@ -14,7 +14,7 @@ import warp as wp
 
 from objectives.expression.emission import invariant_part, straight_line
 from objectives.expression.graph import Expression
-from objectives.statement import RowGroup, StatedRows, state_rows
+from objectives.statement.rows import RowGroup, StatedRows, state_rows
 
 _ARGUMENTS = """\
     body_q: wp.array2d[wp.transform],
