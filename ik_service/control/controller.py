@@ -49,10 +49,10 @@ class IKController:
     """Takes robots of one model towards targets, a tick at a time. Not thread-safe; the robot may be shared.
 
     Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
-    acceleration together (`ik_service.control.tick.joint_box` has their precedence). They hold inside the solve, so what one
-    joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once constructed, a
-    controller neither allocates nor compiles in a tick. It commands nothing before it knows where the robots are: by
-    `reset`, a start of `follow`, or a `joint_q` of the first `step`.
+    acceleration together (`ik_service.control.tick.joint_box` has their precedence). They hold inside the solve, so
+    what one joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once
+    constructed, a controller neither allocates nor compiles in a tick. It commands nothing before it knows where the
+    robots are: by `reset`, a start of `follow`, or a `joint_q` of the first `step`.
 
     Args:
         robot: The robot.

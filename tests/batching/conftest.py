@@ -104,7 +104,7 @@ class Clock:
 def clock(monkeypatch):
     """A clock that pools go by, where they look at the time."""
     clock = Clock()
-    for module in ("solver_pool", "kernel_gate"):
+    for module in ("solver_pool", "kernels.kernel_gate"):
         monkeypatch.setattr(f"ik_service.batching.{module}.time", clock)
     return clock
 

@@ -45,5 +45,6 @@ def test_it_asks_where_a_service_with_the_same_environment_listens(variables, ur
 
 
 def test_it_loads_neither_warp_nor_the_settings():
-    code = "import sys, ik_service.cli.service.health_command; print(sorted({'warp', 'pydantic', 'numpy'} & set(sys.modules)))"
+    heavy = {"warp", "pydantic", "numpy"}
+    code = f"import sys, ik_service.cli.service.health_command; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

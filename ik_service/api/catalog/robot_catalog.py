@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
 
 from ik_service.api.catalog.robot_store import ROBOT_NAME, Files, RobotStore
 from ik_service.api.errors.exceptions import (
@@ -30,11 +29,10 @@ from ik_service.api.errors.exceptions import (
 )
 from ik_service.api.errors.problem_documents import UnknownRobotError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
+from ik_service.api.schema.robot import Source
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf
 from objectives.errors import InputError
-
-Source = Literal["built_in", "uploaded"]
 
 _log = logging.getLogger(__name__)
 

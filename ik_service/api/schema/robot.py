@@ -1,15 +1,16 @@
 """What `GET /v1/robots` tells about robots: names, tree, joints with their limits, links with their frames."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from ik_service.api.catalog.robot_catalog import Source
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 
+Source = Literal["built_in", "uploaded"]
+"""Where a robot is from: it came with the service, or was put at run time."""
 Vector3 = Annotated[list[float], Field(min_length=3, max_length=3)]
 Quaternion = Annotated[list[float], Field(min_length=4, max_length=4)]
 
