@@ -22,6 +22,7 @@ from compared_robots import ALLEGRO_TIPS, ComparedRobot
 
 import ik_service
 from ik_service.control import ControlLimits, IKController
+from objectives import IKObjectivePosition, IKObjectivePosture
 
 COLUMNS = (
     "joint_q",
@@ -36,6 +37,7 @@ COLUMNS = (
     "solutions",
     "solution_count",
 )
+ISLAND_COLUMNS = ("success", "status", "seed_index", "iterations", "cost")
 TICK_COLUMNS = ("joint_q", "joint_qd", "success", "status", "position_error", "orientation_error", "active_limits")
 HANDS = ("left_grasp", "right_grasp", "left_sole", "right_sole", "head")
 TALOS = ("gripper_left_base_link", "gripper_right_base_link", "left_sole_link", "right_sole_link")
@@ -58,6 +60,7 @@ ROBOTS = (
 )
 PROBLEMS = 400  # of one set-up; the plain one has four times as many
 STAGED_PROBLEMS = 40
+SOFT_WEIGHT = 0.03  # of a posture beside targets
 OUT_OF_REACH = 8  # every so manieth target is moved away by up to a metre
 SETUPS: dict[str, dict[str, Any]] = {
     "best_of cost": {"best_of": "cost", "seeds": 16},
@@ -129,6 +132,15 @@ def _digests_of_solves(case: ComparedRobot, scale: float) -> Iterator[tuple[str,
     first = slice(None, few)
     answer = staged.solve(positions[first], orientations[first], options={"seeds": 4})
     yield f"{case.name}, staged", few, _digest(answer)
+    for engine in sorted({solver.engine, "staged"}):
+        posture = IKObjectivePosture(case.robot.mid_joint_q, weight=SOFT_WEIGHT)
+        soft = ik_service.IKSolver(case.robot, links, objectives=[posture], device="cpu", engine=engine)
+        answer = soft.solve(positions[first], orientations[first], options={"seeds": 2})
+        yield f"{case.name}, {engine}, targets and a posture", few, _digest(answer)
+        alone = [IKObjectivePosture(case.robot.mid_joint_q), IKObjectivePosition(links[0], positions[first, 0])]
+        goals = ik_service.IKSolver(case.robot, objectives=alone, device="cpu", engine=engine)
+        answer = goals.solve(problem_count=few, initial_joint_q=starts[first], options={"seeds": 2})
+        yield f"{case.name}, {engine}, objectives alone", few, _digest(answer)
 
 
 def _targets(case: ComparedRobot, count: int) -> tuple[Any, Any, Any]:
@@ -146,6 +158,12 @@ def _digest(result: Any, columns: tuple[str, ...] = COLUMNS) -> str:
     for name in columns:
         value = getattr(result, name)
         found.update(name.encode() + (b"-" if value is None else np.ascontiguousarray(value).tobytes()))
+    if columns is COLUMNS:
+        islands = result.islands
+        found.update(islands.nisland.tobytes() + islands.tree_island.tobytes() + islands.row_island.tobytes())
+        there = np.arange(islands.cost.shape[1]) < islands.nisland[:, None]
+        for name in ISLAND_COLUMNS:
+            found.update(name.encode() + np.where(there, getattr(islands, name), 0).tobytes())
     return found.hexdigest()
 
 
