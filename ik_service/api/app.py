@@ -3,7 +3,7 @@
 Nothing is global: two applications in one process share no state. Kernels begin to load at the application's start-up,
 and health routes answer meanwhile.
 
-    connection (admission) -> front door (ids, errors) -> bounds of bodies -> CORS -> API keys -> shares of keys
+    admission by headers -> request ids and errors -> bounds of bodies -> CORS -> API keys -> shares of keys
     -> routes (admission)
 """
 
@@ -39,6 +39,7 @@ from ik_service.api.routes.docs_page import install_docs_page
 from ik_service.api.routes.openapi import build_openapi
 from ik_service.api.routes.stream import end_streams
 from ik_service.api.server.body_limits import BodyBounds
+from ik_service.api.server.early_refusal import EarlyRefusalMiddleware
 from ik_service.api.server.request_middleware import FrontDoor, RequestObserver
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import warm_up
@@ -71,7 +72,7 @@ class Service(FastAPI):
     Args:
         settings: The settings.
         bound_to: Address that its server listens on; None where it is not known.
-        admission: Refuses requests early, here or in the server's connections.
+        admission: Refuses requests that would be answered too late.
         observers: Are told about every request.
         options: For FastAPI.
     """
@@ -111,7 +112,8 @@ class Service(FastAPI):
                 expose_headers=("ETag", "Retry-After", "X-Request-ID"),
             )
         stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s, self._memory)
-        return FrontDoor(stack, self._observers, self.is_draining)
+        stack = FrontDoor(stack, self._observers, self.is_draining)
+        return EarlyRefusalMiddleware(stack, self.admission)
 
     def openapi(self) -> dict[str, Any]:
         """Return our OpenAPI document."""

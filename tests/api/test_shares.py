@@ -38,8 +38,8 @@ class Held:
 
         self.pool._shelf.solve_together = wait
 
-    def post(self, name):
-        return self.client.post(URL, json=self.body, headers={"X-API-Key": KEYS[name]})
+    def post(self, name, **headers):
+        return self.client.post(URL, json=self.body, headers={"X-API-Key": KEYS[name], **headers})
 
     def begin(self, name, waiting):
         """Post in a thread; return once so many requests wait."""
@@ -72,7 +72,10 @@ def hold(one_pose):
 def test_one_key_cannot_use_up_what_may_wait_and_the_other_is_answered_first(hold):
     held = hold("flood", "calm")
     flood = [held.begin("flood", waiting) for waiting in range(ROOM // 2 + 1)]
-    refused = held.post("flood")
+    unread = held.post("flood")
+    assert (unread.status_code, unread.json()["code"]) == (429, "share_exhausted")
+    assert "The request was not read" in unread.json()["detail"]
+    refused = held.post("flood", Origin="http://testserver")  # of a page: the route refuses it
     assert (refused.status_code, refused.json()["code"]) == (429, "share_exhausted")
     assert "has 4 requests waiting, and 1 more would exceed its share, which is 4 of 8" in refused.json()["detail"]
     assert int(refused.headers["retry-after"]) >= 1

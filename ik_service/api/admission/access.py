@@ -9,6 +9,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -59,7 +60,7 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
     )
 
 
-def owner_of(scope: Scope) -> Owner:
+def owner_of(scope: Mapping[str, Any]) -> Owner:
     """Return whose a request is where callers share something: the name of its API key, None where it needs none."""
     name: str | None = scope.get(KEY_NAME)
     return name

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import orjson
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.admission.admission import Admission
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, Kind, framework_kind, problem_document
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.server.connection_slots import GUEST_S, ConnectionBook
-from ik_service.api.server.early_refusal import RefusingConnection
 from ik_service.api.server.stream_connection import StreamConnection
 from ik_service.settings import ServiceSettings
 
@@ -35,11 +33,11 @@ CHUNK_LINE_BYTES, CHUNK_EXTRA_BYTES = 16, 16 * 1024
 """Bytes around a chunk that are usual, and those that a body may have besides: extensions and trailers."""
 
 
-def server_config(app: FastAPI, settings: ServiceSettings) -> Config:
+def server_config(app: ASGIApp, settings: ServiceSettings) -> Config:
     """Return how uvicorn serves the application."""
     return Config(
         app,
-        http=_bounded_connection(settings, getattr(app, "admission", None)),
+        http=_bounded_connection(settings),
         ws=StreamConnection,
         ws_max_size=MAX_STREAM_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # messages are small; packing them costs more than it saves
@@ -65,11 +63,11 @@ class ConnectionBounds:
     keep_alive_s: float
 
 
-def _bounded_connection(settings: ServiceSettings, admission: Admission | None) -> type[asyncio.Protocol]:
+def _bounded_connection(settings: ServiceSettings) -> type[asyncio.Protocol]:
     """Return the class of connections, which uvicorn makes by itself."""
     names = ConnectionBounds.__dataclass_fields__
     found = ConnectionBounds(**{name: getattr(settings, name) for name in names})
-    parts = {"bounds": found, "admission": admission, "book": ConnectionBook(found.max_connections)}
+    parts = {"bounds": found, "book": ConnectionBook(found.max_connections)}
     return type("Connection", (BoundedConnection,), parts)
 
 
@@ -77,7 +75,7 @@ class _Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class BoundedConnection(RefusingConnection):
+class BoundedConnection(HttpToolsProtocol):
     """A connection that does not wait for ever. The class attribute `bounds` says for how long.
 
     The class attribute `book` is that of all connections of a server.
@@ -171,7 +169,7 @@ class BoundedConnection(RefusingConnection):
             raise ValueError(self._refusal[1])  # the parser gives up and `send_400_response` answers
         self.book.works(self)
         super().on_headers_complete()
-        if self._is_guest and isinstance(self.cycle, RequestResponseCycle):
+        if self._is_guest and self.cycle is not None:
             self.cycle.keep_alive = False
 
     def _fault(self) -> tuple[Kind, str] | None:
@@ -210,7 +208,7 @@ class BoundedConnection(RefusingConnection):
         if not self.flow.write_paused:
             self._end_outgoing()
         if self.cycle.response_complete:
-            self.book.rests(self, owner_of(getattr(self.cycle, "scope", {})))
+            self.book.rests(self, owner_of(self.cycle.scope))
         if self.transport.is_closing():
             self._await_outgoing()
         elif not self.pipeline and self.cycle.response_complete and self.cycle.more_body:

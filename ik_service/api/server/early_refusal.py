@@ -1,35 +1,34 @@
-"""The connection's part of admission: requests that are not let in are answered before there is a task for them.
+"""Early refusal: requests to solve that admission refuses are answered before their body is read.
 
-The answer is the problem document that the application would send, made once but for the request's id. The connection
-stays good: what is left of the body is thrown away as it comes. It is closed where that could be a lot, or where nobody
-knows whether the body comes.
+It is the outermost ASGI layer, so a refusal passes no other. The answer is the problem document that the application
+would send, written once except for the request's id. The connection stays open, and the server discards the rest of
+the body. It is closed where the body may be long, or may never come.
 """
 
-import asyncio
-from typing import Any, cast
+from collections.abc import Mapping
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ik_service.api.admission.admission import ARRIVAL, Admission
+from ik_service.api.admission.admission import Admission
 from ik_service.api.errors import request_id
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 
-THROWN_AWAY_MOST = 256 * 1024
-"""Longest body [bytes] that is read to keep a connection."""
+DISCARDED_BYTES_MAX = 256 * 1024
+"""Longest body [bytes] that is read and discarded to keep a connection open."""
 _ID = "0" * 16
 
 
-class Refusal:
-    """An answer to requests that are not read.
+class EarlyRefusal:
+    """One answer to requests that are not read.
 
     Args:
-        error: What it answers.
-        detail: What it says.
+        error: The error that it stands for.
+        detail: Its text.
 
     Attributes:
-        status: Of HTTP.
+        status: HTTP status.
     """
 
     def __init__(self, error: QueueFullError | ExpiredError, detail: str) -> None:
@@ -39,116 +38,79 @@ class Refusal:
         request_id.current_request_id.reset(token)
         self.status = kind.status
         self._before, self._after = body.split(_ID.encode())
-        self._length = len(body) - len(_ID)
-        self._head = STATUS_LINE[kind.status]
-        self._fields = f"content-type: {MEDIA_TYPE}\r\nx-content-type-options: nosniff\r\n".encode()
 
-    def render(self, own_id: bytes, retry_after_s: int | None, default_headers: bytes, *, closes: bool) -> bytes:
-        """Return the answer to one request.
+    async def send(self, scope: Scope, send: Send, retry_after_s: int | None) -> None:
+        """Answer a request.
 
         Args:
-            own_id: The request's id.
+            scope: The request's scope.
+            send: Sends the answer.
             retry_after_s: When it is worth trying again [s].
-            default_headers: Lines that the server puts into every answer.
-            closes: Whether the connection ends with it.
         """
-        more = b"" if retry_after_s is None else b"retry-after: %d\r\n" % retry_after_s
-        if closes:
-            more += b"connection: close\r\n"
-        length = self._length + len(own_id)
-        return b"%b%b%bcontent-length: %d\r\nx-request-id: %b\r\n%b\r\n%b%b%b" % (
-            *(self._head, default_headers, self._fields, length, own_id, more),
-            *(self._before, own_id, self._after),
-        )
+        given = dict(scope["headers"])
+        own_id = request_id.request_id(given.get(request_id.HEADER)).encode()
+        body = self._before + own_id + self._after
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"content-length", b"%d" % len(body)),
+            (request_id.HEADER, own_id),
+        ]
+        if retry_after_s is not None:
+            headers.append((b"retry-after", b"%d" % retry_after_s))
+        if not _is_discarded(given):
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
-_FULL = Refusal(
+_FULL = EarlyRefusal(
     QueueFullError("", "wait"),
     "More is asked than can be answered in time. The request was not read; try again later.",
 )
-_SHARE = Refusal(
+_SHARE = EarlyRefusal(
     ShareExhaustedError(""),
     "Your API key has its share of what may wait already. The request was not read; wait until some have ended, and "
     "have fewer at once.",
 )
-_LATE = Refusal(ExpiredError(""), "The deadline passed before the request could be read. Nothing was solved.")
+_LATE = EarlyRefusal(ExpiredError(""), "The deadline passed before the request could be read. Nothing was solved.")
 
 
-class _Answered:
-    """Stands for a request that has been answered unread: what uvicorn and our bounds ask of one.
+class EarlyRefusalMiddleware:
+    """ASGI layer that refuses requests to solve by their headers alone.
 
-    Attributes:
-        more_body: Whether some of its body is still to come.
+    Args:
+        app: The application behind it.
+        admission: Decides.
     """
 
-    response_complete = response_started = True
-    message_event = asyncio.Event()  # that nobody waits for
+    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+        self._app, self._admission = app, admission
 
-    def __init__(self, *, more_body: bool) -> None:
-        self.more_body = more_body
-
-
-_BEGUN: Any = _Answered(more_body=True)
-_ENDED: Any = _Answered(more_body=False)
-
-
-class RefusingConnection(HttpToolsProtocol):
-    """A connection that asks the class attribute `admission` about requests to solve before it reads them."""
-
-    admission: Admission | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes; after an answer to a request whose body has not come whole yet, wait for the rest."""
-        super().data_received(data)
-        if self.cycle is _BEGUN:
-            self.cycle = _Answered(more_body=True)  # type: ignore[assignment]  # stands in for the cycle of uvicorn
-            self.on_response_complete()
-
-    def on_message_complete(self) -> None:
-        """End a request, also one that was not read."""
-        super().on_message_complete()
-        if self.cycle is _BEGUN:
-            self.cycle = _ENDED
-            self.on_response_complete()
-
-    def on_headers_complete(self) -> None:
-        """Start a request, or refuse it."""
-        if self.admission is None or not self._refuse_unread(self.admission):
-            super().on_headers_complete()
-
-    def _refuse_unread(self, admission: Admission) -> bool:
-        """Answer a request that is not let in; return whether it was not."""
-        path = self.url.partition(b"?")[0]
-        if not path.endswith(b"/solve") or self.parser.get_method() != b"POST":
-            return False
-        if self.cycle is not None and not self.cycle.response_complete:
-            return False  # answers go out in the order of their requests
-        arrival = admission.arrives(path, self.headers)
-        cast(dict[str, object], self.scope)[ARRIVAL] = arrival
-        if arrival.is_of_page:
-            return False  # a browser shows its page only answers with the headers that the application adds
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith("/solve"):
+            return await self._app(scope, receive, send)
+        arrival = self._admission.arrival(scope)
+        if arrival.is_of_page:  # a browser shows its page only answers with CORS headers, which layers behind add
+            return await self._app(scope, receive, send)
+        retry_after_s: int | None = None
         try:
-            admission.require_room(arrival)
+            self._admission.require_room(arrival)
         except QueueFullError as error:
             refusal = _SHARE if isinstance(error, ShareExhaustedError) else _FULL
-            self._answer_unread(admission, refusal, error.retry_after_s)
+            retry_after_s = error.retry_after_s
         except ExpiredError:
-            self._answer_unread(admission, _LATE, None)
+            refusal = _LATE
         except ClosedError:
-            return False
+            return await self._app(scope, receive, send)
         else:
-            return False
-        return True
+            return await self._app(scope, receive, send)
+        self._admission.answered_unread(refusal.status)
+        return await refusal.send(scope, send, retry_after_s)
 
-    def _answer_unread(self, admission: Admission, refusal: Refusal, retry_after_s: int | None) -> None:
-        headers = dict(self.headers)
-        own_id = request_id.request_id(headers.get(request_id.HEADER)).encode()
-        length = headers.get(b"content-length", b"")
-        is_short = length.isdigit() and int(length) <= THROWN_AWAY_MOST
-        closes = not (is_short and self.parser.should_keep_alive()) or self.expect_100_continue
-        defaults = b"".join([b"%b: %b\r\n" % field for field in self.server_state.default_headers])
-        admission.answered_unread(refusal.status)
-        self.transport.write(refusal.render(own_id, retry_after_s, defaults, closes=closes))
-        self.cycle = _BEGUN
-        if closes:
-            self.transport.close()
+
+def _is_discarded(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a body is short and sure to come, so that the server can read and discard it."""
+    length = headers.get(b"content-length", b"")
+    return length.isdigit() and int(length) <= DISCARDED_BYTES_MAX and b"expect" not in headers

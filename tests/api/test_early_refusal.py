@@ -11,7 +11,7 @@ import uvicorn
 
 from ik_service.api.admission.admission import Admission
 from ik_service.api.server.connection import server_config
-from ik_service.api.server.early_refusal import THROWN_AWAY_MOST
+from ik_service.api.server.early_refusal import DISCARDED_BYTES_MAX, EarlyRefusalMiddleware
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 
@@ -65,8 +65,9 @@ class Application:
 @pytest.fixture(scope="module")
 def server():
     application = Application()
+    app = EarlyRefusalMiddleware(application, application.admission)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = uvicorn.Server(server_config(application, SETTINGS))
+        running = uvicorn.Server(server_config(app, SETTINGS))
         thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
         thread.start()
         deadline = time.monotonic() + PATIENCE_S
@@ -206,7 +207,7 @@ def test_a_body_that_does_not_come_after_a_refusal_ends_the_connection(applicati
 @pytest.mark.parametrize(
     "field",
     [
-        b"Content-Length: %d" % (THROWN_AWAY_MOST + 1),
+        b"Content-Length: %d" % (DISCARDED_BYTES_MAX + 1),
         b"Transfer-Encoding: chunked",
         b"Expect: 100-continue\r\nContent-Length: 4",
     ],
@@ -232,7 +233,7 @@ def test_answers_keep_the_order_of_requests_that_come_together(application, conn
     application.admission.pool.error = FULL
     one = SOLVE + b"Content-Length: 4\r\n\r\nbody"
     connection.sendall(one + b"GET /elsewhere HTTP/1.1\r\nHost: a\r\n\r\n" + one + one)
-    assert [answer(connection).status for _ in range(4)] == [503, 200, 200, 200]  # behind another: the application's
+    assert [answer(connection).status for _ in range(4)] == [503, 200, 503, 503]
 
 
 @pytest.mark.parametrize(
