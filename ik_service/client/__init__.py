@@ -16,8 +16,8 @@ except ModuleNotFoundError as error:
 from ik_service.client.async_client import AsyncClient
 from ik_service.client.client import Client
 from ik_service.client.errors import ClientError, ServiceError, UnreachableError
-from ik_service.client.replies import ForwardResult, SolveResult
 from ik_service.client.requests import SolveTarget
+from ik_service.client.results import ForwardResult, SolveResult
 from ik_service.client.stream import AsyncStream, Stream
 from ik_service.client.stream_messages import StreamAnswer, StreamConfigured, StreamTarget
 

@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from ik_service.client.errors import ClientError, UnreachableError
-from ik_service.client.replies import check_reply
+from ik_service.client.reply_errors import check_reply
 from ik_service.client.stream_messages import Conversation, StreamAnswer, StreamConfigured
 
 _FAILURES = (OSError, TimeoutError, WebSocketException)
