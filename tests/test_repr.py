@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.client.results import ForwardResult, SolveResult
+from ik_service.client.messages.results import ForwardResult, SolveResult
 from ik_service.control import IKController
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.export import Export

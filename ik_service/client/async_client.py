@@ -8,14 +8,14 @@ from typing import Any, Self
 import httpx2
 from numpy.typing import ArrayLike
 
-from ik_service.client import requests
-from ik_service.client.replies import read_forward_reply, read_robot_reply, read_robots_reply, read_solve_reply
-from ik_service.client.reply_errors import check_reply, failure
-from ik_service.client.requests import Call, Encoding, SolveTarget
-from ik_service.client.results import ForwardResult, SolveResult
+from ik_service.client.messages import requests
+from ik_service.client.messages.replies import read_forward_reply, read_robot_reply, read_robots_reply, read_solve_reply
+from ik_service.client.messages.reply_errors import check_reply, failure
+from ik_service.client.messages.requests import Call, Encoding, SolveTarget
+from ik_service.client.messages.results import ForwardResult, SolveResult
+from ik_service.client.messages.stream_messages import Conversation, StreamTarget
 from ik_service.client.retries import Retries
 from ik_service.client.stream import AsyncStream, stream_url
-from ik_service.client.stream_messages import Conversation, StreamTarget
 
 
 class AsyncClient:

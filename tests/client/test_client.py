@@ -12,7 +12,7 @@ import pytest
 from ik_service import load_robot
 from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.client import AsyncClient, Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
-from ik_service.client.requests import solve_call
+from ik_service.client.messages.requests import solve_call
 from ik_service.robots import builtin_urdf
 
 COUNT = 30

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import ClientError, ServiceError
-from ik_service.client.requests import Encoding, SolveTarget
+from ik_service.client.messages.requests import Encoding, SolveTarget
 
 Frame = str | bytes
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.client.errors import ClientError
-from ik_service.client.reply_errors import foreign_reply, media_type, check_reply
-from ik_service.client.results import ForwardResult, SolveResult
+from ik_service.client.messages.reply_errors import check_reply, foreign_reply, media_type
+from ik_service.client.messages.results import ForwardResult, SolveResult
 
 _COLUMN = {"dtype", "shape", "data"}
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")

@@ -1,0 +1,1 @@
+"""What the clients send and receive: requests, replies, results and the messages of a stream."""
