@@ -15,8 +15,8 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.deploy.bulk import FailedPartsError, read_results, solve_job, worker
-from ik_service.deploy.bulk.inputs.parquet_targets import rows_that_fit
-from ik_service.deploy.bulk.inputs.target_files import open_targets
+from ik_service.deploy.bulk.inputs.arrow_lists import rows_that_fit
+from ik_service.deploy.bulk.inputs.open_targets import open_targets
 from objectives import InputError
 from tests.deploy.bulk_files import LINK, panda_job, part_bytes, random_columns, write_targets
 
@@ -151,7 +151,7 @@ CUT_OFF = """
 import os, sys
 from pathlib import Path
 from ik_service.deploy.bulk import FailedPartsError, solve_job
-from ik_service.deploy.bulk.inputs.target_files import NpzTargets
+from ik_service.deploy.bulk.inputs.npz_targets import NpzTargets
 from tests.deploy.bulk_files import panda_job
 targets, read = sys.argv[1], NpzTargets.read
 

@@ -11,7 +11,7 @@ import ray
 from ik_service import load_robot
 from ik_service.deploy.bulk import FailedPartsError, RayWorkers, solve_job
 from ik_service.deploy.bulk import ray_workers as ray_workers_module
-from ik_service.deploy.bulk.outputs.part_files import remove_unfinished
+from ik_service.deploy.bulk.outputs.part_files import remove_unfinished_parts
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.ray_workers import RayPartWorker
 from ik_service.errors import EngineError
@@ -62,7 +62,7 @@ def test_workers_on_a_cluster_make_the_same_bytes_though_one_is_killed(ray_clust
     assert not ray.is_initialized()
     assert [report.failure for report in made] == [""] * PARTS
     assert sorted(report.number for report in made) == list(range(PARTS))
-    remove_unfinished(tmp_path / "results")  # of the one that was killed
+    remove_unfinished_parts(tmp_path / "results")  # of the one that was killed
     assert {path.name: path.read_bytes() for path in (tmp_path / "results").iterdir()} == whole
 
 

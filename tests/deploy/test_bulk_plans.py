@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from ik_service import SolverOptions
 from ik_service.deploy.bulk import plan as plan_module
 from ik_service.deploy.bulk import solve_job
-from ik_service.deploy.bulk.inputs.parquet_targets import numbers_of
-from ik_service.deploy.bulk.inputs.target_files import groups_of
-from ik_service.deploy.bulk.plan import BulkPlan, part_rows
+from ik_service.deploy.bulk.inputs.arrow_lists import numbers_of
+from ik_service.deploy.bulk.inputs.target_file import groups_of
+from ik_service.deploy.bulk.parts import part_rows
+from ik_service.deploy.bulk.plan import BulkPlan
 from objectives import InputError
 from tests.deploy.bulk_files import lists, panda_job, write_targets
 

@@ -14,7 +14,7 @@ import pytest
 from ik_service import SolverOptions, Target, load_robot
 from ik_service.deploy.bulk import FailedPartsError, LocalWorker, read_results, solve_job
 from ik_service.deploy.bulk import plan as plan_module
-from ik_service.deploy.bulk.plan import software
+from ik_service.deploy.bulk.software import software
 from ik_service.errors import IKError
 from objectives import InputError, UnknownNameError
 from tests.deploy.bulk_files import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from ik_service.deploy.bulk.inputs.target_files import require_pyarrow
+from ik_service.deploy.bulk.inputs.open_targets import require_pyarrow
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.reading import has_lines

@@ -14,9 +14,10 @@ import ray.data
 import warp as wp
 from ray.util.annotations import RayDeprecationWarning
 
-from ik_service.deploy.bulk.plan import BulkPlan, Part
+from ik_service.deploy.bulk.parts import Part
+from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.report import PartReport
-from ik_service.deploy.bulk.worker import PartWorker, Solved, part_of, untold
+from ik_service.deploy.bulk.worker import PartWorker, Solved, untold
 from ik_service.errors import EngineError
 from objectives.errors import IKError, InputError
 
@@ -174,7 +175,8 @@ class RayPartWorker:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
         """Make the parts that a batch describes, and return their reports."""
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        return {"report": [json.dumps(self.made(part_of(row)).row()) for row in rows]}
+        parts = [Part(**{name: int(value) for name, value in row.items()}) for row in rows]
+        return {"report": [json.dumps(asdict(self.made(part))) for part in parts]}
 
     def made(self, part: Part) -> PartReport:
         """Make a part."""

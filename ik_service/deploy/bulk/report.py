@@ -5,10 +5,9 @@ IKError
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from ik_service.deploy.bulk.outputs.part_files import STATUS_WORDS
+from ik_service.deploy.bulk.outputs.part_columns import STATUS_WORDS
 from objectives.errors import IKError
 
 NAMED_FAILURES = 5
@@ -16,7 +15,7 @@ NAMED_FAILURES = 5
 
 @dataclass(frozen=True)
 class PartReport:
-    """What became of a part; plain values, so that it travels as a row.
+    """What became of a part, in plain values.
 
     Attributes:
         number: Number of the part.
@@ -37,10 +36,6 @@ class PartReport:
     read_s: float = 0.0
     solve_s: float = 0.0
     write_s: float = 0.0
-
-    def row(self) -> dict[str, Any]:
-        """Return it as a row of plain values."""
-        return asdict(self)
 
 
 @dataclass

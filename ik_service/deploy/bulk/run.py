@@ -8,7 +8,8 @@ from typing import Protocol
 from ik_service.deploy.bulk.job import BulkJob
 from ik_service.deploy.bulk.outputs.job_folder import job_folder
 from ik_service.deploy.bulk.outputs.part_files import finished_counts
-from ik_service.deploy.bulk.plan import BulkPlan, Part
+from ik_service.deploy.bulk.parts import Part
+from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.report import BulkReport, FailedPartsError, PartReport
 from ik_service.deploy.bulk.worker import PartWorker, Solved, untold
 from ik_service.solver.construction import resolve_device

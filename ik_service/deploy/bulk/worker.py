@@ -4,15 +4,18 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from ik_service.deploy.bulk.inputs.columns import Columns, faulty_rows, harmless
-from ik_service.deploy.bulk.inputs.target_files import TargetFile, open_targets
-from ik_service.deploy.bulk.outputs.part_files import PartColumns, write_part
-from ik_service.deploy.bulk.plan import BulkPlan, Part, code_of, software
+from ik_service.deploy.bulk.inputs.open_targets import open_targets
+from ik_service.deploy.bulk.inputs.target_file import TargetFile
+from ik_service.deploy.bulk.outputs.part_columns import PartColumns
+from ik_service.deploy.bulk.outputs.part_files import write_part
+from ik_service.deploy.bulk.parts import Part
+from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.report import PartReport
+from ik_service.deploy.bulk.software import code_of, software
 from ik_service.errors import EngineError
 from ik_service.solver import IKResult, IKSolver
 from objectives.errors import InputError
@@ -132,8 +135,3 @@ class PartWorker:
         except InputError as error:
             return InputError(f"{where}: {error}")
         return InputError(f"{where} holds a number that is not allowed.")
-
-
-def part_of(row: Mapping[str, Any]) -> Part:
-    """Return the part that a row of plain values describes."""
-    return Part(**{name: int(value) for name, value in row.items()})

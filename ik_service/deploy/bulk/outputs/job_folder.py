@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ik_service.deploy.bulk.outputs.part_files import remove_unfinished, sync_folder
+from ik_service.deploy.bulk.outputs.part_files import remove_unfinished_parts, sync_folder
 from ik_service.deploy.bulk.plan import BulkPlan
 from objectives.errors import InputError
 
@@ -43,7 +43,7 @@ def job_folder(plan: BulkPlan) -> Iterator[Path]:
         try:
             _lock(descriptor, folder)
             _describe(plan, folder)
-            remove_unfinished(folder)
+            remove_unfinished_parts(folder)
         except OSError as error:
             raise InputError(f"Cannot use '{folder}' for results: {error.strerror}.") from error
         yield folder

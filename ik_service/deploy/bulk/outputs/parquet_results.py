@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ik_service.deploy.bulk.inputs.parquet_targets import numbers_of
-from ik_service.deploy.bulk.outputs.part_files import STATUS_WORDS, UNITS
+from ik_service.deploy.bulk.inputs.arrow_lists import numbers_of
+from ik_service.deploy.bulk.outputs.part_columns import STATUS_WORDS, UNITS
 
-_NOTES = b"ik_service"
+_METADATA = b"ik_service"
 
 
-def write_parquet(file: Any, arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> None:
+def write_table(file: Any, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> None:
     """Write columns to a file.
 
     Nothing is compressed: the digits of configurations and errors look random.
@@ -23,7 +23,7 @@ def write_parquet(file: Any, arrays: dict[str, NDArray[Any]], notes: dict[str, A
     Args:
         file: Open for bytes.
         arrays: Columns by name.
-        notes: What is told beside them.
+        metadata: What is stored beside them.
     """
     columns, fields = [], []
     for name, array in arrays.items():
@@ -35,7 +35,7 @@ def write_parquet(file: Any, arrays: dict[str, NDArray[Any]], notes: dict[str, A
         columns.append(values)
         unit = {"unit": UNITS[name]} if name in UNITS else None
         fields.append(pa.field(name, values.type, nullable=False, metadata=unit))
-    table = pa.table(columns, schema=pa.schema(fields, {_NOTES: json.dumps(notes).encode()}))
+    table = pa.table(columns, schema=pa.schema(fields, {_METADATA: json.dumps(metadata).encode()}))
     encoding = {"problem": "DELTA_BINARY_PACKED"}
     pq.write_table(
         table,
@@ -47,23 +47,23 @@ def write_parquet(file: Any, arrays: dict[str, NDArray[Any]], notes: dict[str, A
     )
 
 
-def check_parquet(path: Path) -> dict[str, Any]:
-    """Return what is told beside the columns of a file all of whose pages are sound.
+def check_table(path: Path) -> dict[str, Any]:
+    """Compare all pages of a file with their checksums and return its metadata.
 
     Raises:
         OSError: Not a Parquet file, or a damaged one.
-        KeyError: Nothing is told.
+        KeyError: It has no metadata.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             file.read(use_threads=False)  # compares each page with its checksum
-            notes: dict[str, Any] = json.loads(file.schema_arrow.metadata[_NOTES])
+            stored: dict[str, Any] = json.loads(file.schema_arrow.metadata[_METADATA])
     except (pa.ArrowException, TypeError) as error:
         raise OSError(f"'{path}' is not a Parquet file of results: {error}") from error
-    return notes
+    return stored
 
 
-def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
+def read_table(path: Path) -> dict[str, NDArray[Any]]:
     """Return the columns of a file as arrays; statuses are words.
 
     Raises:

@@ -1,13 +1,10 @@
 """Files of millions of targets, read a stretch of rows at a time: Parquet by row groups, npz archives in place."""
 
-import hashlib
 import math
 import zipfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,95 +12,11 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from ik_service.deploy.bulk.inputs.columns import Columns, ColumnShapes
-from ik_service.extras import how_to_install
+from ik_service.deploy.bulk.inputs.target_file import TargetFile, as_floats, fingerprint_of
 from objectives.errors import InputError
 
 _LOCAL_HEADER_BYTES = 30  # of a member of an archive, before its name
-_FINGERPRINT_DIGITS = 32
 _READ_AT_ONCE = 1 << 20  # bytes
-
-
-class TargetFile(ABC):
-    """A file with a line per problem in every column.
-
-    Attributes:
-        path: Where it is.
-        column_names: Names of its columns.
-        row_groups: Rows of each stretch that is best read whole; known once the file is checked.
-        fingerprint: A hash that tells it from others of equal size and time of writing.
-    """
-
-    path: str
-    column_names: tuple[str, ...]
-    row_groups: tuple[int, ...]
-    fingerprint: str
-
-    @property
-    def row_count(self) -> int:
-        """Number of problems in it."""
-        return sum(self.row_groups)
-
-    @abstractmethod
-    def check(self, shapes: ColumnShapes) -> None:
-        """Refuse columns of another shape or of no numbers; others are not looked at.
-
-        Raises:
-            InputError: Names the file and the column.
-        """
-
-    @abstractmethod
-    def verify(self) -> None:
-        """Compare what is only checked as a whole with its checksums; once in a job, after `check`.
-
-        Raises:
-            InputError: It is damaged; names the file and the column.
-        """
-
-    @abstractmethod
-    def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
-        """Return the columns of some rows, floats of the host, [count, ...].
-
-        Args:
-            shapes: What to read.
-            first: First row.
-            count: Number of rows.
-
-        Raises:
-            InputError: The file cannot be read, or holds something else; names it, and column and row where known.
-        """
-
-
-def open_targets(path: str) -> TargetFile:
-    """Open a file of targets.
-
-    Args:
-        path: A .parquet or .npz file.
-
-    Raises:
-        InputError: It cannot be read, or is of another kind.
-    """
-    kinds: dict[str, Callable[[str], TargetFile]] = {".npz": NpzTargets}
-    suffix = Path(path).suffix.lower()
-    if suffix == ".parquet":
-        require_pyarrow()
-        from ik_service.deploy.bulk.inputs.parquet_targets import ParquetTargets  # pyarrow is optional
-
-        kinds[".parquet"] = ParquetTargets
-    if suffix not in kinds:
-        raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
-    return kinds[suffix](path)
-
-
-def require_pyarrow() -> None:
-    """Refuse Parquet where there is no pyarrow.
-
-    Raises:
-        InputError: There is none.
-    """
-    try:
-        import pyarrow  # noqa: F401  # only whether it is there
-    except ModuleNotFoundError as error:
-        raise InputError(f"Parquet needs pyarrow. {how_to_install('parquet')} Without it there is npz.") from error
 
 
 class NpzTargets(TargetFile):
@@ -187,16 +100,6 @@ def _verify_member(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
         raise InputError(f"'{path}': column '{name}' is damaged: it does not have its checksum.") from error
 
 
-def fingerprint_of(*contents: bytes) -> str:
-    """Return a hash of some contents, as it stands in the description of a job."""
-    return hashlib.sha256(b"".join(contents)).hexdigest()[:_FINGERPRINT_DIGITS]
-
-
-def as_floats(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy as float32 where it is that, else as float64."""
-    return np.array(array, np.float32 if array.dtype.itemsize <= 4 and array.dtype.kind == "f" else np.float64)
-
-
 @dataclass(frozen=True)
 class _Stored:
     """An array that stands uncompressed in an archive.
@@ -237,17 +140,3 @@ def _stored(path: str, file: Any, member: zipfile.ZipInfo) -> _Stored:
     if math.prod(shape) * dtype.itemsize > member.file_size - (offset - begin):
         raise InputError(f"'{path}': column '{name}' is shorter than its head says.")
     return _Stored(dtype, shape, offset)
-
-
-def groups_of(row_groups: Sequence[int], first: int, count: int) -> tuple[int, int, int]:
-    """Return the first and the past-the-last of the row groups that hold some rows, and where the first one begins.
-
-    Args:
-        row_groups: Rows of each group.
-        first: First row.
-        count: Number of rows.
-    """
-    ends = np.cumsum(row_groups)
-    begin = int(np.searchsorted(ends, first, side="right"))
-    end = int(np.searchsorted(ends, first + count, side="left")) + 1
-    return begin, end, int(ends[begin] - row_groups[begin])

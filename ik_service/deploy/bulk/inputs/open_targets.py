@@ -1,0 +1,42 @@
+"""Opening a file of targets by its suffix."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ik_service.deploy.bulk.inputs.npz_targets import NpzTargets
+from ik_service.deploy.bulk.inputs.target_file import TargetFile
+from ik_service.extras import how_to_install
+from objectives.errors import InputError
+
+
+def open_targets(path: str) -> TargetFile:
+    """Open a file of targets.
+
+    Args:
+        path: A .parquet or .npz file.
+
+    Raises:
+        InputError: It cannot be read, or is of another kind.
+    """
+    kinds: dict[str, Callable[[str], TargetFile]] = {".npz": NpzTargets}
+    suffix = Path(path).suffix.lower()
+    if suffix == ".parquet":
+        require_pyarrow()
+        from ik_service.deploy.bulk.inputs.parquet_targets import ParquetTargets  # pyarrow is optional
+
+        kinds[".parquet"] = ParquetTargets
+    if suffix not in kinds:
+        raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
+    return kinds[suffix](path)
+
+
+def require_pyarrow() -> None:
+    """Refuse Parquet where there is no pyarrow.
+
+    Raises:
+        InputError: There is none.
+    """
+    try:
+        import pyarrow  # noqa: F401  # only whether it is there
+    except ModuleNotFoundError as error:
+        raise InputError(f"Parquet needs pyarrow. {how_to_install('parquet')} Without it there is npz.") from error
