@@ -13,7 +13,7 @@ from compared_robots import ComparedRobot
 
 from ik_service.compiler import Damping, IslandProgram, IterationSource, Lanes, statements
 from ik_service.compiler.program.chain import build_chain, compose, constants
-from objectives.expression.graph import Expression, ExpressionGraph, Scalar, maximum, sqrt
+from objectives.expression import Expression, ExpressionGraph, Scalar, maximum, sqrt
 from objectives.frame_algebra import Vector, add, cross, dot, scale, subtract, vector
 
 FRESH = "(steps < -0.5f)"  # the trial is the seed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from objectives.expression.graph import Scalar, maximum, sign, sqrt
+from objectives.expression import Scalar, maximum, sign, sqrt
 
 Vector: TypeAlias = tuple[Scalar, Scalar, Scalar]
 QuaternionXYZW: TypeAlias = tuple[Scalar, Scalar, Scalar, Scalar]

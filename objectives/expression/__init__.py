@@ -1,9 +1,7 @@
 """Scalar expressions: plain arithmetic that is folded, derived and written as code."""
 
 from objectives.expression.graph import (
-    Expression,
     ExpressionGraph,
-    Scalar,
     cos,
     evaluate,
     maximum,
@@ -14,6 +12,7 @@ from objectives.expression.graph import (
     sqrt,
     step,
 )
+from objectives.expression.node import Expression, Scalar
 
 __all__ = [
     "Expression",

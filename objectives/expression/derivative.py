@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from objectives.expression.graph import Expression, Scalar, cos, reachable, sin, step
+from objectives.expression.graph import cos, reachable, sin, step
+from objectives.expression.node import Expression, Scalar
 from objectives.expression.operation import Operation
 
 _Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]

@@ -4,14 +4,8 @@ Constants are folded, operations with 0 and 1 vanish, operands of sums and produ
 move outwards, where a sum absorbs them as a difference.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from objectives.expression.node import Expression
 from objectives.expression.operation import Operation
-
-if TYPE_CHECKING:
-    from objectives.expression.graph import Expression
 
 
 def by_index(node: Expression) -> tuple[bool, int]:

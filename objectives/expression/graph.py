@@ -8,82 +8,13 @@ graph small while it is built.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from objectives.expression import folding
+from objectives.expression.node import Expression, Scalar
 from objectives.expression.operation import FUNCTIONS, Operation
-
-
-class Expression:
-    """A node of an `ExpressionGraph`. Equal expressions of one graph are the same object."""
-
-    __slots__ = ("graph", "index", "name", "operands", "operation", "value")
-    __array_ufunc__ = None  # a NumPy number on the left must not swallow the expression into an object array
-
-    def __init__(
-        self,
-        graph: "ExpressionGraph",
-        operation: Operation,
-        operands: tuple["Expression", ...] = (),
-        value: float | None = None,
-        name: str = "",
-    ) -> None:
-        """Make a node; only the graph does that."""
-        self.graph, self.operation, self.operands = graph, operation, operands
-        self.value, self.name = value, name
-        self.index = len(graph.nodes)
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether this is the constant 0."""
-        return self.value == 0.0
-
-    def _lift(self, other: object) -> "Expression":
-        if isinstance(other, Expression):
-            if other.graph is not self.graph:
-                raise TypeError("Expressions of different graphs do not combine.")
-            return other
-        if isinstance(other, (int, float, np.floating, np.integer)):
-            return self.graph.constant(float(other))
-        raise TypeError(f"An expression combines with expressions and numbers, not with {type(other).__name__}.")
-
-    def __add__(self, other: "Scalar") -> "Expression":
-        """Sum."""
-        return folding.add(self, self._lift(other))
-
-    def __sub__(self, other: "Scalar") -> "Expression":
-        """Difference."""
-        return folding.subtract(self, self._lift(other))
-
-    def __rsub__(self, other: float) -> "Expression":
-        """Difference from a number."""
-        return folding.subtract(self._lift(other), self)
-
-    def __mul__(self, other: "Scalar") -> "Expression":
-        """Product."""
-        return folding.multiply(self, self._lift(other))
-
-    def __truediv__(self, other: "Scalar") -> "Expression":
-        """Quotient."""
-        return folding.divide(self, self._lift(other))
-
-    def __rtruediv__(self, other: float) -> "Expression":
-        """Quotient of a number and this."""
-        return folding.divide(self._lift(other), self)
-
-    def __neg__(self) -> "Expression":
-        """Negative."""
-        return folding.negate(self)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-
-Scalar: TypeAlias = Expression | float
-"""What a statement computes with."""
 
 
 class ExpressionGraph:
@@ -116,6 +47,26 @@ class ExpressionGraph:
     def find(self, operation: Operation, *operands: Expression) -> Expression | None:
         """Give the node of an operation if it exists already."""
         return self._known.get((operation, *(node.index for node in operands)))
+
+    def add(self, a: Expression, b: Expression) -> Expression:
+        """Give a + b in its simplest form."""
+        return folding.add(a, b)
+
+    def subtract(self, a: Expression, b: Expression) -> Expression:
+        """Give a - b in its simplest form."""
+        return folding.subtract(a, b)
+
+    def multiply(self, a: Expression, b: Expression) -> Expression:
+        """Give a b in its simplest form."""
+        return folding.multiply(a, b)
+
+    def divide(self, a: Expression, b: Expression) -> Expression:
+        """Give a / b in its simplest form."""
+        return folding.divide(a, b)
+
+    def negate(self, a: Expression) -> Expression:
+        """Give -a in its simplest form."""
+        return folding.negate(a)
 
     def _node(
         self,

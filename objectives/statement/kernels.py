@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import warp as wp
 
+from objectives.expression import Expression
 from objectives.expression.emission import invariant_part, straight_line
-from objectives.expression.graph import Expression
 from objectives.statement.rows import RowGroup, StatedRows, state_rows
 
 _ARGUMENTS = """\

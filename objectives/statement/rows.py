@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.errors import ObjectiveError
+from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.expression.derivative import gradient
-from objectives.expression.graph import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.frame_algebra import Frame, QuaternionXYZW, Vector, cross, quaternion, scale, subtract, vector
 
 SAMPLE_COUNT, ROUNDING = 8, 1e-9  # poses at which invariance is tested, and what counts as zero there

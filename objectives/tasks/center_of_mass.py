@@ -6,7 +6,7 @@ from typing import Any
 from objectives.data_field import DataField
 from objectives.element_table import Element
 from objectives.errors import InputError
-from objectives.expression.graph import Scalar
+from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import scale, subtract, vector
 from objectives.model import BodyMass, IKModel

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.expression.graph import Scalar
+from objectives.expression import Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
 from objectives.model import IKModel

@@ -7,7 +7,7 @@ import numpy as np
 
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.expression.graph import Scalar, maximum
+from objectives.expression import Scalar, maximum
 from objectives.expression_objective import ExpressionObjective
 from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices

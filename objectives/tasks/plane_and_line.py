@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from objectives.data_field import DataField
-from objectives.expression.graph import Scalar
+from objectives.expression import Scalar
 from objectives.frame_algebra import Vector, dot, perpendiculars, subtract, vector
 from objectives.statement.rows import RowInputs
 from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame

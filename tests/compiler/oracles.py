@@ -13,7 +13,7 @@ from ik_service.compiler import HELD, build_program, coordinate_names
 from ik_service.compiler.program.half_angle import FLOAT64_ERROR
 from ik_service.robots import JointType
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
-from objectives.expression.graph import evaluate
+from objectives.expression import evaluate
 
 
 @dataclass(frozen=True)

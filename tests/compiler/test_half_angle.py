@@ -11,7 +11,7 @@ from ik_service.compiler.program.half_angle import (
     half_angle_sinc_cosine,
     half_angle_sine_cosine,
 )
-from objectives.expression.graph import ExpressionGraph, evaluate
+from objectives.expression import ExpressionGraph, evaluate
 from objectives.expression.operation import Operation
 from tests.compiler.conftest import WIDTHS, half_angle_error, lanes_name
 from tests.compiler.test_lanes import evaluated

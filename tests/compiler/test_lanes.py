@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import Lanes, cpu_target, packet, statements
-from objectives.expression.graph import ExpressionGraph, evaluate, maximum, minimum, sign, sqrt, step
+from objectives.expression import ExpressionGraph, evaluate, maximum, minimum, sign, sqrt, step
 from objectives.expression.operation import FUNCTIONS, Operation
 from tests.compiler.conftest import WIDTHS, lanes_name, through_native
 

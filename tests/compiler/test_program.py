@@ -8,7 +8,7 @@ from ik_service.compiler import coordinate_names, uncovered
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR
 from objectives import IKObjective, IKObjectivePose, IKObjectivePosition, IKObjectivePosture
 from objectives.element_table import Element
-from objectives.expression.graph import cos, reachable
+from objectives.expression import cos, reachable
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import RowGroup
 from tests.compiler import oracles

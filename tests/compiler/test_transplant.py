@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler.program.transplant import transplant
-from objectives.expression.graph import ExpressionGraph, evaluate
+from objectives.expression import ExpressionGraph, evaluate
 from objectives.expression.operation import Operation
 from tests.compiler.test_lanes import operations
 

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import warp as wp
 
-from objectives.expression import folding
-from objectives.expression.derivative import gradient
-from objectives.expression.emission import constant_text, invariant_part, straight_line
-from objectives.expression.graph import (
+from objectives.expression import (
     ExpressionGraph,
     cos,
     evaluate,
+    folding,
     maximum,
     minimum,
     reachable,
@@ -22,6 +20,8 @@ from objectives.expression.graph import (
     sqrt,
     step,
 )
+from objectives.expression.derivative import gradient
+from objectives.expression.emission import constant_text, invariant_part, straight_line
 from objectives.expression.operation import Operation
 
 DIFFERENCE_STEP = 1e-6  # central differences in float64 are then good to about 1e-9

@@ -9,7 +9,7 @@ import objectives
 from objectives import ObjectiveError
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.expression.graph import sin
+from objectives.expression import sin
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import dot, rotate, subtract
 from objectives.robot_indices import BodyFrame

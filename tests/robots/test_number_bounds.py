@@ -12,7 +12,7 @@ from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, load_robot, load_urdf
 from objectives import IKObjectivePose
 from objectives.errors import InputError
-from objectives.expression.graph import reachable
+from objectives.expression import reachable
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 

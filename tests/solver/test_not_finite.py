@@ -10,7 +10,7 @@ from ik_service.control import IKController
 from objectives import IKObjectivePosition
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.expression.graph import maximum, sqrt
+from objectives.expression import maximum, sqrt
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import RowGroup
 

@@ -17,7 +17,7 @@ from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.lanes import Lanes, packet, statements
 from ik_service.compiler.program.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from ik_service.compiler.program.island_program import IslandProgram
-from objectives.expression.graph import Expression, ExpressionGraph
+from objectives.expression import Expression, ExpressionGraph
 from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product
 
 TURN = 6.283185307179586

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ik_service.compiler.code.cpu_targets import cpu_target
-from objectives.expression.graph import Expression, reachable
+from objectives.expression import Expression, reachable
 from objectives.expression.operation import Operation
 
 Precision = Literal["float32", "float64"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ik_service.compiler.code.iteration import IterationSource, error_outputs
 from ik_service.compiler.program.island_program import GOAL
-from objectives.expression.graph import Expression
+from objectives.expression import Expression
 
 STEPS = 8  # of Laguerre's method, which triples the digits with each once it is near
 LAST = 1e-4  # share of the root: a step shorter than that was the last that is needed

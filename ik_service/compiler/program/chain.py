@@ -11,7 +11,7 @@ import numpy as np
 
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, half_angle_sine_cosine
 from ik_service.robots import JointType, RobotModel
-from objectives.expression.graph import ExpressionGraph, Scalar
+from objectives.expression import ExpressionGraph, Scalar
 from objectives.frame_algebra import (
     Frame,
     QuaternionXYZW,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from objectives import IKModel
-from objectives.expression.graph import reachable
+from objectives.expression import reachable
 from objectives.expression.operation import Operation
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import state_rows

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from objectives.expression.graph import Expression, Scalar
+from objectives.expression import Expression, Scalar
 
 FLOAT32_ERROR = 2e-8  # under half a unit in the last place of a float32 near 1
 FLOAT64_ERROR = 2e-15  # rounding of the coefficients allows no less

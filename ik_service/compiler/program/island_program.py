@@ -26,7 +26,7 @@ from ik_service.compiler.program.transplant import transplant
 from ik_service.robots import JointType, RobotModel
 from objectives import IKModel
 from objectives.element_table import Element
-from objectives.expression.graph import Expression, ExpressionGraph, Scalar
+from objectives.expression import Expression, ExpressionGraph, Scalar
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
 from objectives.robot_indices import BodyFrame

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from objectives.expression.graph import (
+from objectives.expression import (
     Expression,
     ExpressionGraph,
     Scalar,
@@ -13,8 +13,8 @@ from objectives.expression.graph import (
     sqrt,
     step,
 )
-from objectives.expression.graph import cos as cosine
-from objectives.expression.graph import sin as sine
+from objectives.expression import cos as cosine
+from objectives.expression import sin as sine
 from objectives.expression.operation import Operation
 
 _UNARY = {

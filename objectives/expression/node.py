@@ -1,0 +1,106 @@
+"""A node of a graph of scalar expressions, and what it asks of the graph that made it."""
+
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from objectives.expression.operation import Operation
+
+
+class ExpressionBuilder(Protocol):
+    """What makes the nodes of one graph; each method gives the node that is there already or makes it."""
+
+    nodes: "list[Expression]"
+
+    def constant(self, value: float) -> "Expression":
+        """Give a number as an expression."""
+
+    def apply(self, operation: Operation, *operands: "Expression") -> "Expression":
+        """Give the node of an operation as it stands, without simplification."""
+
+    def find(self, operation: Operation, *operands: "Expression") -> "Expression | None":
+        """Give the node of an operation if it exists already."""
+
+    def add(self, a: "Expression", b: "Expression") -> "Expression":
+        """Give a + b in its simplest form."""
+
+    def subtract(self, a: "Expression", b: "Expression") -> "Expression":
+        """Give a - b in its simplest form."""
+
+    def multiply(self, a: "Expression", b: "Expression") -> "Expression":
+        """Give a b in its simplest form."""
+
+    def divide(self, a: "Expression", b: "Expression") -> "Expression":
+        """Give a / b in its simplest form."""
+
+    def negate(self, a: "Expression") -> "Expression":
+        """Give -a in its simplest form."""
+
+
+class Expression:
+    """A node of an `ExpressionGraph`. Equal expressions of one graph are the same object."""
+
+    __slots__ = ("graph", "index", "name", "operands", "operation", "value")
+    __array_ufunc__ = None  # a NumPy number on the left must not swallow the expression into an object array
+
+    def __init__(
+        self,
+        graph: "ExpressionBuilder",
+        operation: Operation,
+        operands: tuple["Expression", ...] = (),
+        value: float | None = None,
+        name: str = "",
+    ) -> None:
+        """Make a node; only the graph does that."""
+        self.graph, self.operation, self.operands = graph, operation, operands
+        self.value, self.name = value, name
+        self.index = len(graph.nodes)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether this is the constant 0."""
+        return self.value == 0.0
+
+    def _lift(self, other: object) -> "Expression":
+        if isinstance(other, Expression):
+            if other.graph is not self.graph:
+                raise TypeError("Expressions of different graphs do not combine.")
+            return other
+        if isinstance(other, (int, float, np.floating, np.integer)):
+            return self.graph.constant(float(other))
+        raise TypeError(f"An expression combines with expressions and numbers, not with {type(other).__name__}.")
+
+    def __add__(self, other: "Scalar") -> "Expression":
+        """Sum."""
+        return self.graph.add(self, self._lift(other))
+
+    def __sub__(self, other: "Scalar") -> "Expression":
+        """Difference."""
+        return self.graph.subtract(self, self._lift(other))
+
+    def __rsub__(self, other: float) -> "Expression":
+        """Difference from a number."""
+        return self.graph.subtract(self._lift(other), self)
+
+    def __mul__(self, other: "Scalar") -> "Expression":
+        """Product."""
+        return self.graph.multiply(self, self._lift(other))
+
+    def __truediv__(self, other: "Scalar") -> "Expression":
+        """Quotient."""
+        return self.graph.divide(self, self._lift(other))
+
+    def __rtruediv__(self, other: float) -> "Expression":
+        """Quotient of a number and this."""
+        return self.graph.divide(self._lift(other), self)
+
+    def __neg__(self) -> "Expression":
+        """Negative."""
+        return self.graph.negate(self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+Scalar: TypeAlias = Expression | float
+"""What a statement computes with."""
