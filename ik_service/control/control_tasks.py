@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ik_service.control.tick.arrays import POSE, TickArrays
 from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
-from ik_service.robots import DeviceModel, RobotModel
+from ik_service.robots import DeviceModel
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target, host_array
 from ik_service.solver.problems.rows.blocks import require_contract
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
@@ -165,7 +166,7 @@ def _row_weights(target: Target) -> NDArray[np.float64]:
     return np.atleast_2d(weights)
 
 
-def _leading_joints(robot: RobotModel, moved: NDArray[np.bool_]) -> list[str]:
+def _leading_joints(robot: KinematicRobot, moved: NDArray[np.bool_]) -> list[str]:
     """Names of the joints by which DOFs move: not those that follow them, nor locked ones."""
     active = np.unique(robot.dof_active[moved & (robot.dof_active >= 0)])
     joints = np.searchsorted(robot.joint_qd_start, robot.active_dof[active], side="right") - 1

@@ -29,7 +29,7 @@ from ik_service.control.tick_input import check_counts, check_times, check_toler
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
-from ik_service.robots.caller_order import CallerOrder
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK

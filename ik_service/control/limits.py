@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.dof_values import dof_values
+from ik_service.robots.structure.dof_values import dof_values
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]

@@ -4,7 +4,7 @@ All arrays are read-only. ``RobotModel`` adds what can be done with them.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.number_bounds import check_numbers
+from ik_service.robots.number_bounds import MAX_NUMBER, MAX_POSITION, UNBOUNDED
 from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
 
 Int32Array = NDArray[np.int32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -86,7 +87,7 @@ class RobotArrays:
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, item.name, read_only(value))
         object.__setattr__(self, "locked", MappingProxyType(dict(self.locked)))
-        check_numbers(self)
+        _check_numbers(self)
 
     def __reduce__(self) -> tuple[type["RobotArrays"], tuple[object, ...]]:
         """Pickle what the constructor takes: read-only arrays come back read-only, device views are made anew."""
@@ -158,6 +159,11 @@ class RobotArrays:
         return read_only(np.stack([linear, np.diff(self.joint_qd_start) - linear], axis=-1))
 
     @cached_property
+    def follower_dofs(self) -> Int32Array:
+        """DOFs that follow another, increasing, shape [followers]."""
+        return read_only(np.flatnonzero(self.dof_leader != np.arange(self.joint_dof_count)).astype(np.int32))
+
+    @cached_property
     def dof_coordinate(self) -> Int32Array:
         """Coordinate that a DOF changes one to one, -1 for rotations of ball and floating joints, [joint_dof_count]."""
         coordinates = np.full(self.joint_qd_start[-1], -1, dtype=np.int32)
@@ -179,3 +185,32 @@ def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
 
 def _starts(counts: list[int]) -> Int32Array:
     return read_only(np.cumsum([0, *counts], dtype=np.int32))
+
+
+def _check_numbers(robot: RobotArrays) -> None:
+    """Check that no number of a robot is not finite or too large.
+
+    Raises:
+        InputError: One is; the message names the joint or link, the number and the bound.
+    """
+    joints, links = robot.joint_names, robot.link_names
+    dof_joints = [name for name, n in zip(joints, np.diff(robot.joint_qd_start), strict=True) for _ in range(n)]
+    _check("Joint", joints, "frame in its parent body", robot.joint_X_p, MAX_POSITION)
+    _check("Link", links, "frame in its body", robot.link_X_body, MAX_POSITION)
+    _check("Link", links, "centre of mass", robot.link_com, MAX_NUMBER)
+    _check("Link", links, "mass", robot.link_mass, MAX_NUMBER)
+    for what, limits, unlimited in (
+        ("lower limit", robot.joint_limit_lower, -np.inf),
+        ("upper limit", robot.joint_limit_upper, np.inf),
+    ):
+        _check("Joint", dof_joints, what, np.where(limits == unlimited, 0.0, limits), UNBOUNDED)
+
+
+def _check(owner: str, names: Sequence[str], what: str, values: Float64Array, largest: float) -> None:
+    """Check numbers that stand in one line per name."""
+    outside: NDArray[np.bool_] = ~(np.abs(values) <= largest)
+    if outside.any():
+        place = tuple(int(i[0]) for i in np.nonzero(outside))
+        raise InputError(
+            f"{owner} '{names[place[0]]}': its {what} holds {values[place]:g}. Allowed: -{largest:g} to {largest:g}."
+        )

@@ -5,20 +5,18 @@ Made once per robot and device. Limits are rounded inwards: what is inside them 
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import warp as wp
 
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.float32_limits import active_inwards, inwards
 from ik_service.robots.transforms import Float64Array, identity_transform
 from ik_service.warp_start import start_warp
 from objectives.errors import InputError
 from objectives.model import BodyMass, IKJointType
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 _LOCK = threading.Lock()
 
@@ -63,7 +61,7 @@ class DeviceModel:
         mid_joint_q: Shape [joint_coord_count].
     """
 
-    robot: "RobotModel"
+    robot: KinematicRobot
     device: wp.Device
     joint_type: wp.array[wp.int32]
     joint_kind: wp.array[wp.int32]
@@ -153,7 +151,7 @@ class DeviceModel:
         return self.robot.link_frame(name)
 
 
-def on_device(robot: "RobotModel", device: str) -> DeviceModel:
+def on_device(robot: KinematicRobot, device: str) -> DeviceModel:
     """Give the view of a robot on a device, made once; safe from several threads.
 
     Raises:
@@ -172,7 +170,7 @@ def on_device(robot: "RobotModel", device: str) -> DeviceModel:
         return views[place.alias]
 
 
-def _make(robot: "RobotModel", device: wp.Device) -> DeviceModel:
+def _make(robot: KinematicRobot, device: wp.Device) -> DeviceModel:
     lower, upper = inwards(robot.joint_limit_lower, robot.joint_limit_upper)
     active_lower, active_upper = active_inwards(robot)
     mid_joint_q = robot.mid_joint_q.astype(np.float32)
@@ -213,7 +211,7 @@ def _make(robot: "RobotModel", device: wp.Device) -> DeviceModel:
     )
 
 
-def _body_com(robot: "RobotModel") -> Float64Array:
+def _body_com(robot: KinematicRobot) -> Float64Array:
     body_com = np.zeros((robot.body_count, 3))
     for one in robot.body_masses:
         if one.body >= 0:

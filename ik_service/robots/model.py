@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots.arrays import Int32Array, RobotArrays
+from ik_service.robots.arrays import Int32Array
 from ik_service.robots.host_kinematics import forward, masses, tangent
-from ik_service.robots.host_kinematics.forward import JointStep, LinkPoses
+from ik_service.robots.host_kinematics.forward import LinkPoses
+from ik_service.robots.kinematic_robot import JointStep, KinematicRobot, KinematicTrees
 from ik_service.robots.structure import coupling, names
 from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
-from ik_service.robots.structure.trees import KinematicTrees, kinematic_trees
+from ik_service.robots.structure.trees import kinematic_trees
 from ik_service.robots.transforms import Float64Array
 from ik_service.robots.variants import locking, subtree
 from objectives.model import BodyMass
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class RobotModel(RobotArrays):
+class RobotModel(KinematicRobot):
     """A robot: its arrays (see ``RobotArrays``), its float64 kinematics, and the ways to derive others from it."""
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.caller_order import CallerOrder
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.lm.status import IKStatus

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ik_service.errors import EngineError
 from ik_service.linear_solve import RowStructure
 from ik_service.robots import RobotModel
-from ik_service.robots.caller_order import CallerOrder
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, why_uncovered
 from ik_service.solver.construction import check_construction, resolve_device

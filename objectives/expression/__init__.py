@@ -12,10 +12,11 @@ from objectives.expression.graph import (
     sqrt,
     step,
 )
-from objectives.expression.node import Expression, Scalar
+from objectives.expression.node import Expression, ExpressionBuilder, Scalar
 
 __all__ = [
     "Expression",
+    "ExpressionBuilder",
     "ExpressionGraph",
     "Scalar",
     "cos",

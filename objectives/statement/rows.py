@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.errors import ObjectiveError
-from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
+from objectives.expression import Expression, ExpressionBuilder, ExpressionGraph, Scalar, evaluate
 from objectives.expression.derivative import gradient
 from objectives.frame_algebra import Frame, QuaternionXYZW, Vector, cross, quaternion, scale, subtract, vector
 
@@ -172,7 +172,7 @@ def state_rows(group: RowGroup) -> StatedRows:
     )
 
 
-def _expressions(graph: ExpressionGraph, values: Sequence[Scalar]) -> tuple[Expression, ...]:
+def _expressions(graph: ExpressionBuilder, values: Sequence[Scalar]) -> tuple[Expression, ...]:
     zero = graph.constant(0.0)
     return tuple(zero + value for value in values)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, half_angle_sine_cosine
-from ik_service.robots import JointType, RobotModel
+from ik_service.robots import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.expression import ExpressionGraph, Scalar
 from objectives.frame_algebra import (
     Frame,
@@ -67,7 +68,7 @@ def held_name(column: int) -> str:
 
 
 def build_chain(
-    robot: RobotModel,
+    robot: KinematicRobot,
     bodies: set[int],
     graph: ExpressionGraph,
     dofs: Collection[int],
@@ -98,7 +99,7 @@ class _Builder:
     """Frames and twists, joint by joint, parents first."""
 
     def __init__(
-        self, robot: RobotModel, graph: ExpressionGraph, dofs: Collection[int], half_angle_error: float
+        self, robot: KinematicRobot, graph: ExpressionGraph, dofs: Collection[int], half_angle_error: float
     ) -> None:
         self.robot, self.graph, self.active_dofs, self.half_angle_error = robot, graph, dofs, half_angle_error
         self.frames: dict[int, Frame] = {-1: Frame(ORIGIN, UPRIGHT)}
@@ -144,7 +145,7 @@ class _Builder:
         return (*scale(sine, axis), cosine)
 
 
-def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph, dofs: Collection[int]) -> Scalar:
+def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Collection[int]) -> Scalar:
     """Return the coordinate of a DOF: its active DOF's, or a follower's of it, or where none moves it an input.
 
     Where its active DOF is no variable it is a number.
@@ -164,7 +165,7 @@ def coordinate(robot: RobotModel, dof: int, graph: ExpressionGraph, dofs: Collec
 
 
 def quaternion_coordinate(
-    robot: RobotModel, joint: int, graph: ExpressionGraph, dofs: Collection[int]
+    robot: KinematicRobot, joint: int, graph: ExpressionGraph, dofs: Collection[int]
 ) -> QuaternionXYZW:
     """Return the quaternion xyzw of a ball or floating joint: variables, inputs, or numbers; alike."""
     first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])

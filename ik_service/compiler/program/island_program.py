@@ -23,7 +23,8 @@ from ik_service.compiler.program.chain import (
 )
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR
 from ik_service.compiler.program.transplant import transplant
-from ik_service.robots import JointType, RobotModel
+from ik_service.robots import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives import IKModel
 from objectives.element_table import Element
 from objectives.expression import Expression, ExpressionGraph, Scalar
@@ -120,7 +121,7 @@ class _Applied:
 
 
 def build_program(
-    robot: RobotModel,
+    robot: KinematicRobot,
     model: IKModel,
     objectives: Sequence[ExpressionObjective],
     starts: Sequence[int],
@@ -203,14 +204,14 @@ def build_program(
     )
 
 
-def _held(robot: RobotModel, graph: ExpressionGraph) -> list[DataInput]:
+def _held(robot: KinematicRobot, graph: ExpressionGraph) -> list[DataInput]:
     """Coordinates of locked joints and their followers that the program reads."""
     names = {node.name for node in graph.nodes}
     columns = range(robot.joint_coord_count)
     return [DataInput(held_name(c), NO_OBJECTIVE, HELD, c) for c in columns if held_name(c) in names]
 
 
-def _quaternions(robot: RobotModel, dofs: Sequence[int]) -> tuple[int, ...]:
+def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:
     turning = [j for j, kind in enumerate(robot.joint_type) if JointType(kind).quaternion_offset is not None]
     first = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in turning]
     return tuple(a for a in first if a in dofs)
@@ -223,13 +224,13 @@ def _sum(terms: Iterable[Scalar], zero: Expression) -> Expression:
     return total
 
 
-def _body(robot: RobotModel, link: str | int | BodyFrame) -> int:
+def _body(robot: KinematicRobot, link: str | int | BodyFrame) -> int:
     if isinstance(link, BodyFrame):
         return link.body
     return link if isinstance(link, int) else robot.link_frame(link)[0]
 
 
-def _link_frame(robot: RobotModel, chain: Chain, link: str | int | BodyFrame) -> Frame:
+def _link_frame(robot: KinematicRobot, chain: Chain, link: str | int | BodyFrame) -> Frame:
     if isinstance(link, int):
         return chain.frames[link]
     if isinstance(link, BodyFrame):
@@ -256,7 +257,7 @@ def _bind(
     one: _Applied,
     element: Element,
     objective: ExpressionObjective,
-    robot: RobotModel,
+    robot: KinematicRobot,
     chain: Chain,
     graph: ExpressionGraph,
     dofs: Sequence[int],
@@ -298,7 +299,7 @@ def _jacobian_row(
     stated: StatedRows,
     row: int,
     values: Sequence[dict[str, Scalar]],
-    robot: RobotModel,
+    robot: KinematicRobot,
     chain: Chain,
     dofs: Sequence[int],
     graph: ExpressionGraph,
@@ -331,7 +332,7 @@ def _by_twists(
     stated: StatedRows,
     row: int,
     values: Sequence[dict[str, Scalar]],
-    robot: RobotModel,
+    robot: KinematicRobot,
     graph: ExpressionGraph,
 ) -> Iterator[tuple[int, Sequence[Expression]]]:
     """DOFs that move the frames of an element, each with the derivative by the twist that it gives to one of them."""
@@ -349,7 +350,7 @@ def _summed_by_twists(
     stated: StatedRows,
     row: int,
     values: Sequence[dict[str, Scalar]],
-    robot: RobotModel,
+    robot: KinematicRobot,
     graph: ExpressionGraph,
 ) -> Iterator[tuple[int, Sequence[Expression]]]:
     """The same for elements that add up: a DOF gives all that is behind it one twist, so their derivatives add up."""
@@ -375,7 +376,7 @@ def _traces(errors: Sequence[TargetError], has_judged: bool) -> list[Scalar]:
     return [TRACE * part for part in parts] if has_judged else []
 
 
-def _moving(robot: RobotModel, body: int) -> set[int]:
+def _moving(robot: KinematicRobot, body: int) -> set[int]:
     """DOFs that move a body."""
     found: set[int] = set()
     while body >= 0:

@@ -1,6 +1,6 @@
 """A robot description into a model: the tree is checked, ordered depth-first, and its fixed joints are folded.
 
-Runs once per robot. The couplings and limits of the joints are resolved in ``coupling``.
+Runs once per robot. The couplings and limits of the joints are resolved in ``mimics``.
 """
 
 from collections import Counter
@@ -11,9 +11,9 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.files.description import JointDescription, LinkDescription, RobotDescription
+from ik_service.robots.files.mimics import check_couplings, resolve_mimics
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
-from ik_service.robots.structure.coupling import check_couplings, resolve_mimics
 from ik_service.robots.transforms import (
     Float64Array,
     identity_transform,

@@ -9,14 +9,6 @@ from math import inf
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, identity_transform
 
-UNBOUNDED = 1e6
-"""A position limit of this size [m or rad] or more is a way of saying that there is none."""
-MAX_NUMBER = 1e6
-"""Largest number in an origin [m or rad], a coupling, a locked value or a mass [kg]; what is computed from such numbers
-is far from overflow in float32, and millimetres are lost before."""
-UNBOUNDED_RATE = 1e9
-"""A velocity or effort of this size or more is a way of saying that there is no limit."""
-
 
 @dataclass(frozen=True)
 class LinkDescription:

@@ -15,16 +15,10 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
-from ik_service.robots.files.description import (
-    UNBOUNDED,
-    UNBOUNDED_RATE,
-    JointDescription,
-    LinkDescription,
-    MimicDescription,
-    RobotDescription,
-)
+from ik_service.robots.files.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
 from ik_service.robots.files.xml_reader import shortened
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.number_bounds import UNBOUNDED, UNBOUNDED_RATE
 from ik_service.robots.transforms import (
     Float64Array,
     identity_transform,

@@ -9,17 +9,10 @@ import math
 
 import numpy as np
 
-from ik_service.robots.files.description import (
-    MAX_NUMBER,
-    UNBOUNDED,
-    UNBOUNDED_RATE,
-    JointDescription,
-    LinkDescription,
-    MimicDescription,
-    RobotDescription,
-)
+from ik_service.robots.files.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
 from ik_service.robots.files.xml_reader import Element, read_xml, shortened
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
 from ik_service.robots.transforms import Float64Array, quaternion_from_rpy
 
 MAX_COUNT = 2048

@@ -5,19 +5,16 @@ runs over contiguous memory; long batches go in blocks that stay in the cache.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.kinematic_robot import JointStep, KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array, quaternion_multiply, quaternion_rotate
 from objectives.errors import InputError
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 BLOCK = 2048
 """Configurations per block: the arrays of one joint then fit into the second-level cache."""
@@ -35,30 +32,6 @@ class LinkPoses(NamedTuple):
     orientations_xyzw: Float64Array
 
 
-@dataclass(frozen=True, eq=False)
-class JointStep:
-    """Constants of one joint.
-
-    With the parent's quaternion p: the child's is ``turn[:4] @ p`` at angle zero, and
-    ``cos(angle / 2) * turn[:4] @ p + sin(angle / 2) * turn[4:] @ p`` in general.
-
-    Attributes:
-        joint_type: Its type.
-        parent: Body that carries it, -1 for the world.
-        coordinates: Where its coordinates stand in joint_q.
-        origin: Origin of the joint-parent frame in the parent body [m], shape [3].
-        axes: Axes of its DOFs in the parent body, shape [dofs, 3].
-        turn: Two right-multiplications by constant quaternions, one above the other, shape [8, 4].
-    """
-
-    joint_type: JointType
-    parent: int
-    coordinates: slice
-    origin: Float64Array
-    axes: Float64Array
-    turn: Float64Array
-
-
 class BodyPose(NamedTuple):
     """Pose of one body in many configurations: position [3, n] and quaternion xyzw [4, n]."""
 
@@ -66,7 +39,7 @@ class BodyPose(NamedTuple):
     q_xyzw: Float64Array
 
 
-def joint_steps(robot: "RobotModel") -> tuple[JointStep, ...]:
+def joint_steps(robot: KinematicRobot) -> tuple[JointStep, ...]:
     """Compute the constants of every joint."""
     steps = []
     for joint in range(robot.joint_count):
@@ -92,7 +65,7 @@ def _right_multiplication(q_xyzw: Float64Array) -> Float64Array:
     return quaternion_multiply(np.eye(4), q_xyzw).T
 
 
-def forward_kinematics(robot: "RobotModel", joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
+def forward_kinematics(robot: KinematicRobot, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
     """Give the poses of links in the world frame; see ``RobotModel.forward_kinematics``."""
     if isinstance(links, str):
         raise InputError(f"links must be a list of names, got the text {links!r}.")
@@ -110,7 +83,7 @@ def forward_kinematics(robot: "RobotModel", joint_q: ArrayLike, links: Sequence[
     return LinkPoses(positions, orientations_xyzw)
 
 
-def body_poses(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
+def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     """Give ``T_world_body`` of every body, shape [n, body_count, 7]; see ``RobotModel.body_poses``."""
     configurations = checked_joint_q(robot, joint_q)
     T_world_body = np.empty((len(configurations), robot.body_count, 7))
@@ -126,7 +99,7 @@ def _blocks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
 
 
-def _with_ancestors(robot: "RobotModel", bodies: set[int]) -> list[int]:
+def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:
     """Give the bodies and all that carry them, parents first."""
     needed = bodies - {-1}
     for body in range(robot.body_count - 1, -1, -1):
@@ -135,7 +108,7 @@ def _with_ancestors(robot: "RobotModel", bodies: set[int]) -> list[int]:
     return sorted(needed)
 
 
-def poses_of_bodies(robot: "RobotModel", configurations: Float64Array, bodies: Sequence[int]) -> dict[int, BodyPose]:
+def poses_of_bodies(robot: KinematicRobot, configurations: Float64Array, bodies: Sequence[int]) -> dict[int, BodyPose]:
     """Give the world poses of bodies.
 
     Args:

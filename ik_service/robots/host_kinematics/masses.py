@@ -1,20 +1,16 @@
 """Masses of a robot: what each body carries, and where the centre of all of it is."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.host_kinematics import forward
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
 from objectives.model import BodyMass
 
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
-
-def body_masses(robot: "RobotModel") -> tuple[BodyMass, ...]:
+def body_masses(robot: KinematicRobot) -> tuple[BodyMass, ...]:
     """Give the bodies that have mass; see ``RobotModel.body_masses``."""
     found = []
     for body in range(-1, robot.body_count):
@@ -28,7 +24,7 @@ def body_masses(robot: "RobotModel") -> tuple[BodyMass, ...]:
     return tuple(found)
 
 
-def center_of_mass(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
+def center_of_mass(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     """Give the centre of mass, shape [n, 3]; see ``RobotModel.center_of_mass``."""
     poses = forward.body_poses(robot, joint_q)
     if not robot.body_masses:

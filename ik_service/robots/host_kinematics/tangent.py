@@ -4,22 +4,18 @@ The tangent of every joint is expressed in its joint-parent frame: floating (v, 
 origin, ball w; a rotation is integrated by the left product ``exp(w) * q``.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.host_kinematics.forward import BodyPose, poses_of_bodies, rotated
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from objectives.errors import InputError
 
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
-
-def motion_subspace(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
+def motion_subspace(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     """Give the twist per unit of each DOF, shape [n, joint_dof_count, 6]; see ``RobotModel.motion_subspace``."""
     configurations = checked_joint_q(robot, joint_q)
     n = len(configurations)
@@ -40,7 +36,7 @@ def motion_subspace(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
     return twists
 
 
-def integrate(robot: "RobotModel", joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
+def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
     """Move configurations along tangents, shape [n, joint_coord_count]; see ``RobotModel.integrate``."""
     start, step = checked_joint_q(robot, joint_q), checked_tangent(robot, dq)
     if len(start) != len(step) and 1 not in (len(start), len(step)):
@@ -59,7 +55,7 @@ def integrate(robot: "RobotModel", joint_q: ArrayLike, dq: ArrayLike) -> Float64
     return result
 
 
-def random_joint_q(robot: "RobotModel", rng: np.random.Generator, n: int) -> Float64Array:
+def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> Float64Array:
     """Draw configurations uniformly inside the limits, shape [n, joint_coord_count].
 
     Unlimited angles come from +-pi, unlimited lengths from +-1 m, quaternions uniformly from all rotations. A limit on
@@ -86,7 +82,7 @@ def random_joint_q(robot: "RobotModel", rng: np.random.Generator, n: int) -> Flo
     return robot.clamp_joint_q(joint_q)
 
 
-def _ranges(robot: "RobotModel") -> tuple[Float64Array, Float64Array]:
+def _ranges(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
     """Give the range that each active DOF is drawn from."""
     linear = np.concatenate([np.arange(a + b) < a for a, b in robot.joint_dof_dim] or [np.zeros(0, dtype=bool)])
     reach = np.where(linear[robot.active_dof], 1.0, np.pi)

@@ -1,16 +1,12 @@
 """Checks of configurations and tangents that callers give."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ik_service.robots.arrays import RobotArrays
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 MIN_QUATERNION_LENGTH = 1e-6
 """A shorter quaternion has no direction left in float32."""
@@ -18,7 +14,7 @@ MAX_QUATERNION_NUMBER = 1e100
 """The length of a quaternion with larger numbers may overflow; it is made shorter first."""
 
 
-def checked_joint_q(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
+def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
     """Read configurations as float64 with unit quaternions.
 
     Args:
@@ -50,7 +46,7 @@ def checked_joint_q(robot: "RobotModel", joint_q: ArrayLike) -> Float64Array:
     return array
 
 
-def checked_tangent(robot: "RobotModel", dq: ArrayLike) -> Float64Array:
+def checked_tangent(robot: RobotArrays, dq: ArrayLike) -> Float64Array:
     """Read tangents as float64, shape [n, joint_dof_count].
 
     Raises:

@@ -1,14 +1,10 @@
 """Limits rounded inwards to float32: what is inside them in float32 is inside the exact limits too."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 Float32Array = NDArray[np.float32]
 FOLLOWER_ROUNDINGS = 4.0
@@ -37,7 +33,7 @@ def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Flo
     return np.where(crossed, middle.astype(np.float32), low), np.where(crossed, middle.astype(np.float32), high)
 
 
-def active_inwards(robot: "RobotModel") -> tuple[Float32Array, Float32Array]:
+def active_inwards(robot: KinematicRobot) -> tuple[Float32Array, Float32Array]:
     """Round the active limits inwards, so far that followers computed in float32 stay inside their own limits.
 
     Returns:

@@ -3,15 +3,13 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ik_service.robots.arrays import RobotArrays
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.errors import InputError, UnknownNameError
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 MAX_LISTED = 60
 """Names that a message lists at most."""
@@ -38,7 +36,7 @@ class DofInfo:
     active: bool
 
 
-def coordinate_names(robot: "RobotModel") -> tuple[str, ...]:
+def coordinate_names(robot: KinematicRobot) -> tuple[str, ...]:
     """Give the name of each coordinate, length joint_coord_count."""
     return tuple(
         _joined(joint, component)
@@ -47,7 +45,7 @@ def coordinate_names(robot: "RobotModel") -> tuple[str, ...]:
     )
 
 
-def dof_names(robot: "RobotModel") -> tuple[str, ...]:
+def dof_names(robot: KinematicRobot) -> tuple[str, ...]:
     """Give the name of each DOF, length joint_dof_count."""
     return tuple(
         _joined(joint, component)
@@ -60,7 +58,7 @@ def _joined(joint: str, component: str) -> str:
     return f"{joint}/{component}" if component else joint
 
 
-def dof_at(robot: "RobotModel", index: int) -> DofInfo:
+def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
     """Tell what a DOF is.
 
     Raises:
@@ -80,7 +78,13 @@ def dof_at(robot: "RobotModel", index: int) -> DofInfo:
     )
 
 
-def index_of(robot: "RobotModel", what: str, names: Sequence[str], name: str) -> int:
+def leaf_links(robot: RobotArrays) -> list[str]:
+    """Give the links that move and carry no further link, in the order of `link_names`."""
+    inner = set(robot.link_parent.tolist())
+    return [name for k, name in enumerate(robot.link_names) if robot.link_body[k] >= 0 and k not in inner]
+
+
+def index_of(robot: KinematicRobot, what: str, names: Sequence[str], name: str) -> int:
     """Find a name.
 
     Args:

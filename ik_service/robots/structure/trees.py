@@ -5,50 +5,14 @@ none, so the world, a base and a locked torso connect nothing. DOFs on one path,
 mimic coupling are in one tree. Field names are those of MuJoCo.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
-
-Int32Array = NDArray[np.int32]
+from ik_service.robots.arrays import Int32Array
+from ik_service.robots.kinematic_robot import KinematicRobot, KinematicTrees
 
 
-@dataclass(frozen=True, eq=False)
-class KinematicTrees:
-    """The trees of a robot, numbered by their first active DOF.
-
-    Attributes:
-        ntree: Number of trees.
-        tree_dofadr: First entry of each tree in `tree_dof`, shape [ntree].
-        tree_dofnum: Number of active DOFs of each tree, shape [ntree].
-        tree_dof: Active DOFs, those of a tree together and increasing within it, shape [active_dof_count].
-        dof_place: Where each active DOF stands in `tree_dof`, shape [active_dof_count].
-        active_treeid: Tree of each active DOF, shape [active_dof_count].
-        dof_treeid: Tree that moves each DOF, -1 where locked, shape [joint_dof_count].
-        body_treeid: Tree of each body, -1 where static, shape [body_count].
-        coordinate_treeid: Tree that moves each coordinate, -1 where none does, shape [joint_coord_count].
-    """
-
-    ntree: int
-    tree_dofadr: Int32Array
-    tree_dofnum: Int32Array
-    tree_dof: Int32Array
-    dof_place: Int32Array
-    active_treeid: Int32Array
-    dof_treeid: Int32Array
-    body_treeid: Int32Array
-    coordinate_treeid: Int32Array
-
-    def __repr__(self) -> str:
-        """Say how many trees of how many active DOFs there are."""
-        return f"<KinematicTrees: {self.ntree} of {self.tree_dofnum.tolist()} active DOFs>"
-
-
-def kinematic_trees(robot: "RobotModel") -> KinematicTrees:
+def kinematic_trees(robot: KinematicRobot) -> KinematicTrees:
     """Give the trees of a robot."""
     representative, nearest = _joined(robot)
     active_treeid = np.unique(representative, return_inverse=True)[1].astype(np.int32).reshape(-1)
@@ -80,7 +44,7 @@ def _looked_up(values: Int32Array, index: NDArray[np.int32]) -> Int32Array:
     return np.asarray(padded[np.where(index >= 0, index, len(values))], dtype=np.int32)
 
 
-def _joined(robot: "RobotModel") -> tuple[Int32Array, Int32Array]:
+def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
     """Give the lowest active DOF of each active DOF's tree, and some active DOF at or above each body (-1: none)."""
     parent = np.arange(robot.active_dof_count, dtype=np.int32)
 

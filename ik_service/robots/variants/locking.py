@@ -2,27 +2,24 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ik_service.robots.files.description import MAX_NUMBER
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot, Robot
+from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.structure.coupling import leader_limits
 from ik_service.robots.transforms import UNIT_TOLERANCE, Float64Array
 from objectives.errors import InputError
 
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
-
-def lock(robot: "RobotModel", values: Mapping[str, float | Sequence[float]]) -> "RobotModel":
+def lock(robot: Robot, values: Mapping[str, float | Sequence[float]]) -> Robot:
     """Give a model with joints held at coordinates; see ``RobotModel.lock``."""
     held = {name: _checked(robot, name, value) for name, value in values.items()}
     return dataclasses.replace(robot, locked={**robot.locked, **held})
 
 
-def _checked(robot: "RobotModel", name: str, value: float | Sequence[float]) -> tuple[float, ...]:
+def _checked(robot: KinematicRobot, name: str, value: float | Sequence[float]) -> tuple[float, ...]:
     joint = robot.joint_index(name)
     dof = int(robot.joint_qd_start[joint])
     if robot.dof_leader[dof] != dof:
@@ -46,7 +43,7 @@ def _checked(robot: "RobotModel", name: str, value: float | Sequence[float]) -> 
     return tuple(float(number) + 0.0 for number in numbers)  # -0.0 would change the content hash
 
 
-def _check_limits(robot: "RobotModel", joint: int, numbers: Float64Array) -> None:
+def _check_limits(robot: KinematicRobot, joint: int, numbers: Float64Array) -> None:
     lower, upper = leader_limits(robot)
     for dof in range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1]):
         coordinate = robot.dof_coordinate[dof]
@@ -58,7 +55,7 @@ def _check_limits(robot: "RobotModel", joint: int, numbers: Float64Array) -> Non
             raise InputError(f"Joint '{name}' cannot be locked at {number:g}: limits [{lower[dof]:g}, {upper[dof]:g}].")
 
 
-def activate(robot: "RobotModel", joints: Sequence[str]) -> "RobotModel":
+def activate(robot: Robot, joints: Sequence[str]) -> Robot:
     """Give a model in which only these joints move; see ``RobotModel.activate``."""
     if isinstance(joints, str):
         raise InputError(f"The active joints must be a list of names, got the text {joints!r}.")

@@ -2,21 +2,19 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.robots.kinematic_robot import KinematicRobot, Robot
 from ik_service.robots.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
 from objectives.errors import InputError
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 BoolArray = NDArray[np.bool_]
 
 
-def with_frame(robot: "RobotModel", name: str, link: str, offset: ArrayLike) -> "RobotModel":
+def with_frame(robot: Robot, name: str, link: str, offset: ArrayLike) -> Robot:
     """Give a model with one more link, fixed to another; see ``RobotModel.with_frame``."""
     if not name or name in robot.link_names:
         raise InputError(f"A frame needs a name that no link of robot '{robot.name}' has, got '{name}'.")
@@ -35,8 +33,8 @@ def with_frame(robot: "RobotModel", name: str, link: str, offset: ArrayLike) -> 
 
 
 def subrobot(
-    robot: "RobotModel", root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
-) -> "RobotModel":
+    robot: Robot, root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
+) -> Robot:
     """Cut a part of the robot out; see ``RobotModel.subrobot``."""
     for names in (branches, stop_at):
         if isinstance(names, str):
@@ -52,14 +50,14 @@ def subrobot(
     return _cut(robot, base, kept_links)
 
 
-def _checked_link(robot: "RobotModel", kept: BoolArray, root: str, link: str) -> int:
+def _checked_link(robot: KinematicRobot, kept: BoolArray, root: str, link: str) -> int:
     index = robot.link_index(link)
     if not kept[index]:
         raise InputError(f"Link '{link}' is not in the part of robot '{robot.name}' below '{root}' that is kept.")
     return index
 
 
-def _below(robot: "RobotModel", link: int) -> BoolArray:
+def _below(robot: KinematicRobot, link: int) -> BoolArray:
     """Tell which links are this one or below it; parents stand before children."""
     below = np.zeros(len(robot.link_names), dtype=bool)
     below[link] = True
@@ -68,7 +66,7 @@ def _below(robot: "RobotModel", link: int) -> BoolArray:
     return below
 
 
-def _on_branches(robot: "RobotModel", tips: list[int]) -> BoolArray:
+def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
     """Tell which links lead to a tip, are one, or are below one."""
     on = np.zeros(len(robot.link_names), dtype=bool)
     for tip in tips:
@@ -80,7 +78,7 @@ def _on_branches(robot: "RobotModel", tips: list[int]) -> BoolArray:
     return on
 
 
-def _cut(robot: "RobotModel", base: int, kept_links: BoolArray) -> "RobotModel":
+def _cut(robot: Robot, base: int, kept_links: BoolArray) -> Robot:
     links = np.flatnonzero(kept_links)
     moving = set(links.tolist()) - {base}
     # A joint stays when the link that it moves stays below the base: that link is the body's first one.
@@ -129,7 +127,7 @@ def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
     return renumbering
 
 
-def _own_link(robot: "RobotModel", joint: int) -> int:
+def _own_link(robot: KinematicRobot, joint: int) -> int:
     """Give the link whose frame is the body's own: the first that stands on the body."""
     return int(np.argmax(robot.link_body == joint))
 
@@ -141,7 +139,7 @@ class _Couplings(NamedTuple):
     locked: dict[str, tuple[float, ...]]
 
 
-def _kept_couplings(robot: "RobotModel", dofs: NDArray[np.int64]) -> _Couplings:
+def _kept_couplings(robot: KinematicRobot, dofs: NDArray[np.int64]) -> _Couplings:
     """Renumber the couplings; a follower of a locked joint that is left out is locked by itself where it stands."""
     leader = _renumbering(robot.joint_dof_count, dofs)[robot.dof_leader[dofs]]
     multiplier, offset = robot.dof_multiplier[dofs].copy(), robot.dof_offset[dofs].copy()

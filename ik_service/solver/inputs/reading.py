@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.caller_order import CallerOrder
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.inputs.targets import Target, TargetArrays, check_targets, host_array, plain_targets
 from objectives import IKObjective, InputError

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.caller_order import CallerOrder
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SOLUTIONS_MAX
 from ik_service.solver.paths.bridges import bridge

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.caller_order import CallerOrder
-from ik_service.robots.dof_values import dof_values
+from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.robots.structure.dof_values import dof_values
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths.metric import JointMetric
 from objectives import InputError

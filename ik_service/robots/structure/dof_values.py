@@ -1,18 +1,16 @@
 """Numbers per DOF as a caller may give them: one for all, by names of joints, or an array."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
-
-def dof_values(robot: "RobotModel", name: str, given: Any, default: Float64Array) -> Float64Array:
+def dof_values(robot: KinematicRobot, name: str, given: Any, default: Float64Array) -> Float64Array:
     """Return a number for every DOF, shape [joint_dof_count].
 
     Args:

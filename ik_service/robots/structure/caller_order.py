@@ -1,15 +1,13 @@
 """Columns of a caller's joint arrays, in an order of joints of the caller's own."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.errors import InputError
-
-if TYPE_CHECKING:
-    from ik_service.robots.model import RobotModel
 
 
 class CallerOrder:
@@ -34,7 +32,7 @@ class CallerOrder:
         InputError: A joint is named twice, or one that can move is missing.
     """
 
-    def __init__(self, robot: "RobotModel", joint_order: Sequence[str] | None) -> None:
+    def __init__(self, robot: KinematicRobot, joint_order: Sequence[str] | None) -> None:
         if isinstance(joint_order, str):
             raise InputError(f"joint_order is {joint_order!r}. Allowed: a list of names of joints.")
         names = robot.joint_names if joint_order is None else tuple(joint_order)
