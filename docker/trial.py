@@ -31,7 +31,7 @@ find / -xdev -path '*/.cache/*' -o -xdev -path '/var/lib/apt/lists/*_Packages*' 
 FILES = "cd /opt/ik-service/kernels; find . -type f | sed 's/.*[.]//' | grep -v / | sort | uniq -c; du -sm ."
 LEAVES = """
 import json
-from ik_service.api.schema.robot import leaf_links
+from ik_service.robots.structure.names import leaf_links
 from ik_service.robots import builtin_robot_names, load_robot
 found = {}
 for name in builtin_robot_names():

@@ -7,11 +7,11 @@ from threading import Thread
 
 import numpy as np
 
-from ik_service.api.schema.robot import leaf_links
 from ik_service.api.state import ServiceState
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.robots import RobotModel, load_robot
+from ik_service.robots.structure.names import leaf_links
 from objectives.errors import IKError
 
 PATIENCE_S = 600.0  # whatever requests may take: with an empty cache kernels are compiled first

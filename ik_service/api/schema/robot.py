@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.names import leaf_links
 
 Source = Literal["built_in", "uploaded"]
 """Where a robot is from: it came with the service, or was put at run time."""
@@ -90,12 +91,6 @@ class RobotBody(RobotSummary):
     tree_count: int = Field(description="Kinematic trees: parts that only targets couple.")
     joints: list[JointBody]
     links: list[LinkBody]
-
-
-def leaf_links(robot: RobotModel) -> list[str]:
-    """Return the links that move and carry no further link, in the order of `link_names`."""
-    inner = set(robot.link_parent.tolist())
-    return [name for k, name in enumerate(robot.link_names) if robot.link_body[k] >= 0 and k not in inner]
 
 
 def robot_summary(name: str, robot: RobotModel, source: Source = "built_in") -> RobotSummary:

@@ -13,7 +13,7 @@ from rich.table import Table
 from ik_service.bench.pose_problems import TOLERANCES
 from ik_service.bench.robot_bench import Batches, BenchPlan, BenchReport, Spread, run_bench
 from ik_service.cli.console import message_console, output_console
-from ik_service.cli.solving.solve_command import default_links
+from ik_service.cli.default_links import default_links
 from ik_service.compiler import cpu_target
 from ik_service.robots import load_robot
 

@@ -57,7 +57,7 @@ def write_export(job: ExportJob) -> None:
     if not job.for_gpus:
         use_cpu_target(job.target)
     # Only now: with these modules the process has chosen what it generates code for.
-    from ik_service.cli.solving.solve_command import default_links
+    from ik_service.cli.default_links import default_links
     from ik_service.export import ARCHITECTURES, export_for_gpus
     from ik_service.robots import load_robot
     from ik_service.solver import IKSolver

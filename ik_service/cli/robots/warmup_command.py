@@ -12,13 +12,13 @@ import numpy as np
 import orjson
 import warp as wp
 
-from ik_service.api.schema.robot import leaf_links
 from ik_service.batching.kernels.kernel_builder import mark_compiled
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.cli.console import message_console, output_console
 from ik_service.compiler import cpu_target
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+from ik_service.robots.structure.names import leaf_links
 from ik_service.solver import IKSolver, SolverOptions
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches.kernel_loading import cached_files

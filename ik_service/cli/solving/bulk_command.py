@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ik_service.cli.console import message_console, problem_progress
+from ik_service.cli.default_links import default_links
 from ik_service.cli.solving.answer_files import SUFFIXES
-from ik_service.cli.solving.solve_command import Job, default_links
+from ik_service.cli.solving.solve_command import Job
 from ik_service.deploy.bulk import BulkJob, BulkReport, LocalWorker, solve_job
 from ik_service.deploy.bulk.job import FORMATS, PART_ROWS
 from ik_service.deploy.bulk.run import Progress, Workers

@@ -1,23 +1,22 @@
 """`ik-service solve`: a file of targets to a file of results, or random reachable targets to a report."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ik_service.api.schema.robot import leaf_links
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.cli.console import message_console, problem_progress
+from ik_service.cli.default_links import default_links
 from ik_service.cli.solving.answer_files import check_output, csv_text, write_answer
 from ik_service.cli.solving.random_report import print_report, random_request, report_of
 from ik_service.cli.solving.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver.results.advice import advice
-from objectives.errors import InputError
 
 ADVISED_PROBLEMS = 1000  # problems without success that are looked at
 ADVICE_LINES = 5
@@ -42,22 +41,6 @@ class Job:
     def with_options(self, request: SolveRequest) -> SolveRequest:
         """Return the request with the caller's options over its own."""
         return replace(request, options=request.options.merged(dict(self.options)))
-
-
-def default_links(robot: RobotModel, links: Sequence[str]) -> tuple[str, ...]:
-    """Return the links given, or else the only leaf link.
-
-    Raises:
-        InputError: No link is given, and the robot has no leaf link or several.
-    """
-    leaves = leaf_links(robot)
-    if not links and len(leaves) != 1:
-        count = "several leaf links" if leaves else "no leaf link that moves"
-        raise InputError(
-            f"Robot '{robot.name}' has {count}, so none is the default. Give --link; "
-            f"leaf links: {', '.join(leaves) or 'none'}."
-        )
-    return tuple(links or leaves)
 
 
 def solve_file(job: Job, targets: Path, output: Path | None) -> bool:

@@ -1,0 +1,23 @@
+"""The links that commands solve for where none is given."""
+
+from collections.abc import Sequence
+
+from ik_service.robots import RobotModel
+from ik_service.robots.structure.names import leaf_links
+from objectives.errors import InputError
+
+
+def default_links(robot: RobotModel, links: Sequence[str]) -> tuple[str, ...]:
+    """Return the links given, or else the only leaf link.
+
+    Raises:
+        InputError: No link is given, and the robot has no leaf link or several.
+    """
+    leaves = leaf_links(robot)
+    if not links and len(leaves) != 1:
+        count = "several leaf links" if leaves else "no leaf link that moves"
+        raise InputError(
+            f"Robot '{robot.name}' has {count}, so none is the default. Give --link; "
+            f"leaf links: {', '.join(leaves) or 'none'}."
+        )
+    return tuple(links or leaves)
