@@ -1,8 +1,8 @@
 """A client of the service: needs httpx2, websockets, msgpack and NumPy, and neither Warp nor the solver.
 
-client.py, async_client.py: one connection pool each, all else in common
-requests.py: calls to requests -> retries.py: how often, how long to wait -> replies.py: replies to results and errors
-stream.py: one web socket each, all else in stream_messages.py
+client.py, async_client.py: a connection pool each; client_core.py: their methods, written once as generators
+stream.py: a web socket each; stream_core.py: the same for streams
+messages/: what is sent and received; retries.py: whether to send again, and when
 """
 
 from ik_service.extras import how_to_install

@@ -1,24 +1,18 @@
 """The client for programs without an event loop. `async_client` is the same with one."""
 
 import time
-from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx2
-from numpy.typing import ArrayLike
 
-from ik_service.client.messages import requests
-from ik_service.client.messages.replies import read_forward_reply, read_robot_reply, read_robots_reply, read_solve_reply
-from ik_service.client.messages.reply_errors import check_reply, failure
-from ik_service.client.messages.requests import Call, Encoding, SolveTarget
-from ik_service.client.messages.results import ForwardResult, SolveResult
-from ik_service.client.messages.stream_messages import Conversation, StreamTarget
-from ik_service.client.retries import Retries
-from ik_service.client.stream import Stream, stream_url
+from ik_service.client.actions import Wait, blocking
+from ik_service.client.client_core import ClientCore, ClientMethods
+from ik_service.client.messages.requests import Call, Encoding
+from ik_service.client.stream import Stream
 
 
-class Client:
+class Client(ClientCore[Stream]):
     """Calls a service. Use it in a `with` block, or close it; threads may share it.
 
     Args:
@@ -31,6 +25,16 @@ class Client:
         transport: What carries the requests instead of the network; for tests.
     """
 
+    solve = blocking(ClientMethods.solve)
+    forward = blocking(ClientMethods.forward)
+    robots = blocking(ClientMethods.robots)
+    robot = blocking(ClientMethods.robot)
+    put_robot = blocking(ClientMethods.put_robot)
+    delete_robot = blocking(ClientMethods.delete_robot)
+
+    _stream_class = Stream
+    _http: httpx2.Client
+
     def __init__(
         self,
         url: str,
@@ -41,13 +45,9 @@ class Client:
         encoding: Encoding = "msgpack",
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        if encoding not in requests.MEDIA_TYPES:
-            raise ValueError(f"encoding is {encoding!r}. Allowed: {', '.join(map(repr, requests.MEDIA_TYPES))}.")
-        timeout_s = requests.checked_timeout_s(timeout_s)
+        super().__init__(timeout_s, retries, encoding)
         headers = {} if api_key is None else {"X-API-Key": api_key}
-        self._encoding: Encoding = encoding
-        self._timeout_s, self._retries = timeout_s, Retries(retries, timeout_s)
-        self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
+        self._http = httpx2.Client(base_url=url, headers=headers, timeout=self._timeout_s, transport=transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -63,151 +63,11 @@ class Client:
         """Close the connections."""
         self.close()
 
-    def solve(
-        self,
-        robot: str,
-        positions: ArrayLike | None = None,
-        orientations_xyzw: ArrayLike | None = None,
-        *,
-        link: str | None = None,
-        targets: Sequence[SolveTarget] | None = None,
-        objectives: Sequence[Mapping[str, Any]] = (),
-        problem_count: int | None = None,
-        initial_joint_q: ArrayLike | None = None,
-        options: Mapping[str, Any] | None = None,
-        include: Sequence[str] = (),
-    ) -> SolveResult:
-        """Solve a batch of problems.
-
-        Args:
-            robot: Name of the robot.
-            positions: Target positions of `link` [m], shape [n, 3]; None leaves the position free.
-            orientations_xyzw: Target orientations of `link`, shape [n, 4]; None leaves the orientation free.
-            link: The link that is to reach them.
-            targets: Targets of several links, or with tool frames and weights, instead of those three.
-            objectives: What else counts, as the service has it: `{"type": "posture", "joint_q_reference": q,
-                "weight": 0.01}`; columns may be arrays. They may do without targets.
-            problem_count: Number of problems, where no column has a row per problem.
-            initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
-            options: Options by the names of the HTTP surface, such as {"seeds": 16}.
-            include: Further columns: "active_limits", "advice", "islands", "solutions".
-
-        Raises:
-            ValueError: The targets are given twice, or not at all.
-            ServiceError: The service refuses the request or fails.
-            UnreachableError: There is no service, or no answer in time.
-        """
-        chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
-        problems = requests.solve_document(chosen, objectives, problem_count, initial_joint_q, options, include)
-        call = requests.solve_call(robot, problems, self._encoding, self._timeout_s)
-        return read_solve_reply(self._send(call))
-
-    def stream(
-        self,
-        robot: str,
-        *,
-        link: str | None = None,
-        targets: Sequence[StreamTarget] | None = None,
-        initial_joint_q: ArrayLike | None = None,
-        options: Mapping[str, Any] | None = None,
-        tick_timeout_s: float = 1.0,
-    ) -> Stream:
-        """Return a stream for a control loop, which opens where its block begins.
-
-        Args:
-            robot: Name of the robot.
-            link: The link that is to follow poses.
-            targets: Several links, or with tool frames and weights, instead of it.
-            initial_joint_q: Where the first step starts [rad or m], shape [joint_coord_count]; None: mid-range.
-            options: Options by the names of the HTTP surface, such as {"seeds": 4}.
-            tick_timeout_s: When the answer to a step is of no more use [s].
-
-        Raises:
-            ValueError: Neither the link nor targets are given, or both.
-        """
-        if (link is None) == (targets is None):
-            raise ValueError("Give the link that is to follow poses, or targets=[StreamTarget(...), ...].")
-        followed = targets if link is None else [StreamTarget(link=link)]
-        conversation = Conversation(followed or (), initial_joint_q, options, tick_timeout_s, self._encoding)
-        headers = {name: self._http.headers[name] for name in ("X-API-Key",) if name in self._http.headers}
-        return Stream(stream_url(str(self._http.base_url), robot), headers, conversation, self._timeout_s)
-
-    def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> ForwardResult:
-        """Compute where links are.
-
-        Args:
-            robot: Name of the robot.
-            joint_q: Configurations [rad or m], shape [n, joint_coord_count].
-            links: The links; None is all.
-
-        Raises:
-            ServiceError: The service refuses the request or fails.
-            UnreachableError: There is no service, or no answer in time.
-        """
-        return read_forward_reply(self._send(requests.forward_call(robot, joint_q, links, self._encoding)))
-
-    def robots(self) -> list[dict[str, Any]]:
-        """Return what is served: name, sizes and leaf links of every robot.
-
-        Raises:
-            ServiceError: The service refuses the request or fails.
-            UnreachableError: There is no service, or no answer in time.
-        """
-        return read_robots_reply(self._send(requests.robots_call()))
-
-    def robot(self, name: str) -> dict[str, Any]:
-        """Return a robot's joints with their limits, its links and the names of its coordinates and DOFs.
-
-        Raises:
-            ServiceError: There is none of that name, or the service fails.
-            UnreachableError: There is no service, or no answer in time.
-        """
-        return read_robot_reply(self._send(requests.robot_call(name)))
-
-    def put_robot(
-        self, name: str, urdf: str | bytes, *, if_match: str | None = None, if_none_match: str | None = None
-    ) -> dict[str, Any]:
-        """Let the service serve a robot from now on, and return its description.
-
-        Args:
-            name: Its name.
-            urdf: Text of a URDF.
-            if_match: Replace it only if its ETag is this one.
-            if_none_match: "*": only if there is none of that name.
-
-        Raises:
-            ServiceError: The service refuses the robot, or takes none.
-            UnreachableError: There is no service, or no answer in time.
-        """
-        return read_robot_reply(self._send(requests.put_robot_call(name, urdf, if_match, if_none_match)))
-
-    def delete_robot(self, name: str, *, if_match: str | None = None) -> None:
-        """Let the service no longer serve a robot that was put.
-
-        Args:
-            name: Its name.
-            if_match: Only if its ETag is this one.
-
-        Raises:
-            ServiceError: There is none of that name, or the service refuses.
-            UnreachableError: There is no service, or no answer in time.
-        """
-        check_reply(self._send(requests.delete_robot_call(name, if_match)))
-
-    def _send(self, call: Call) -> httpx2.Response:
-        """Send a request, again where that is of use; return the last reply, an error or not."""
-        tries, waited_s = 0, 0.0
-        while True:
-            outcome: httpx2.Response | httpx2.RequestError
-            try:
-                outcome = self._http.request(call.method, call.path, content=call.content, headers=call.headers)
-            except httpx2.RequestError as error:
-                outcome = error
-            wait_s = self._retries.wait_s(tries, waited_s, outcome)
-            if wait_s is None:
-                break
-            time.sleep(wait_s)
-            tries, waited_s = tries + 1, waited_s + wait_s
-        if isinstance(outcome, httpx2.Response):
-            return outcome
-        raise failure(call.method, self._http.base_url, outcome) from outcome
+    def _perform(self, action: Call | Wait) -> httpx2.Response | httpx2.RequestError | None:
+        if isinstance(action, Wait):
+            time.sleep(action.seconds)
+            return None
+        try:
+            return self._http.request(action.method, action.path, content=action.content, headers=action.headers)
+        except httpx2.RequestError as error:
+            return error

@@ -1,4 +1,4 @@
-"""When to try again, and after how long: the service was busy, or there was no connection and nothing was sent."""
+"""Retries: after which replies and errors a request is sent again, and after which wait."""
 
 import random
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import httpx2
 from ik_service.client.messages.reply_errors import retry_after_s
 
 BUSY = (429, 503)
-"""Statuses that say: not now, to this caller or to anybody."""
+"""Statuses after which it is worth trying again."""
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 5.0
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -20,27 +20,28 @@ class Retries:
     """How often to try again.
 
     Attributes:
-        most: Further tries of one call.
+        count: Further tries of one call.
         budget_s: All waits of one call together [s].
     """
 
-    most: int
+    count: int
     budget_s: float
 
-    def wait_s(self, tries: int, waited_s: float, outcome: httpx2.Response | Exception) -> float | None:
+    def wait_s(self, tries: int, waited_s: float, reply_or_error: httpx2.Response | Exception) -> float | None:
         """Return how long to wait before the next try [s]; None where there is none.
 
-        Waits double and are spread by a half either way, so that callers refused together do not come back together.
+        Waits double. Each is multiplied by a random factor, so that callers that were refused together do not all try
+        again at the same time.
 
         Args:
             tries: Further tries so far.
             waited_s: Waits so far [s].
-            outcome: What the last try brought.
+            reply_or_error: Result of the last try.
         """
-        busy = isinstance(outcome, httpx2.Response) and outcome.status_code in BUSY
-        if tries >= self.most or not (busy or isinstance(outcome, NOT_SENT)):
+        busy = isinstance(reply_or_error, httpx2.Response) and reply_or_error.status_code in BUSY
+        if tries >= self.count or not (busy or isinstance(reply_or_error, NOT_SENT)):
             return None
-        asked = retry_after_s(outcome) if isinstance(outcome, httpx2.Response) else None
+        asked = retry_after_s(reply_or_error) if isinstance(reply_or_error, httpx2.Response) else None
         own = min(FIRST_WAIT_S * 2.0**tries, LONGEST_WAIT_S) if asked is None else asked
         wait = own * random.uniform(0.5, 1.5) if asked is None else own * random.uniform(1.0, 1.5)
         return wait if waited_s + wait <= self.budget_s else None

@@ -128,6 +128,11 @@ def delete_robot_call(robot: str, if_match: str | None) -> Call:
     return Call("DELETE", _address(robot), headers=_conditions(if_match, None))
 
 
+def stream_url(base_url: str, robot: str) -> str:
+    """Return the address of a robot's stream below that of the service."""
+    return f"{base_url.replace('http', 'ws', 1).rstrip('/')}{_address(robot)}/stream"
+
+
 def checked_timeout_s(timeout_s: float) -> float:
     """Return a time that sockets can wait [s].
 
