@@ -25,7 +25,7 @@ from ik_service.api.admission.request_memory import RequestMemory
 from ik_service.api.admission.request_shares import RequestShares
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
-from ik_service.api.errors.problem_documents import install_problem_handlers
+from ik_service.api.errors.problem_handlers import install_problem_handlers
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.routes import catalog as catalog_routes

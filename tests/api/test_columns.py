@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows, read_rows
-from ik_service.api.errors.problem_documents import FaultyFieldsError
+from ik_service.api.errors.exceptions import FaultyFieldsError
 
 
 def test_rows_become_float64():

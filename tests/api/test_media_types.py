@@ -6,7 +6,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from ik_service.api.codecs.media_types import BY_NAME, CODECS, answer_codec, request_codec
-from ik_service.api.errors.problem_documents import ContentEncodingError, MediaTypeError, NotAcceptableError
+from ik_service.api.errors.exceptions import ContentEncodingError, MediaTypeError, NotAcceptableError
 
 URL = "/v1/robots/panda/solve"
 JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"

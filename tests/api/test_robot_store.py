@@ -15,8 +15,8 @@ from ik_service.api.errors.exceptions import (
     ReadOnlyRobotError,
     RobotNameError,
     StaleRobotError,
+    UnknownRobotError,
 )
-from ik_service.api.errors.problem_documents import UnknownRobotError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
 from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot

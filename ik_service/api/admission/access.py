@@ -21,7 +21,7 @@ from ik_service.api.errors.exceptions import (
     UntrustedOriginError,
     WrongKeyError,
 )
-from ik_service.api.errors.problem_documents import error_response
+from ik_service.api.errors.problem_documents import send_error
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
@@ -113,7 +113,7 @@ class AccessCheck:
         try:
             self._check(scope)
         except AccessError as error:
-            return await refuse(error, scope, receive, send)
+            return await send_error(error, scope, receive, send)
         return await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
@@ -157,14 +157,6 @@ def _route_path(scope: Scope) -> str:
     path: str = scope["path"]
     prefix: str = scope.get("root_path", "")
     return path.removeprefix(prefix) if prefix and path.startswith(prefix + "/") else path
-
-
-async def refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, or the handshake of a web socket, with a problem document."""
-    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008})
-    else:
-        await error_response(error)(scope, receive, send)
 
 
 @lru_cache(maxsize=256)

@@ -2,8 +2,9 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ik_service.api.admission.access import owner_of, refuse
+from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import Refused
+from ik_service.api.errors.problem_documents import send_error
 from ik_service.batching.errors import QueueFullError
 from ik_service.batching.queue.fair_cap import FairCap
 
@@ -23,7 +24,7 @@ class RequestShares:
         self._cap = FairCap(most, "requests under way", "connections", is_shared=is_shared)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or send_error it."""
         if scope["type"] != "http" or scope["path"].startswith("/health/"):
             return await self._app(scope, receive, send)
         owner = owner_of(scope)
@@ -31,7 +32,7 @@ class RequestShares:
             self._cap.take(owner)
         except QueueFullError as error:
             self._refused(error.reason)
-            return await refuse(error, scope, receive, send)
+            return await send_error(error, scope, receive, send)
         try:
             return await self._app(scope, receive, send)
         finally:

@@ -25,9 +25,9 @@ from ik_service.api.errors.exceptions import (
     ReadOnlyRobotError,
     RobotNameError,
     StaleRobotError,
+    UnknownRobotError,
     UploadsDisabledError,
 )
-from ik_service.api.errors.problem_documents import UnknownRobotError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
 from ik_service.api.schema.robot import Source
 from ik_service.errors import RobotFileError

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ik_service.api.codecs.codec import Document, MadeRows
-from ik_service.api.errors.problem_documents import BodyTooLargeError, Fault, FaultyFieldsError, MalformedBodyError
+from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedBodyError, faulty_field, pointer_token
 
 CONTAINER_LIMIT = 2_000_000
 """Lists and objects in one body: more than ten columns of as many rows as a request may have."""
@@ -67,7 +67,7 @@ class JsonCodec:
             message = str(error)
         pointer = _first_non_finite(body)
         if pointer is not None:
-            raise FaultyFieldsError([Fault(pointer, "not_finite", "Every number must be finite: no NaN, no Infinity.")])
+            raise faulty_field(pointer, "not_finite", "Every number must be finite: no NaN, no Infinity.")
         raise MalformedBodyError(f"The body is not JSON in UTF-8: {message}.")
 
     def encode(self, document: Document) -> bytes:
@@ -137,11 +137,6 @@ def _rows_at_once(column: Any) -> int:
     return max(1, NUMBERS_AT_ONCE // max(1, width))
 
 
-def escape(token: object) -> str:
-    """Return a key or index as it stands in a JSON pointer, fit to be written as UTF-8."""
-    return str(token).replace("~", "~0").replace("/", "~1").encode(errors="replace").decode()
-
-
 def _first_non_finite(body: bytes) -> str | None:
     """Pointer to the first number that is not finite in a body that only Python's lenient reader takes."""
     try:
@@ -160,4 +155,4 @@ def _numbers(document: Any) -> Iterator[tuple[str, float]]:
         elif isinstance(value, list):
             stack.extend((f"{pointer}/{k}", entry) for k, entry in reversed(list(enumerate(value))))
         elif isinstance(value, dict):
-            stack.extend((f"{pointer}/{escape(key)}", entry) for key, entry in reversed(value.items()))
+            stack.extend((f"{pointer}/{pointer_token(key)}", entry) for key, entry in reversed(value.items()))

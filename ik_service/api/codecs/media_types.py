@@ -8,7 +8,7 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
-from ik_service.api.errors.problem_documents import ContentEncodingError, MediaTypeError, NotAcceptableError
+from ik_service.api.errors.exceptions import ContentEncodingError, MediaTypeError, NotAcceptableError
 
 CODECS: tuple[Codec, ...] = (JsonCodec(), MsgpackCodec(), NpzCodec())
 """Those that are served; the first ones go out where a client has no preference."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import Document, MadeRows
 from ik_service.api.codecs.packed_column import PACKED_FIELDS, PackedColumn
-from ik_service.api.errors.problem_documents import BodyTooLargeError, MalformedMsgpackError
+from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedMsgpackError
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 
 _THREE_PAIRS = b"\x83"  # begins a map of three

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import Document
 from ik_service.api.codecs.packed_column import DTYPES
-from ik_service.api.errors.problem_documents import BodyTooLargeError, Fault, FaultyFieldsError, MalformedNpzError
+from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedNpzError, faulty_field
 from ik_service.batching.requests.solve_request import FloatArray
 from objectives.errors import InputError
 
@@ -145,9 +145,13 @@ def _read_array(name: str, data: bytes) -> FloatArray:
     except Exception as error:  # the header is Python to numpy, and damaged Python fails in many ways
         raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} is not an array as numpy writes it.") from error
     if dtype not in DTYPES.values():
-        raise _fault(name, "wrong_type", f"The numbers are of type {str(dtype)[:40]}. Save float32 or float64.")
+        raise faulty_field(
+            f"/{name}", "wrong_type", f"The numbers are of type {str(dtype)[:40]}. Save float32 or float64."
+        )
     if fortran_order:
-        raise _fault(name, "wrong_type", "The array is in Fortran order. Save numpy.ascontiguousarray(array).")
+        raise faulty_field(
+            f"/{name}", "wrong_type", "The array is in Fortran order. Save numpy.ascontiguousarray(array)."
+        )
     expected = math.prod(shape) * dtype.itemsize
     is_shape = all(type(length) is int and length >= 0 for length in shape)  # True is a length to numpy
     if not is_shape or len(data) - stream.tell() != expected:
@@ -159,7 +163,7 @@ def _query_fields(query: str) -> Iterator[tuple[str, Any]]:
     try:
         fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MOST, errors="strict")
     except ValueError as error:
-        raise FaultyFieldsError([Fault("", "out_of_range", "The query of the address cannot be read.")]) from error
+        raise faulty_field("", "out_of_range", "The query of the address cannot be read.") from error
     for name, text in fields:
         yield name, text if name in _TEXTS else _scalar(text)
 
@@ -183,7 +187,3 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
             yield from _flat(entry, f"{path}.{index}")
     else:
         yield path, np.asarray(value)
-
-
-def _fault(name: str, code: str, detail: str) -> FaultyFieldsError:
-    return FaultyFieldsError([Fault(f"/{name}", code, detail)])

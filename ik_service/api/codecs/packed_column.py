@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 from ik_service.batching.requests.solve_request import FloatArray
 
@@ -44,22 +44,18 @@ class PackedColumn:
         """
         dtype = DTYPES.get(self.dtype) if isinstance(self.dtype, str) else None
         if dtype is None:
-            raise _fault(f"{pointer}/dtype", "wrong_type", "Give 'float32' or 'float64'.")
+            raise faulty_field(f"{pointer}/dtype", "wrong_type", "Give 'float32' or 'float64'.")
         shape = self.shape
         if not isinstance(shape, list) or len(shape) > _AXES_MOST or any(type(n) is not int or n < 0 for n in shape):
-            raise _fault(f"{pointer}/shape", "wrong_type", "Give a list of lengths, such as [n, 3].")
+            raise faulty_field(f"{pointer}/shape", "wrong_type", "Give a list of lengths, such as [n, 3].")
         if not isinstance(self.data, bytes):
-            raise _fault(f"{pointer}/data", "wrong_type", "Give the numbers as bytes, little-endian, C order.")
+            raise faulty_field(f"{pointer}/data", "wrong_type", "Give the numbers as bytes, little-endian, C order.")
         expected = math.prod(shape) * dtype.itemsize
         if len(self.data) != expected:
             detail = f"There are {len(self.data)} bytes. A column of shape {shape} and {self.dtype} has {expected}."
-            raise _fault(f"{pointer}/data", "wrong_shape", detail)
+            raise faulty_field(f"{pointer}/data", "wrong_shape", detail)
         if max(shape, default=0) > MAX_PROBLEM_COUNT and not self.data:  # beside a 0 the bytes bound no length
             detail = f"No axis has a length above {MAX_PROBLEM_COUNT}."
-            raise _fault(f"{pointer}/shape", "out_of_range", detail)
+            raise faulty_field(f"{pointer}/shape", "out_of_range", detail)
         column: FloatArray = np.frombuffer(self.data, dtype).reshape(shape)
         return column
-
-
-def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
-    return FaultyFieldsError([Fault(pointer, code, detail)])

@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ik_service.api.codecs.npz_codec import ArchiveFields
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
+from ik_service.api.errors.exceptions import faulty_field
 
 _BY_LINK = {"positions": 3, "orientations_xyzw": 4}
 
@@ -33,7 +33,7 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
             document[name] = array
     for name, value in fields.query:
         if name in document["options"]:
-            raise FaultyFieldsError([Fault(f"/options/{name}", "invalid_value", "The option is given twice.")])
+            raise faulty_field(f"/options/{name}", "invalid_value", "The option is given twice.")
         if name not in ("link", "include"):
             document["options"][name] = value
     return document
@@ -46,5 +46,5 @@ def _by_link(name: str, array: NDArray[Any], count: int) -> list[NDArray[Any]]:
     if array.ndim != 3 or array.shape[1] != count:
         shape = f"[n, {count}, {_BY_LINK[name]}]" if count > 1 else f"[n, {_BY_LINK[name]}]"
         detail = f"The array has shape {list(array.shape)}. Give {shape}: the query names {count} links."
-        raise FaultyFieldsError([Fault(f"/{name}", "wrong_shape", detail)])
+        raise faulty_field(f"/{name}", "wrong_shape", detail)
     return [array[:, k] for k in range(count)]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.codecs.packed_column import PackedColumn
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, TooManyProblemsError
+from ik_service.api.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.batching.requests.solve_request import FloatArray
 
@@ -39,9 +39,9 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     if isinstance(value, (PackedColumn, np.ndarray)):
         return _checked(_rows_of_array(_as_array(value, pointer), width, pointer), pointer)
     if not isinstance(value, list):
-        raise _fault(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
+        raise faulty_field(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
     if not value:
-        raise _fault(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
+        raise faulty_field(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
     _check_row_count(len(value), pointer)
     blocks = [value] if len(value) <= ROWS_AT_ONCE else _blocks(value)
     for rows in blocks:
@@ -69,15 +69,15 @@ def read_row(value: object, width: int, pointer: str) -> FloatArray:
     if isinstance(value, (PackedColumn, np.ndarray)):
         array = _as_array(value, pointer)
         if array.shape != (width,):
-            raise _fault(pointer, "wrong_shape", f"The row has shape {list(array.shape)}. Give [{width}].")
+            raise faulty_field(pointer, "wrong_shape", f"The row has shape {list(array.shape)}. Give [{width}].")
         return _checked(array, pointer)
     if not isinstance(value, list):
-        raise _fault(pointer, "wrong_type", f"Give a row of {width} numbers, not {_kind(value)}.")
+        raise faulty_field(pointer, "wrong_type", f"Give a row of {width} numbers, not {_kind(value)}.")
     if len(value) != width:
-        raise _fault(pointer, "wrong_shape", f"The row has {len(value)} numbers. Give {width}.")
+        raise faulty_field(pointer, "wrong_shape", f"The row has {len(value)} numbers. Give {width}.")
     for index, number in enumerate(value):
         if type(number) not in _NUMBERS:
-            raise _fault(f"{pointer}/{index}", "wrong_type", f"Give a number, not {_kind(number)}.")
+            raise faulty_field(f"{pointer}/{index}", "wrong_type", f"Give a number, not {_kind(number)}.")
     return _checked(np.array(value, dtype=np.float64), pointer)
 
 
@@ -115,7 +115,7 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
             f"The quaternion has length {length[bad[0]]:.6g}. Give unit quaternions in the order x, y, z, w; "
             f"lengths within {UNIT_TOLERANCE} of 1 are normalised."
         )
-        raise _fault(place, "not_unit_quaternion", detail)
+        raise faulty_field(place, "not_unit_quaternion", detail)
 
 
 def check_weights(weights: FloatArray, pointer: str) -> None:
@@ -127,7 +127,7 @@ def check_weights(weights: FloatArray, pointer: str) -> None:
     wrong = np.argwhere((weights < MIN_ROW_WEIGHT) & (weights != 0.0))
     if wrong.size:
         detail = f"A weight is {MIN_ROW_WEIGHT:g} or more, or 0, which leaves the axis free."
-        raise _fault(_place(pointer, wrong[0]), "out_of_range", detail)
+        raise faulty_field(_place(pointer, wrong[0]), "out_of_range", detail)
 
 
 def check_directions(directions: FloatArray, pointer: str) -> None:
@@ -139,7 +139,7 @@ def check_directions(directions: FloatArray, pointer: str) -> None:
     zero = np.flatnonzero(~np.atleast_2d(directions).any(axis=1))
     if zero.size:
         place = pointer if directions.ndim == 1 else f"{pointer}/{zero[0]}"
-        raise _fault(place, "out_of_range", "A direction has any length but 0.")
+        raise faulty_field(place, "out_of_range", "A direction has any length but 0.")
 
 
 def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
@@ -148,9 +148,9 @@ def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
 
 def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:
     if array.ndim != 2 or array.shape[1] != width:
-        raise _fault(pointer, "wrong_shape", f"The column has shape {list(array.shape)}. Give [n, {width}].")
+        raise faulty_field(pointer, "wrong_shape", f"The column has shape {list(array.shape)}. Give [n, {width}].")
     if not len(array):
-        raise _fault(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
+        raise faulty_field(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
     _check_row_count(len(array), pointer)
     return array
 
@@ -168,10 +168,12 @@ def _checked(array: FloatArray, pointer: str) -> FloatArray:
         return array
     if not np.isfinite(array).all():
         index = np.argwhere(~np.isfinite(array))[0]
-        raise _fault(_place(pointer, index), "not_finite", "Every number must be finite: no NaN, no Infinity.")
+        raise faulty_field(_place(pointer, index), "not_finite", "Every number must be finite: no NaN, no Infinity.")
     if (size > MAX_VALUE).any():
         index = np.argwhere(size > MAX_VALUE)[0]
-        raise _fault(_place(pointer, index), "out_of_range", f"Numbers lie between -{MAX_VALUE:g} and {MAX_VALUE:g}.")
+        raise faulty_field(
+            _place(pointer, index), "out_of_range", f"Numbers lie between -{MAX_VALUE:g} and {MAX_VALUE:g}."
+        )
     return array
 
 
@@ -179,14 +181,14 @@ def _first_bad_row(rows: list[Any], width: int, pointer: str) -> FaultyFieldsErr
     index = next(k for k, row in enumerate(rows) if type(row) is not list or len(row) != width)
     row, place = rows[index], f"{pointer}/{index}"
     if type(row) is not list:
-        return _fault(place, "wrong_type", f"Give a row of {width} numbers, not {_kind(row)}.")
-    return _fault(place, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
+        return faulty_field(place, "wrong_type", f"Give a row of {width} numbers, not {_kind(row)}.")
+    return faulty_field(place, "wrong_shape", f"The row has {len(row)} numbers. Give {width}.")
 
 
 def _first_bad_number(rows: list[list[Any]], pointer: str) -> FaultyFieldsError:
     place = next((k, c) for k, row in enumerate(rows) for c, number in enumerate(row) if type(number) not in _NUMBERS)
     found = rows[place[0]][place[1]]
-    return _fault(_place(pointer, place), "wrong_type", f"Give a number, not {_kind(found)}.")
+    return faulty_field(_place(pointer, place), "wrong_type", f"Give a number, not {_kind(found)}.")
 
 
 def _place(pointer: str, index: "Sequence[int] | NDArray[np.intp]") -> str:
@@ -196,7 +198,3 @@ def _place(pointer: str, index: "Sequence[int] | NDArray[np.intp]") -> str:
 def _kind(value: object) -> str:
     names = {type(None): "null", bool: "a boolean", str: "a string", dict: "an object", list: "a list"}
     return names.get(type(value), "a number")
-
-
-def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
-    return FaultyFieldsError([Fault(pointer, code, detail)])

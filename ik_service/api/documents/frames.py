@@ -3,7 +3,7 @@
 import numpy as np
 
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.fields import Offset
 from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
@@ -19,7 +19,7 @@ def check_link(name: str, robot: RobotModel, pointer: str) -> None:
     try:
         robot.link_frame(name)
     except UnknownNameError as error:
-        raise FaultyFieldsError([Fault(pointer, "unknown_link", str(error))]) from error
+        raise faulty_field(pointer, "unknown_link", str(error)) from error
 
 
 def read_offset(offset: Offset, pointer: str) -> FloatArray:
@@ -52,4 +52,4 @@ def check_count(given: int, expected: int, pointer: str) -> None:
     if given != expected:
         here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
         detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
-        raise FaultyFieldsError([Fault(pointer, "wrong_shape", detail)])
+        raise faulty_field(pointer, "wrong_shape", detail)

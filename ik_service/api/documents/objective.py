@@ -7,7 +7,7 @@ import numpy as np
 
 from ik_service.api.documents.columns import check_directions, check_unit_quaternions, check_weights, read_row_or_rows
 from ik_service.api.documents.frames import check_link, read_offset
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.schema.objective import DampingObjective, JointObjective, Objective
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveColumns
@@ -39,7 +39,7 @@ def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None,
     names = tuple(_names(spec, robot, pointer))
     if spec.type == "center_of_mass" and not robot.body_masses:
         detail = f"Robot '{robot.name}' has no masses; its file must give links an <inertial> with a <mass>."
-        raise _fault(f"{pointer}/type", "no_masses", detail)
+        raise faulty_field(f"{pointer}/type", "no_masses", detail)
     data = dict(_columns(spec, pointer))
     if isinstance(spec, JointObjective):
         data[_REFERENCE] = _read_reference(spec, robot, start, f"{pointer}/{_REFERENCE}")
@@ -64,7 +64,7 @@ def _names(spec: Objective, robot: RobotModel, pointer: str) -> Iterator[tuple[s
         for k, name in enumerate(spec.joints):
             if name not in robot.joint_names:
                 detail = f"Joint '{name}' is not in robot '{robot.name}'. Joints: {', '.join(robot.joint_names)}."
-                raise _fault(f"{pointer}/joints/{k}", "unknown_joint", detail)
+                raise faulty_field(f"{pointer}/joints/{k}", "unknown_joint", detail)
         yield "joints", tuple(spec.joints)
 
 
@@ -90,11 +90,11 @@ def _read_reference(spec: JointObjective, robot: RobotModel, start: FloatArray |
     value = getattr(spec, _REFERENCE)
     if value is None and isinstance(spec, DampingObjective):
         if start is None:
-            raise _fault(pointer, "missing_field", "Give the configuration before, here or in /initial_joint_q.")
+            raise faulty_field(pointer, "missing_field", "Give the configuration before, here or in /initial_joint_q.")
         try:
             return robot.clamp_joint_q(start)  # where the solve starts
         except InputError as error:
-            raise _fault("/initial_joint_q", "invalid_value", str(error)) from error
+            raise faulty_field("/initial_joint_q", "invalid_value", str(error)) from error
     reference = read_row_or_rows(value, robot.joint_coord_count, pointer)
     for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
         if joint_type.quaternion_offset is not None:
@@ -115,11 +115,7 @@ def _read_weights(spec: Objective, robot: RobotModel, pointer: str) -> FloatArra
         check_weights(weights, f"{pointer}/{ROW_WEIGHTS}")
     weights = spec.weight * weights
     if weights.max(initial=0.0) > MAX_VALUE:
-        raise _fault(f"{pointer}/weight", "out_of_range", f"Times row_weights it is above {MAX_VALUE:g}.")
+        raise faulty_field(f"{pointer}/weight", "out_of_range", f"Times row_weights it is above {MAX_VALUE:g}.")
     if ((weights < MIN_ROW_WEIGHT) & (weights != 0.0)).any():
-        raise _fault(f"{pointer}/weight", "out_of_range", f"Times row_weights it is below {MIN_ROW_WEIGHT:g}.")
+        raise faulty_field(f"{pointer}/weight", "out_of_range", f"Times row_weights it is below {MIN_ROW_WEIGHT:g}.")
     return weights
-
-
-def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
-    return FaultyFieldsError([Fault(pointer, code, detail)])

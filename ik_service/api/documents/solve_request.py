@@ -6,13 +6,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ik_service.api.codecs.json_codec import escape
 from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.documents.frames import check_count, check_link, read_offset
 from ik_service.api.documents.objective import read_objective, row_counts
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
+from ik_service.api.errors.exceptions import FaultyFieldsError, FieldFault, faulty_field, pointer_token
 from ik_service.api.schema import limits
 from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
 from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
@@ -67,7 +66,7 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     envelope = read_envelope(SolveRequestBody, document)
     if not envelope.targets and not envelope.objectives:
         code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
-        raise FaultyFieldsError([Fault("/targets", code, "Give targets, objectives or both.")])
+        raise faulty_field("/targets", code, "Give targets, objectives or both.")
     targets = tuple(_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets))
     start = _read_start(envelope.initial_joint_q, robot)
     objectives = tuple(
@@ -81,7 +80,7 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     counts += [one for k, objective in enumerate(objectives) for one in row_counts(objective, f"/objectives/{k}")]
     if not counts:
         detail = "No column has a row per problem. Say how many problems there are."
-        raise FaultyFieldsError([Fault("/problem_count", "missing_field", detail)])
+        raise faulty_field("/problem_count", "missing_field", detail)
     count = counts[0][1]
     for pointer, given in counts:
         check_count(given, count, pointer)
@@ -109,15 +108,15 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
         raise FaultyFieldsError(envelope_faults(error)) from error
 
 
-def envelope_faults(error: ValidationError) -> list[Fault]:
+def envelope_faults(error: ValidationError) -> list[FieldFault]:
     """Return what validation found wrong with the envelope of a document."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found]
 
 
-def _fault(place: tuple[int | str, ...], kind: str, message: str) -> Fault:
+def _fault(place: tuple[int | str, ...], kind: str, message: str) -> FieldFault:
     detail = "Field required" if kind == "union_tag_not_found" else message
-    return Fault(_pointer(place, kind), _code(kind), f"{detail}.")
+    return FieldFault(_pointer(place, kind), _code(kind), f"{detail}.")
 
 
 def _pointer(place: tuple[int | str, ...], kind: str) -> str:
@@ -127,7 +126,7 @@ def _pointer(place: tuple[int | str, ...], kind: str) -> str:
         del tokens[2]
     elif kind.startswith("union_tag_"):
         tokens.append("type")
-    return "".join(f"/{escape(token)}" for token in tokens)
+    return "".join(f"/{pointer_token(token)}" for token in tokens)
 
 
 def _code(kind: str) -> str:
@@ -158,7 +157,7 @@ def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> Target
 def _check_target_counts(columns: TargetColumns, pointer: str) -> None:
     if not columns.problem_count:
         detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
-        raise FaultyFieldsError([Fault(pointer, "missing_field", detail)])
+        raise faulty_field(pointer, "missing_field", detail)
     for name in ("orientations_xyzw", "offset", "row_weights"):
         array = getattr(columns, name)
         if array is not None and array.ndim == 2:
@@ -176,10 +175,10 @@ def _check_attempts(options: SolveOptions, count: int) -> None:
             f"{count} problems with {seeds} seeds each are {count * seeds} attempts. "
             f"Allowed in one request: {limits.MAX_ATTEMPT_COUNT}."
         )
-        raise FaultyFieldsError([Fault("/options/seeds", "out_of_range", detail)])
+        raise faulty_field("/options/seeds", "out_of_range", detail)
     if count * options.solutions > limits.MAX_SOLUTION_COUNT:
         detail = f"{count} problems may have {limits.MAX_SOLUTION_COUNT // count} solutions each in one request."
-        raise FaultyFieldsError([Fault("/options/solutions", "out_of_range", detail)])
+        raise faulty_field("/options/solutions", "out_of_range", detail)
 
 
 @lru_cache(maxsize=1024)
@@ -194,4 +193,4 @@ def solver_options(options: SolveOptions) -> SolverOptions:
     try:
         return SolverOptions(position_tolerance=position, orientation_tolerance=orientation, **fields)
     except InputError as error:
-        raise FaultyFieldsError([Fault("/options", "invalid_value", str(error))]) from error
+        raise faulty_field("/options", "invalid_value", str(error)) from error

@@ -12,7 +12,8 @@ from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.documents.columns import check_unit_quaternions, read_row
 from ik_service.api.documents.solve_answer import STATUS_WORDS
 from ik_service.api.documents.solve_request import read_envelope, read_solve
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, error_document
+from ik_service.api.errors.exceptions import faulty_field
+from ik_service.api.errors.problem_documents import error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
 from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
@@ -64,12 +65,12 @@ def read_configuration(frame: Frame, robot: RobotModel) -> StreamPlan:
     """
     given = read_envelope(StreamConfiguration, decode_frame(frame))
     if given.options.solutions > 1:
-        raise _fault("/options/solutions", "out_of_range", "A stream answers with one solution.")
+        raise faulty_field("/options/solutions", "out_of_range", "A stream answers with one solution.")
     document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
     request = read_solve(document, robot).request
     for k, target in enumerate(request.targets):
         if target.varies:
-            raise _fault(f"/targets/{k}", "wrong_shape", "Give one row of offset and of weights, for all ticks.")
+            raise faulty_field(f"/targets/{k}", "wrong_shape", "Give one row of offset and of weights, for all ticks.")
     joint_q: FloatArray = np.asarray(robot.mid_joint_q, np.float64)
     if given.initial_joint_q is not None:
         joint_q = read_row(given.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
@@ -166,13 +167,13 @@ def _rows(name: str, value: object, templates: tuple[TargetColumns, ...]) -> lis
     pointer = f"/{name}"
     if value is None:
         if any(wanted):
-            raise _fault(pointer, "missing_field", "Give one row per target.")
+            raise faulty_field(pointer, "missing_field", "Give one row per target.")
         return [None] * len(templates)
     rows: Any = value.array(pointer) if isinstance(value, PackedColumn) else value
     if not isinstance(rows, (list, np.ndarray)):
-        raise _fault(pointer, "wrong_type", "Give a list with one row per target.")
+        raise faulty_field(pointer, "wrong_type", "Give a list with one row per target.")
     if (isinstance(rows, np.ndarray) and rows.ndim == 0) or len(rows) != len(templates):
-        raise _fault(pointer, "wrong_shape", f"Give one row per target: {len(templates)}.")
+        raise faulty_field(pointer, "wrong_shape", f"Give one row per target: {len(templates)}.")
     pairs = enumerate(zip(rows, wanted, strict=True))
     return [_row(name, row, is_wanted, f"{pointer}/{k}") for k, (row, is_wanted) in pairs]
 
@@ -180,7 +181,7 @@ def _rows(name: str, value: object, templates: tuple[TargetColumns, ...]) -> lis
 def _row(name: str, row: object, is_wanted: bool, pointer: str) -> FloatArray | None:
     if not is_wanted:
         if row is not None:
-            raise _fault(pointer, "unknown_field", "The target was configured without it. Give null.")
+            raise faulty_field(pointer, "unknown_field", "The target was configured without it. Give null.")
         return None
     numbers = read_row(row, _WIDTHS[name], pointer)
     if name == "orientations_xyzw":
@@ -190,7 +191,3 @@ def _row(name: str, row: object, is_wanted: bool, pointer: str) -> FloatArray | 
 
 def _or_null(value: Any) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _fault(pointer: str, code: str, detail: str) -> FaultyFieldsError:
-    return FaultyFieldsError([Fault(pointer, code, detail)])

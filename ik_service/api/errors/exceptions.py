@@ -1,28 +1,121 @@
-"""Errors of the HTTP surface that no floor below knows; `problems` says how each is answered.
+"""Errors of the HTTP surface that lower floors do not know; `problem_documents` says how each is answered.
 
 IKError
 ├── AccessError              the caller may not do this
 │   ├── MissingKeyError      no API key
-│   ├── WrongKeyError        an API key that is none
-│   ├── KeyRightsError       an API key that may not do this
-│   ├── UntrustedHostError   asked under a name that is not this machine's
-│   ├── UntrustedOriginError a web page of elsewhere opens a stream
+│   ├── WrongKeyError        an unknown API key
+│   ├── KeyRightsError       the API key may not do this
+│   ├── UntrustedHostError   the Host header does not name this machine
+│   ├── UntrustedOriginError a web page of another origin opens a stream
 │   ├── MetricsClosedError   metrics need an API key here
 │   └── UploadsDisabledError robots cannot be put or deleted here
 ├── BodyTimeoutError         the body came too slowly
+├── NotReadyError            the service is starting, or failed to start
 ├── CatalogStorageError      the disk does not take a change of the catalog
 │   └── CatalogStorageFullError  because it has no room
-└── InputError
-    ├── RobotNameError       a name that no robot can be put under
-    ├── ReadOnlyRobotError   a built-in robot would change
-    ├── CatalogFullError     no more robots can be put
-    ├── StaleRobotError      the robot is not the one that the caller knows
-    ├── NoUrdfError          a robot that did not come from a URDF
-    ├── AnswerTooLargeError  an answer larger than is sent
-    └── MjcfRefusedError     MJCF where only URDF is taken
+├── InputError
+│   ├── FaultyFieldsError    fields that break the schema
+│   ├── MalformedBodyError   not JSON
+│   │   ├── MalformedMsgpackError  not MessagePack
+│   │   └── MalformedNpzError      not an archive of arrays
+│   ├── MediaTypeError       a media type that is not served
+│   ├── ContentEncodingError a compressed body
+│   ├── NotAcceptableError   no media type that the client accepts
+│   ├── BodyTooLargeError    too many bytes
+│   ├── TooManyProblemsError too many problems
+│   ├── AnswerTooLargeError  an answer larger than is sent
+│   ├── RobotNameError       a name that no robot can have
+│   ├── ReadOnlyRobotError   a built-in robot would change
+│   ├── CatalogFullError     no more robots can be put
+│   ├── StaleRobotError      the precondition of the caller does not hold
+│   ├── NoUrdfError          the robot was not read from a URDF
+│   └── MjcfRefusedError     MJCF where only URDF is read
+└── UnknownNameError
+    └── UnknownRobotError    no robot of that name is served
 """
 
-from objectives.errors import IKError, InputError
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from objectives.errors import IKError, InputError, UnknownNameError
+
+FAULTS_MAX = 16
+"""Faults listed in one answer; the others are left out."""
+
+
+@dataclass(frozen=True)
+class FieldFault:
+    """One fault of a request body.
+
+    Attributes:
+        pointer: JSON pointer (RFC 6901) to it; empty for the whole body.
+        code: Stable name of the kind of fault.
+        detail: What is wrong and what is allowed.
+    """
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class FaultyFieldsError(InputError):
+    """Fields of the body that break the schema; `faults` names each."""
+
+    def __init__(self, faults: Iterable[FieldFault]) -> None:
+        """Keep the faults, in the order found, at least one."""
+        self.faults = tuple(faults)[:FAULTS_MAX]
+        first = self.faults[0]
+        super().__init__(f"{first.pointer or 'The body'}: {first.detail}")
+
+
+def faulty_field(pointer: str, code: str, detail: str) -> FaultyFieldsError:
+    """Return the error for one fault; see `FieldFault`."""
+    return FaultyFieldsError([FieldFault(pointer, code, detail)])
+
+
+def pointer_token(token: object) -> str:
+    """Return a key or index as it is written in a JSON pointer, without characters that UTF-8 cannot hold."""
+    return str(token).replace("~", "~0").replace("/", "~1").encode(errors="replace").decode()
+
+
+class MalformedBodyError(InputError):
+    """The body is not JSON in UTF-8."""
+
+
+class MalformedMsgpackError(MalformedBodyError):
+    """The body is not a MessagePack document of plain types."""
+
+
+class MalformedNpzError(MalformedBodyError):
+    """The body is not an archive of arrays."""
+
+
+class MediaTypeError(InputError):
+    """The body has a media type that is not served."""
+
+
+class ContentEncodingError(InputError):
+    """The body is compressed."""
+
+
+class NotAcceptableError(InputError):
+    """The client accepts no media type that is served."""
+
+
+class BodyTooLargeError(InputError):
+    """The body has more bytes than are allowed."""
+
+
+class TooManyProblemsError(InputError):
+    """The request holds more problems than are allowed."""
+
+
+class UnknownRobotError(UnknownNameError):
+    """No robot of that name is served."""
+
+
+class NotReadyError(IKError):
+    """The service is still starting, or has failed to start."""
 
 
 class AccessError(IKError):
@@ -30,23 +123,23 @@ class AccessError(IKError):
 
 
 class MissingKeyError(AccessError):
-    """The request brings no API key."""
+    """The request has no API key."""
 
 
 class WrongKeyError(AccessError):
-    """The request brings an API key that is none of this service."""
+    """The API key of the request is unknown."""
 
 
 class KeyRightsError(AccessError):
-    """The API key is good, but not for this."""
+    """The API key is known, but may not do this."""
 
 
 class UntrustedHostError(AccessError):
-    """The request asks for a name that is not this machine's: a web page may stand behind it."""
+    """The Host header does not name this machine: a web page may have sent the request."""
 
 
 class UntrustedOriginError(AccessError):
-    """A web page of an origin that is not allowed opens a stream."""
+    """A web page whose origin is not allowed opens a stream."""
 
 
 class MetricsClosedError(AccessError):
@@ -58,11 +151,11 @@ class UploadsDisabledError(AccessError):
 
 
 class BodyTimeoutError(IKError):
-    """The body did not come in within its time."""
+    """The body was not received within its time limit."""
 
 
 class CatalogStorageError(IKError):
-    """The disk does not take a change of the catalog; what was there stays."""
+    """The disk does not take a change of the catalog; the catalog is unchanged."""
 
 
 class CatalogStorageFullError(CatalogStorageError):
@@ -70,11 +163,11 @@ class CatalogStorageFullError(CatalogStorageError):
 
 
 class RobotNameError(InputError):
-    """A name that no robot can be put under."""
+    """A name that no robot can have."""
 
 
 class ReadOnlyRobotError(InputError):
-    """The robot came with the service and stays as it is."""
+    """The robot is built in and cannot change."""
 
 
 class CatalogFullError(InputError):
@@ -82,7 +175,7 @@ class CatalogFullError(InputError):
 
 
 class StaleRobotError(InputError):
-    """The robot is not the one that the caller's precondition names."""
+    """The robot does not meet the caller's precondition."""
 
 
 class NoUrdfError(InputError):
@@ -90,7 +183,7 @@ class NoUrdfError(InputError):
 
 
 class AnswerTooLargeError(InputError):
-    """The answer would be larger than any that is sent."""
+    """The answer would be larger than the limit."""
 
 
 class MjcfRefusedError(InputError):

@@ -7,24 +7,20 @@ from pydantic import BaseModel, Field
 from ik_service.api.errors.exceptions import (
     BodyTimeoutError,
     CatalogStorageFullError,
-    MissingKeyError,
-    ReadOnlyRobotError,
-    StaleRobotError,
-    UploadsDisabledError,
-)
-from ik_service.api.errors.problem_documents import (
-    MEDIA_TYPE,
-    Fault,
     FaultyFieldsError,
+    FieldFault,
     MalformedBodyError,
     MediaTypeError,
+    MissingKeyError,
     NotAcceptableError,
     NotReadyError,
+    ReadOnlyRobotError,
+    StaleRobotError,
     TooManyProblemsError,
     UnknownRobotError,
-    kind_of,
-    problem_document,
+    UploadsDisabledError,
 )
+from ik_service.api.errors.problem_documents import MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ExpiredError, ShareExhaustedError
 
 
@@ -67,7 +63,7 @@ _DESCRIPTIONS = {
     504: "The deadline passed before there was an answer; nothing or not all was solved.",
 }
 
-_FAULT = Fault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3.")
+_FAULT = FieldFault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3.")
 _EXAMPLES: dict[int, Exception] = {
     400: MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
     401: MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'."),

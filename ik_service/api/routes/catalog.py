@@ -9,8 +9,7 @@ from starlette.responses import Response
 from ik_service.api.admission.access import KEY_NAME, owner_of
 from ik_service.api.catalog.robot_catalog import Precondition
 from ik_service.api.codecs.media_types import require_uncompressed
-from ik_service.api.errors.exceptions import KeyRightsError, MissingKeyError
-from ik_service.api.errors.problem_documents import MediaTypeError
+from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.robots import URDF_MEDIA_TYPE, robot_content
 from ik_service.api.schema.robot import RobotBody

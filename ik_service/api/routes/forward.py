@@ -14,7 +14,7 @@ from ik_service.api.documents.answer_size import forward_answer_bytes
 from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.frames import check_link
 from ik_service.api.documents.solve_request import read_envelope
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError, MediaTypeError, NotAcceptableError
+from ik_service.api.errors.exceptions import MediaTypeError, NotAcceptableError, faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.openapi import REF_TEMPLATE
 from ik_service.api.routes.solve import RobotName
@@ -85,11 +85,11 @@ def _read(robot: RobotModel, codec: Codec, body: bytes) -> tuple[FloatArray, Seq
         check_link(link, robot, f"/links/{index}")
         if link in seen:
             detail = f"Link {link!r} is named twice. Name each link once."
-            raise FaultyFieldsError([Fault(f"/links/{index}", "invalid_value", detail)])
+            raise faulty_field(f"/links/{index}", "invalid_value", detail)
         seen.add(link)
     if len(joint_q) * len(links) > MAX_POSE_COUNT:
         detail = f"{len(joint_q)} configurations of {len(links)} links are too many. Allowed: {MAX_POSE_COUNT} poses."
-        raise FaultyFieldsError([Fault("/joint_q", "out_of_range", detail)])
+        raise faulty_field("/joint_q", "out_of_range", detail)
     return joint_q, links
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from ik_service.api.errors.problem_documents import NotReadyError
+from ik_service.api.errors.exceptions import NotReadyError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.state import ServiceState, State
 from ik_service.batching.errors import ClosedError, SolverLostError

@@ -13,7 +13,7 @@ from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
 from ik_service.api.documents.solve_answer import answer_document
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
-from ik_service.api.errors.problem_documents import Fault, FaultyFieldsError
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.direct_route import DirectRoute
 from ik_service.api.routes.openapi import deadline_parameter, solve_answer_content, solve_request_body
@@ -70,7 +70,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     else:
         decoded = _decode(*arguments)
     if replier.is_flat and "islands" in decoded.include:
-        raise FaultyFieldsError([Fault("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")])
+        raise faulty_field("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")
     size = solve_answer_bytes(model, decoded, replier)
     booking.take_answer(size)
     if size > UNCOUNTED_BYTES or decoded.request.options.solutions > 1:

@@ -2,7 +2,7 @@
 
 from fastapi import Request
 
-from ik_service.api.errors.problem_documents import BodyTooLargeError
+from ik_service.api.errors.exceptions import BodyTooLargeError
 
 SPLIT = "Split the problems over several requests."
 

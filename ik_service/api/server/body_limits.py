@@ -7,10 +7,9 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.admission.access import refuse
 from ik_service.api.admission.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
-from ik_service.api.errors.exceptions import BodyTimeoutError
-from ik_service.api.errors.problem_documents import BodyTooLargeError
+from ik_service.api.errors.exceptions import BodyTimeoutError, BodyTooLargeError
+from ik_service.api.errors.problem_documents import send_error
 from ik_service.api.server.body import SPLIT, too_large
 
 
@@ -33,7 +32,7 @@ class BodyBounds:
             return await self._app(scope, receive, send)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._max_bytes:
-            return await refuse(self._too_large(scope["method"]), scope, receive, send)
+            return await send_error(self._too_large(scope["method"]), scope, receive, send)
         booking = scope[BOOKING] = Booking(self._memory, scope)
         try:
             return await self._app(scope, _BoundedBody(receive, self, scope["method"], booking).receive, send)

@@ -17,7 +17,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.errors.problem_documents import MEDIA_TYPE, Kind, framework_kind, problem_document
+from ik_service.api.errors.problem_documents import MEDIA_TYPE, ProblemKind, framework_kind, problem_document
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.api.server.connection_slots import GUEST_S, ConnectionBook
 from ik_service.api.server.stream_connection import StreamConnection
@@ -89,7 +89,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._incoming: _Timer | None = None  # headers, or the rest of a body that nobody reads
         self._outgoing: _Timer | None = None
         self._in_headers, self._header_bytes = False, 0
-        self._refusal: tuple[Kind, str] | None = None
+        self._refusal: tuple[ProblemKind, str] | None = None
         self._is_guest = False
         # Of a body in chunks: bytes fed to the parser, bytes of the body among them, and chunks.
         self._is_chunked, self._fed, self._body_bytes, self._chunks = False, 0, 0, 0
@@ -172,7 +172,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_guest and self.cycle is not None:
             self.cycle.keep_alive = False
 
-    def _fault(self) -> tuple[Kind, str] | None:
+    def _fault(self) -> tuple[ProblemKind, str] | None:
         """Return why a request is refused by its headers, None where it is not."""
         size, hosts, coding = len(self.url), 0, b""
         for name, value in self.headers:
@@ -292,7 +292,7 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.close()
 
     # ------------------------------------------------------------------ answers
-    def _refuse(self, kind: Kind, detail: str) -> None:
+    def _refuse(self, kind: ProblemKind, detail: str) -> None:
         """Answer without the application, and close; answers that are due before this one leave no place for it."""
         cycle = self.cycle
         if cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete)):

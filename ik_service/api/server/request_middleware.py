@@ -12,8 +12,7 @@ from typing import Protocol
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.admission.access import refuse
-from ik_service.api.errors.problem_documents import MEDIA_TYPE, framework_kind, problem_response
+from ik_service.api.errors.problem_documents import MEDIA_TYPE, framework_kind, problem_response, send_error
 from ik_service.api.errors.request_id import HEADER, current_request_id, request_id
 from ik_service.batching.errors import ClosedError
 
@@ -66,11 +65,11 @@ class FrontDoor:
             if answer.is_started or not self._is_draining():
                 answer.status = answer.status or CLIENT_GONE
                 raise
-            await refuse(ClosedError("The service is shutting down."), scope, receive, answer.send)
+            await send_error(ClosedError("The service is shutting down."), scope, receive, answer.send)
         except Exception as error:
             _log.error("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"], exc_info=error)
             if not answer.is_started:
-                await refuse(error, scope, receive, answer.send)
+                await send_error(error, scope, receive, answer.send)
             elif answer.is_open:
                 raise  # the server cuts the connection: half an answer must not look like one
         finally:
