@@ -6,7 +6,7 @@ python benchmarks/robot_uploads.py
 import resource
 import time
 
-from ik_service.api.schema.robot import robot_body
+from ik_service.api.documents.robot import robot_body
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
 from ik_service.robots.files.urdf import MAX_COUNT

@@ -28,7 +28,6 @@ from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.errors.problem_handlers import install_problem_handlers
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
-from ik_service.api.routes import catalog as catalog_routes
 from ik_service.api.routes import forward as forward_routes
 from ik_service.api.routes import health as health_routes
 from ik_service.api.routes import metrics as metrics_routes
@@ -218,7 +217,6 @@ def create_app(
         stream_routes,
         forward_routes,
         robot_routes,
-        catalog_routes,
         health_routes,
         metrics_routes,
     ):

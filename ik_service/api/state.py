@@ -4,12 +4,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 
 from ik_service.api.admission.admission import Admission
 from ik_service.api.catalog.catalog_refresh import CatalogWatch
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.observability.metrics import ServiceMetrics
+from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.server.stream_session import StreamSession
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.queue.fair_cap import FairCap
@@ -88,3 +89,11 @@ async def service_state(request: Request) -> ServiceState:
 
 State = Annotated[ServiceState, Depends(service_state)]
 """Parameter of a route that gets the shared state."""
+RobotName = Annotated[
+    str,
+    Path(
+        description="Name of a robot, see `GET /v1/robots`.",
+        openapi_examples={name: {"value": name} for name in sorted(set(EXAMPLE_ROBOTS.values()), reverse=True)},
+    ),
+]
+"""Parameter of a route: the robot in its path."""

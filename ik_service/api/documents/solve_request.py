@@ -2,43 +2,22 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import Any
 
 from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
+from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.frames import check_count, check_link, read_offset
 from ik_service.api.documents.objective import read_objective, row_counts
-from ik_service.api.errors.exceptions import FaultyFieldsError, FieldFault, faulty_field, pointer_token
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
-from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
 from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
 from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions
 from ik_service.solver.solver import DEFAULT_SEEDS
 from objectives.errors import InputError
-
-FAULT_CODES = {
-    "extra_forbidden": "unknown_field",
-    TOO_MANY_NAMES: "unknown_field",
-    "missing": "missing_field",
-    "finite_number": "not_finite",
-    "greater_than": "out_of_range",
-    "greater_than_equal": "out_of_range",
-    "less_than": "out_of_range",
-    "less_than_equal": "out_of_range",
-    "literal_error": "unknown_option",
-    "union_tag_invalid": "unknown_option",
-    "union_tag_not_found": "missing_field",
-    "too_short": "wrong_shape",
-    "too_long": "wrong_shape",
-    "string_too_short": "out_of_range",
-    "string_too_long": "out_of_range",
-}
-"""Codes of the faults that the envelope's validation finds; types of values that do not fit are `wrong_type`."""
 
 
 @dataclass(frozen=True)
@@ -87,52 +66,6 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     _check_attempts(envelope.options, count)
     request = SolveRequest(targets, start, solver_options(envelope.options), objectives, count)
     return DecodedSolve(request, frozenset(envelope.include))
-
-
-Body = TypeVar("Body", bound=Envelope)
-
-
-def read_envelope(kind: type[Body], document: Any) -> Body:
-    """Return the envelope of a document, checked but for its columns.
-
-    Args:
-        kind: What it must be.
-        document: What a codec has decoded.
-
-    Raises:
-        FaultyFieldsError: A field that is not as the schema says.
-    """
-    try:
-        return kind.model_validate(document)
-    except ValidationError as error:
-        raise FaultyFieldsError(envelope_faults(error)) from error
-
-
-def envelope_faults(error: ValidationError) -> list[FieldFault]:
-    """Return what validation found wrong with the envelope of a document."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found]
-
-
-def _fault(place: tuple[int | str, ...], kind: str, message: str) -> FieldFault:
-    detail = "Field required" if kind == "union_tag_not_found" else message
-    return FieldFault(_pointer(place, kind), _code(kind), f"{detail}.")
-
-
-def _pointer(place: tuple[int | str, ...], kind: str) -> str:
-    """JSON pointer to a fault; pydantic puts the type of an objective between its number and its fields."""
-    tokens = list(place)
-    if tokens[:1] == ["objectives"] and len(tokens) > 2:
-        del tokens[2]
-    elif kind.startswith("union_tag_"):
-        tokens.append("type")
-    return "".join(f"/{pointer_token(token)}" for token in tokens)
-
-
-def _code(kind: str) -> str:
-    if kind.endswith("_type"):
-        return "wrong_type"
-    return FAULT_CODES.get(kind, "invalid_value")
 
 
 def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetColumns:

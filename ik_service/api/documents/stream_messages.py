@@ -10,8 +10,9 @@ from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.documents.columns import check_unit_quaternions, read_row
+from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.solve_answer import STATUS_WORDS
-from ik_service.api.documents.solve_request import read_envelope, read_solve
+from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_documents import error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE

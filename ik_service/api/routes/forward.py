@@ -1,7 +1,6 @@
 """`POST /v1/robots/{robot}/forward`: configurations in, poses of links out, in float64 and without the solver."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -12,17 +11,16 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.documents.answer_size import forward_answer_bytes
 from ik_service.api.documents.columns import read_rows
+from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.frames import check_link
-from ik_service.api.documents.solve_request import read_envelope
 from ik_service.api.errors.exceptions import MediaTypeError, NotAcceptableError, faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.routes.openapi import REF_TEMPLATE
-from ik_service.api.routes.solve import RobotName
-from ik_service.api.schema.forward import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
+from ik_service.api.routes.openapi import forward_request_body
+from ik_service.api.schema.forward import MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.server.body import read_body
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
-from ik_service.api.state import State
+from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
 
@@ -33,13 +31,6 @@ UNCOUNTED_POSES = 1024
 router = APIRouter(prefix="/v1", tags=["robots"])
 
 
-def _request_body() -> dict[str, Any]:
-    example = {"summary": "one link (panda)", "value": FORWARD_REQUEST}
-    schema = {"$ref": REF_TEMPLATE.format(model=ForwardRequestBody.__name__)}
-    content = {"application/json": {"schema": schema, "examples": {"one_link": example}}}
-    return {"requestBody": {"required": True, "content": {**content, "application/msgpack": {"schema": schema}}}}
-
-
 @router.post(
     "/robots/{robot}/forward",
     summary="Compute where links are",
@@ -48,7 +39,7 @@ def _request_body() -> dict[str, Any]:
         200: {"model": ForwardAnswerBody, "description": "Poses in the world frame."},
         **problem_answers(400, 404, 406, 408, 413, 415, 422, 500),
     },
-    openapi_extra=_request_body(),
+    openapi_extra=forward_request_body(),
 )
 async def forward(robot: RobotName, request: Request, state: State) -> Response:
     """Compute forward kinematics; the answer's `poses` can be sent as the `targets` of a solve."""

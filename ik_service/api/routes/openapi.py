@@ -12,7 +12,7 @@ from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
-from ik_service.api.schema.forward import ForwardRequestBody
+from ik_service.api.schema.forward import FORWARD_REQUEST, ForwardRequestBody
 from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
@@ -56,6 +56,14 @@ def solve_request_body() -> dict[str, Any]:
     schema = {"$ref": REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
     content = {"application/json": {"schema": schema, "examples": examples}, **binary_content(schema)}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def forward_request_body() -> dict[str, Any]:
+    """Return the declaration of the body of a request for forward kinematics."""
+    example = {"summary": "one link (panda)", "value": FORWARD_REQUEST}
+    schema = {"$ref": REF_TEMPLATE.format(model=ForwardRequestBody.__name__)}
+    content = {"application/json": {"schema": schema, "examples": {"one_link": example}}}
+    return {"requestBody": {"required": True, "content": {**content, MsgpackCodec.media_type: {"schema": schema}}}}
 
 
 def deadline_parameter() -> dict[str, Any]:

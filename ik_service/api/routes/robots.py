@@ -1,21 +1,43 @@
-"""`GET /v1/robots`, `GET /v1/robots/{robot}` and `.../urdf`: what is served."""
+"""Robots: `GET /v1/robots`, `/v1/robots/{robot}` and `.../urdf`, and `PUT` and `DELETE` of a robot at run time.
 
-from fastapi import APIRouter, Request
+Robots are put and deleted where the operator allows it, by API key only.
+"""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response
 
-from ik_service.api.admission.access import owner_of
-from ik_service.api.catalog.robot_catalog import ServedRobot
-from ik_service.api.errors.exceptions import NoUrdfError
+from ik_service.api.admission.access import KEY_NAME, owner_of
+from ik_service.api.catalog.robot_catalog import Precondition, ServedRobot
+from ik_service.api.codecs.media_types import require_uncompressed
+from ik_service.api.documents.robot import robot_body, robot_summary
+from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError, NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.routes.solve import RobotName
-from ik_service.api.schema.robot import RobotBody, RobotList, robot_body, robot_summary
-from ik_service.api.state import State
+from ik_service.api.schema.robot import RobotBody, RobotList
+from ik_service.api.server.body import read_body
+from ik_service.api.state import RobotName, ServiceState, State
+from ik_service.robots import builtin_urdf
+from ik_service.robots.files.xml_reader import MAX_BYTES
 
 URDF_MEDIA_TYPE = "application/xml"
+MEDIA_TYPES = (URDF_MEDIA_TYPE, "text/xml", "application/urdf+xml")
 # The text is a caller's: a browser must not take it for a page of this service.
 _AS_A_FILE = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
+NewName = Annotated[str, Path(description="Name of the robot: a-z, then a-z, 0-9, _ and -.", examples=["my_arm"])]
+IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
+IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
+
 router = APIRouter(prefix="/v1", tags=["robots"])
+
+
+def _urdf_body() -> dict[str, Any]:
+    example = {"summary": "ur5e", "value": builtin_urdf("ur5e").decode()}
+    # Bytes: of an XML type generators would make a model, or leave the route out.
+    content = {"schema": {"type": "string", "format": "binary", "maxLength": MAX_BYTES}, "examples": {"ur5e": example}}
+    return {"requestBody": {"required": True, "content": {URDF_MEDIA_TYPE: content}}}
 
 
 @router.head("/robots", include_in_schema=False)
@@ -33,12 +55,12 @@ async def list_robots(state: State) -> RobotList:
 async def get_robot(robot: RobotName, request: Request, state: State) -> Response:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
     served = (await state.catalog_watch.now()).robot(robot)
-    content = await state.side_work.run(owner_of(request.scope), robot_content, robot, served)
+    content = await state.side_work.run(owner_of(request.scope), _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
 
-def robot_content(name: str, served: ServedRobot) -> bytes:
-    """Return all that is told about a robot as JSON."""
+def _robot_content(name: str, served: ServedRobot) -> bytes:
+    """Return the description of a robot as JSON."""
     return robot_body(name, served.model, served.source).model_dump_json().encode()
 
 
@@ -59,3 +81,58 @@ async def get_urdf(robot: RobotName, state: State) -> Response:
         raise NoUrdfError(f"Robot '{robot}' was not read from a URDF.")
     headers = {**_AS_A_FILE, "ETag": served.etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}
     return Response(served.urdf, media_type=URDF_MEDIA_TYPE, headers=headers)
+
+
+@router.put(
+    "/robots/{robot}",
+    summary="Put a robot",
+    responses={
+        200: {"model": RobotBody, "description": "The robot took the place of the one of that name."},
+        201: {"model": RobotBody, "description": "The robot is new."},
+        **problem_answers(401, 403, 408, 409, 412, 413, 415, 422, 429, 500, 507),
+    },
+    openapi_extra=_urdf_body(),
+)
+async def put_robot(
+    robot: NewName,
+    request: Request,
+    state: State,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
+    _require_rights(request, state, robot)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in MEDIA_TYPES:
+        raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
+    require_uncompressed(request.headers)
+    text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
+    precondition = Precondition(if_match, if_none_match)
+    putting = state.catalog_work.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
+    served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
+    content = await state.side_work.run(owner_of(request.scope), _robot_content, robot, served)
+    headers = {"ETag": served.etag, "Location": f"/v1/robots/{robot}"}
+    return Response(content, status_code=201 if is_new else 200, headers=headers, media_type="application/json")
+
+
+@router.delete(
+    "/robots/{robot}",
+    summary="Delete a robot",
+    status_code=204,
+    responses={204: {"description": "It is gone."}, **problem_answers(401, 403, 404, 409, 412, 422, 500)},
+)
+async def delete_robot(robot: NewName, request: Request, state: State, if_match: IfMatch = None) -> None:
+    """Stop serving a robot that was put; requests under way go on."""
+    _require_rights(request, state, robot)
+    deleting = state.catalog_work.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
+    await asyncio.shield(deleting)
+    state.metrics.forget(robot)
+
+
+def _require_rights(request: Request, state: ServiceState, robot: str) -> None:
+    state.catalog.require_changeable(robot)
+    name = request.scope.get(KEY_NAME)
+    if name is None:
+        raise MissingKeyError("Robots are put and deleted by API key only.")
+    if state.uploaders is not None and name not in state.uploaders:
+        raise KeyRightsError(f"API key '{name}' may not put or delete robots.")

@@ -1,9 +1,8 @@
 """`POST /v1/robots/{robot}/solve`: targets in, joint configurations out."""
 
 import time
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
@@ -17,21 +16,12 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.direct_route import DirectRoute
 from ik_service.api.routes.openapi import deadline_parameter, solve_answer_content, solve_request_body
-from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.schema.solve import SolveAnswerBody
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
-from ik_service.api.state import State
+from ik_service.api.state import RobotName, State
 from ik_service.batching.errors import ExpiredError
 from ik_service.robots import RobotModel
-
-RobotName = Annotated[
-    str,
-    Path(
-        description="Name of a robot, see `GET /v1/robots`.",
-        openapi_examples={name: {"value": name} for name in sorted(set(EXAMPLE_ROBOTS.values()), reverse=True)},
-    ),
-]
 
 router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
 

@@ -5,7 +5,8 @@ import math
 from rich.table import Table
 from rich.tree import Tree
 
-from ik_service.api.schema.robot import DofBody, JointBody, RobotBody, robot_body, robot_summary
+from ik_service.api.documents.robot import robot_body, robot_summary
+from ik_service.api.schema.robot import DofBody, JointBody, RobotBody
 from ik_service.cli.console import escaped, output_console
 from ik_service.robots import builtin_robot_names, load_robot
 

@@ -1,0 +1,72 @@
+"""Envelopes of documents: all fields but the numeric columns, checked by the models of the schema."""
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ik_service.api.errors.exceptions import FaultyFieldsError, FieldFault, pointer_token
+from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
+
+FAULT_CODES = {
+    "extra_forbidden": "unknown_field",
+    TOO_MANY_NAMES: "unknown_field",
+    "missing": "missing_field",
+    "finite_number": "not_finite",
+    "greater_than": "out_of_range",
+    "greater_than_equal": "out_of_range",
+    "less_than": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "literal_error": "unknown_option",
+    "union_tag_invalid": "unknown_option",
+    "union_tag_not_found": "missing_field",
+    "too_short": "wrong_shape",
+    "too_long": "wrong_shape",
+    "string_too_short": "out_of_range",
+    "string_too_long": "out_of_range",
+}
+"""Codes of the faults that the envelope's validation finds; types of values that do not fit are `wrong_type`."""
+
+Body = TypeVar("Body", bound=Envelope)
+
+
+def read_envelope(kind: type[Body], document: Any) -> Body:
+    """Return the envelope of a document; its columns are not checked yet.
+
+    Args:
+        kind: The model of the envelope.
+        document: A decoded document.
+
+    Raises:
+        FaultyFieldsError: A field that is not as the schema says.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        raise FaultyFieldsError(envelope_faults(error)) from error
+
+
+def envelope_faults(error: ValidationError) -> list[FieldFault]:
+    """Return the faults that validation found in the envelope of a document."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found]
+
+
+def _fault(place: tuple[int | str, ...], kind: str, message: str) -> FieldFault:
+    detail = "Field required" if kind == "union_tag_not_found" else message
+    return FieldFault(_pointer(place, kind), _code(kind), f"{detail}.")
+
+
+def _pointer(place: tuple[int | str, ...], kind: str) -> str:
+    """Return the JSON pointer to a fault; pydantic puts the type of an objective between its number and its fields."""
+    tokens = list(place)
+    if tokens[:1] == ["objectives"] and len(tokens) > 2:
+        del tokens[2]
+    elif kind.startswith("union_tag_"):
+        tokens.append("type")
+    return "".join(f"/{pointer_token(token)}" for token in tokens)
+
+
+def _code(kind: str) -> str:
+    if kind.endswith("_type"):
+        return "wrong_type"
+    return FAULT_CODES.get(kind, "invalid_value")

@@ -1,0 +1,98 @@
+"""From a robot's model to its documents."""
+
+import math
+
+import numpy as np
+
+from ik_service.api.schema.robot import DofBody, JointBody, LinkBody, Pose, RobotBody, RobotSummary, Source
+from ik_service.robots import RobotModel
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.names import leaf_links
+
+
+def robot_summary(name: str, robot: RobotModel, source: Source = "built_in") -> RobotSummary:
+    """Return the entry of a robot in the list of robots."""
+    return RobotSummary(
+        name=name,
+        source=source,
+        joint_coord_count=robot.joint_coord_count,
+        joint_dof_count=robot.joint_dof_count,
+        active_dof_count=robot.active_dof_count,
+        leaf_links=leaf_links(robot),
+    )
+
+
+def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> RobotBody:
+    """Return the full description of a robot."""
+    return RobotBody(
+        **robot_summary(name, robot, source).model_dump(),
+        content_hash=robot.content_hash,
+        coordinate_names=list(robot.coordinate_names),
+        dof_names=list(robot.dof_names),
+        home_joint_q=robot.mid_joint_q.tolist(),
+        tree_count=robot.trees.ntree,
+        joints=[_joint(robot, index, child) for index, child in enumerate(_child_links(robot))],
+        links=[_link(robot, index) for index in range(len(robot.link_names))],
+    )
+
+
+def _joint(robot: RobotModel, index: int, child_link: str) -> JointBody:
+    kind = JointType(int(robot.joint_type[index]))
+    dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))
+    coordinates = slice(int(robot.joint_q_start[index]), int(robot.joint_q_start[index + 1]))
+    parent = int(robot.joint_parent[index])
+    has_axis = kind not in (JointType.BALL, JointType.FLOATING)
+    return JointBody(
+        name=robot.joint_names[index],
+        type=kind.name.lower(),
+        parent=None if parent < 0 else robot.joint_names[parent],
+        child_link=child_link,
+        origin=_pose(robot.joint_X_p[index].tolist()),
+        axis=robot.joint_axis[dofs[-1]].tolist() if has_axis else None,
+        coordinates=list(robot.coordinate_names[coordinates]),
+        dofs=[_dof(robot, dof) for dof in dofs],
+    )
+
+
+def _dof(robot: RobotModel, dof: int) -> DofBody:
+    info = robot.dof_at(dof)
+    velocity = float(robot.joint_velocity_limit[dof])
+    leader, tree = int(robot.dof_leader[dof]), int(robot.trees.dof_treeid[dof])
+    return DofBody(
+        name=info.name,
+        lower=_finite(info.lower),
+        upper=_finite(info.upper),
+        velocity_limit=_finite(velocity),
+        effort_limit=_finite(float(robot.joint_effort_limit[dof])),
+        active=info.active,
+        leader=None if leader == dof else robot.dof_names[leader],
+        multiplier=float(robot.dof_multiplier[dof]),
+        offset=float(robot.dof_offset[dof]),
+        tree=None if tree < 0 else tree,
+    )
+
+
+def _link(robot: RobotModel, index: int) -> LinkBody:
+    body = int(robot.link_body[index])
+    parent = int(robot.link_parent[index])
+    return LinkBody(
+        name=robot.link_names[index],
+        parent=None if parent < 0 else robot.link_names[parent],
+        joint=None if body < 0 else robot.joint_names[body],
+        pose=_pose(robot.link_X_body[index].tolist()),
+    )
+
+
+def _child_links(robot: RobotModel) -> list[str]:
+    """Return the link that each joint moves: the first one of its body."""
+    first = np.unique(robot.link_body, return_index=True)
+    links = dict(zip(first[0].tolist(), first[1].tolist(), strict=True))
+    return [robot.link_names[links[body]] for body in range(robot.joint_count)]
+
+
+def _pose(transform: list[float]) -> Pose:
+    return Pose(position=transform[:3], orientation_xyzw=transform[3:])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
