@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import uvloop
 
 from ik_service.api.admission.access import AccessCheck
+from ik_service.api.admission.request_memory import RequestMemory
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.server.body_limits import BodyBounds
@@ -55,7 +56,8 @@ def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
     metrics = ServiceMetrics(lambda robot: "panda")
     log = AccessLog(settings, sink)
     checked = AccessCheck(application, settings, None)
-    bounded = BodyBounds(checked, 10_000, 30.0)
+    memory = RequestMemory(settings.memory_bytes, settings.max_answer_bytes, is_shared=True, refused=lambda reason: None)
+    bounded = BodyBounds(checked, settings.max_body_bytes, settings.body_timeout_s, memory)
     return {
         "no layer": application,
         "API keys": checked,
