@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import warp as wp
-from compared_robots import ALLEGRO_TIPS, ComparedRobot
 
 import ik_service
+from benchmarks.problems.compared_robots import ALLEGRO_TIPS, ComparedRobot
 from ik_service.control import ControlLimits, IKController
 from objectives import IKObjectivePosition, IKObjectivePosture
 

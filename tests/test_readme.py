@@ -55,7 +55,7 @@ def test_a_python_block_of_the_readme_runs_by_itself(number, tmp_path, capsys):
 
 def test_the_figures_of_speed_are_those_of_the_results():
     section = README.partition("## Speed")[2].partition("\n## ")[0]
-    results = (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    results = (ROOT / "benchmarks" / "arms" / "RESULTS.md").read_text()
     figures = re.findall(r"\d+\.\d+", section.partition("![")[0].replace("0.01 rad", ""))
     assert len(figures) > 10
     assert [figure for figure in figures if figure not in results] == []

@@ -25,7 +25,7 @@ PART_SIZE = 4096
 """Problems that are handed to a solver at once."""
 EFFORT_MOST = 1e10
 """DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU where others wait: some
-6 s of a core (`python benchmarks/large_robots.py`). With default options that is 157 DOFs."""
+6 s of a core (`python -m benchmarks.engines.large_robots`). With default options that is 157 DOFs."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic.warnings import PydanticDeprecatedSince20
 
-from benchmarks.ray_cluster import RayCluster, ray_cluster
+from benchmarks.scale.ray_cluster import RayCluster, ray_cluster
 
 with warnings.catch_warnings():
     # Of Ray's own models, on every import of it.

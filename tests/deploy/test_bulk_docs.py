@@ -109,6 +109,6 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys, monkeypatc
 
 
 def test_the_figures_of_the_document_are_those_of_the_benchmark():
-    measured = (Path(__file__).parents[2] / "benchmarks" / "bulk.md").read_text()
+    measured = (Path(__file__).parents[2] / "benchmarks" / "scale" / "bulk.md").read_text()
     figures = re.search(r"solve (\S+) times as many problems as one, (\d+) a second", TEXT).groups()
     assert [figure for figure in figures if not re.search(rf"\b{figure}\b", measured)] == []

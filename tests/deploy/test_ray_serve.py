@@ -17,7 +17,7 @@ from ik_service.robots import builtin_urdf
 KEY = {"X-API-Key": "0123456789abcdef"}
 PATIENCE_S = 60.0
 DEADLINE_S = 20.0  # that callers give a request
-RECOVERY_S = 180.0  # to be back to two replicas on a busy machine; how long it takes tells benchmarks/replicas.py
+RECOVERY_S = 180.0  # to be back to two replicas on a busy machine; how long it takes tells benchmarks/scale/replicas.py
 OFTEN = 24  # requests, of which each of two replicas gets one, but once in some millions of times
 
 

@@ -32,7 +32,7 @@ from ik_service.solver.launches.cache_bound import MARKS
 
 TURN_S = 60.0
 """How long a step may take while others wait for theirs, or once nobody waits for it any more [s]. What generated code
-needs takes seconds, the longest that the compiled engine holds some ten (`benchmarks/first_use.md`)."""
+needs takes seconds, the longest that the compiled engine holds some ten (`benchmarks/engines/first_use.md`)."""
 LOOK_S = 0.1
 """How often a step under way is looked after."""
 STEP_S = 3.0

@@ -15,7 +15,7 @@ from ik_service.compiler import Damping, IslandProgram, IterationSource, Lanes, 
 from ik_service.solver.staged import trial_steps
 from ik_service.solver.staged.assessment import DAMPING_MAX, DAMPING_SHARE
 
-# Chosen among many: benchmarks/iteration_study.md
+# Chosen among many: benchmarks/engines/iteration_study.md
 DAMPING_LEAST = 4.0  # roundings of the largest diagonal entry of J'J
 PROGRESS_MIN = 1.0e-4  # of |r|^2
 BOOST_MAX = 1.0e3  # passed by five trials in a row that are no progress

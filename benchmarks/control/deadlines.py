@@ -1,0 +1,129 @@
+"""Ticks with a deadline: how late they end, beside how late a loop that only reads the clock sees the same deadline."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.control.paths import ACCELERATION_ROUNDING, DT, SPEED_ROUNDING
+from benchmarks.control.ticks import KINDS, Stopwatch, make_controller, targets_of
+from benchmarks.report import Report
+from ik_service import IKStatus
+from ik_service.bench.tick_paths import TickPath
+from ik_service.robots import RobotModel
+
+BUDGETS = (50, 100, 500)  # [µs]
+SHORT = 5  # [µs] which cuts one robot's ticks, too
+ROBOTS = {1: (SHORT, *BUDGETS), 64: BUDGETS}
+SHARES = (50, 99)
+WHOLE = (*SHARES, 99.9, 100)
+
+
+@dataclass
+class Lateness:
+    """How late ticks ended [ns], a number per tick.
+
+    Attributes:
+        overrun: Time after the deadline at which `step` returned; 0 where it was in time.
+        own: The same less the time for which the thread did not run during the tick.
+        clock: Time after a deadline of the same length at which a loop that reads the clock saw it.
+        clock_own: The same less the time for which the thread did not run.
+        cut: Ticks of which the deadline ended a robot's.
+        iterations: Iterations of the slowest robot.
+        launches: Launches that made one iteration of all robots.
+    """
+
+    overrun: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
+    clock: list[int] = field(default_factory=list)
+    clock_own: list[int] = field(default_factory=list)
+    cut: int = 0
+    iterations: list[int] = field(default_factory=list)
+    launches: list[int] = field(default_factory=list)
+
+
+def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int) -> None:
+    """Report how late ticks end."""
+    report.section(
+        "Deadlines",
+        f"Pandas on circles, {ticks} ticks each, every one with a deadline so many µs after the call; a tick that has "
+        "nothing to gain ends before. Overrun: how long after the deadline the call returned. Clock: how long after a "
+        "deadline of the same length, set right after the tick, a loop that does nothing but read the clock saw it: "
+        "what the machine's scheduling takes. Own: the overrun less the time for which the thread was not running "
+        "during the tick; likewise for the clock. All in µs. The script asserts that every command is within its "
+        f"limits. Claims are about {', '.join(map(str, BUDGETS))} µs; {SHORT} µs shows one robot's ticks cut.",
+    )
+    report.table(
+        "robots, limits", "deadline", "cut", "iterations", "overrun: p50", "p99", "p99.9", "largest", "clock: p50",
+        "p99", "p99.9", "largest", "own: p50", "p99", "clock's own: p50", "p99",
+    )  # fmt: skip
+    claims = []
+    for robots, budgets in ROBOTS.items():
+        for kind in KINDS:
+            found = [_follow(robot, path, KINDS[kind], robots, ticks, budget) for budget in budgets]
+            one = 1e-3 * float(np.median(np.concatenate([late.launches for late in found])))
+            for budget, late in zip(budgets, found, strict=True):
+                whole = [*_shares(late.overrun, *WHOLE), *_shares(late.clock, *WHOLE)]
+                own = [*_shares(late.own, *SHARES), *_shares(late.clock_own, *SHARES)]
+                counts = f"{late.cut / ticks:.1%}", f"{np.median(late.iterations):g}"
+                report.row(f"{robots}, {kind}", budget, *counts, *whole, *own)
+            for share in SHARES:
+                beyond = max(_beyond(late, share) for late in found[-len(BUDGETS) :])
+                claims.append((f"{robots} robot{'s' * (robots > 1)}, {kind}, p{share:g}", beyond, one))
+    report.line("")
+    for name, beyond, one in claims:
+        what = f"own overrun beyond the clock's, {name}"
+        report.claim(what, f"{max(beyond, 0.0):.1f} µs", f"an iteration, {one:.1f} µs", beyond <= one)
+
+
+def _shares(times: list[int], *shares: float) -> list[str]:
+    return [f"{1e-3 * value:.1f}" for value in np.percentile(times, shares)]
+
+
+def _beyond(late: Lateness, share: float) -> float:
+    """How much later than the clock's the ticks are, less the time for which the thread did not run [µs]."""
+    return 1e-3 * float(np.percentile(late.own, share) - np.percentile(late.clock_own, share))
+
+
+def _follow(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int, budget: int) -> Lateness:
+    """Send robots along their paths with a deadline of so many microseconds in every tick."""
+    controller: Any = make_controller(robot, path, kind, robots=robots)
+    launch = Stopwatch(controller._launches[0])
+    controller._launches = (launch,)
+    late, before = Lateness(), np.tile(path.joint_q, (robots, 1))
+    speeds = np.zeros_like(before)
+    for target in targets_of(path, robots, ticks):
+        launch.times.clear()
+        cpu_begun = time.thread_time_ns()
+        begun = time.monotonic_ns()
+        result = controller.step(target, dt=DT, deadline_ns=begun + 1000 * budget)
+        ended = time.monotonic_ns()
+        cpu = time.thread_time_ns() - cpu_begun
+        late.overrun.append(max(ended - begun - 1000 * budget, 0))
+        late.own.append(max(late.overrun[-1] - max(ended - begun - cpu, 0), 0))
+        late.cut += int((result.status == int(IKStatus.DEADLINE)).any())
+        late.iterations.append(int(result.iterations.max()))
+        late.launches += launch.times[1:-1]
+        clock, own = _read_clock(budget)
+        late.clock.append(clock)
+        late.clock_own.append(own)
+        moves = (result.joint_q - before) / DT
+        assert (result.joint_q >= robot.joint_limit_lower).all()
+        assert (result.joint_q <= robot.joint_limit_upper).all()
+        assert (np.abs(moves) <= robot.joint_velocity_limit * (1.0 + SPEED_ROUNDING)).all()
+        if kind is not None:
+            assert (np.abs(moves - speeds) <= kind * DT * (1.0 + ACCELERATION_ROUNDING)).all()
+        before, speeds = result.joint_q.copy(), moves
+    return late
+
+
+def _read_clock(budget: int) -> tuple[int, int]:
+    """Read the clock for so many microseconds; return how late the end was seen, and of it what is own [ns]."""
+    cpu_begun = time.thread_time_ns()
+    begun = now = time.monotonic_ns()
+    deadline = begun + 1000 * budget
+    while now < deadline:
+        now = time.monotonic_ns()
+    cpu = time.thread_time_ns() - cpu_begun
+    return now - deadline, max(now - deadline - max(now - begun - cpu, 0), 0)

@@ -1,0 +1,79 @@
+"""First use of a robot in a fresh process: seconds from imports to the first answer, with nothing cached and with all.
+
+python -m benchmarks.engines.first_use [--repeats 5] [--write benchmarks/engines/first_use.md]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import Report, machine
+from ik_service.compiler import cpu_target
+
+CASES = {
+    "panda": ["panda_hand"],
+    "ur5e": ["tool0"],
+    "dual_panda": ["left_panda_hand", "right_panda_hand"],
+    "humanoid": ["left_sole", "right_sole", "left_grasp", "right_grasp", "head_camera"],
+}
+FRESH = """
+import json, sys, time
+import numpy as np
+import warp as wp
+wp.config.log_level = wp.LOG_ERROR
+import ik_service.solver
+name, *links = sys.argv[1:]
+wall, cpu = time.perf_counter(), time.process_time()
+robot = ik_service.load_robot(name)
+poses = robot.forward_kinematics(robot.mid_joint_q[None], links)
+solver = ik_service.IKSolver(robot, links, device="cpu")
+result = solver.solve(poses.positions, poses.orientations_xyzw)
+print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, bool(result.success.all())]))
+"""
+
+
+def first_use(name: str, links: list[str], cache: str) -> list[float]:
+    """Return wall and CPU seconds of a first use in a fresh process."""
+    environment = os.environ | {"WARP_CACHE_PATH": cache}
+    command = [sys.executable, "-c", FRESH, name, *links]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    *seconds, solved = json.loads(done.stdout.splitlines()[-1])
+    assert solved
+    return seconds
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--write", type=Path, help="also write the report to this file")
+    arguments = parser.parse_args()
+    report = Report("First use of a robot")
+    report.line("")
+    report.line(
+        f"Seconds from the end of imports to the first answer of a fresh process: reading the robot, making the solver "
+        f"and one solve. Wall time / CPU time, medians of {arguments.repeats}; {machine()}, {cpu_target().name}, "
+        f"{len(os.sched_getaffinity(0))} cores."
+    )
+    report.line("")
+    report.table("robot", "targets", "empty cache", "filled cache")
+    for name, links in CASES.items():
+        cold, warm = [], []
+        for _ in range(arguments.repeats):
+            with tempfile.TemporaryDirectory() as cache:
+                cold.append(first_use(name, links, cache))
+                warm.append(first_use(name, links, cache))
+        cells = [" / ".join(f"{value:.2f}" for value in np.median(times, axis=0)) for times in (cold, warm)]
+        report.row(name, len(links), *cells)
+    if arguments.write:
+        report.save(arguments.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Environments with other programs in them, made on first use, and the scripts of this folder that run there."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.problems.pose_problems import PoseProblems
+
+HERE = Path(__file__).parent
+ENVIRONMENTS = HERE.parent / ".environments"
+MATPLOTLIB = "matplotlib==3.11.*"
+NEWTON = "newton==1.8.0"
+NEWTON_ITERATIONS = 24
+SLACK = 1e-4  # [rad] allowed to newton.ik, whose limits are soft: without it a fifth of its answers would fail
+
+
+class PeerMissingError(Exception):
+    """A peer cannot be installed or compiled here."""
+
+
+def run_peer(name: str, requirements: tuple[str, ...], script: str, **given: object) -> dict[str, NDArray[np.float64]]:
+    """Run a script in an environment of its own.
+
+    Args:
+        name: Of the environment.
+        requirements: What is installed into it.
+        script: File of this folder.
+        **given: Arrays for it.
+
+    Returns:
+        The arrays that it answers with.
+
+    Raises:
+        PeerMissingError: The peer cannot be installed here, or the script fails.
+    """
+    python = environment(name, *requirements)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs, answers = Path(folder, "inputs.npz"), Path(folder, "answers.npz")
+        np.savez(inputs, **given)
+        try:
+            subprocess.run([python, HERE / script, inputs, answers], check=True)
+        except subprocess.CalledProcessError as error:
+            raise PeerMissingError(f"{name} does not run here (exit status {error.returncode})") from error
+        with np.load(answers) as saved:
+            return dict(saved)
+
+
+def run_newton(
+    problems: PoseProblems, urdf: str, seeds: int, repeats: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return answers and the CPU time of every run [s] of newton.ik."""
+    saved = run_peer(
+        "newton",
+        (NEWTON,),
+        "newton_ik.py",
+        urdf=urdf,
+        link=problems.link,
+        positions=problems.positions.astype(np.float32),
+        orientations_xyzw=problems.orientations_xyzw.astype(np.float32),
+        seeds=seeds,
+        iterations=NEWTON_ITERATIONS,
+        repeats=repeats,
+    )
+    return saved["joint_q"], saved["times"]
+
+
+def draw(script: str, plots: list[Path], **given: object) -> None:
+    """Draw plots with Matplotlib.
+
+    Args:
+        script: File of this folder.
+        plots: Files to write.
+        **given: Arrays for it.
+    """
+    python = environment("matplotlib", MATPLOTLIB)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = Path(folder, "inputs.npz")
+        np.savez(inputs, **given)
+        subprocess.run([python, HERE / script, inputs, *plots], check=True)
+
+
+def environment(name: str, *requirements: str) -> Path:
+    """Return the Python of a peer's environment.
+
+    Raises:
+        PeerMissingError: It cannot be made here.
+    """
+    python = _environment_or_none(name, *requirements)
+    if python is None:
+        raise PeerMissingError(f"{name} cannot be installed here")
+    return python
+
+
+@cache
+def _environment_or_none(name: str, *requirements: str) -> Path | None:
+    """Try once; half an environment is not left behind."""
+    folder = ENVIRONMENTS / name
+    python = folder / "bin" / "python"
+    if folder.exists():
+        return python
+    install = [folder / "bin" / "pip", "install", "-qq", "--disable-pip-version-check", *requirements]
+    try:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run(install, check=True)
+    except subprocess.CalledProcessError:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return python

@@ -1,0 +1,107 @@
+"""Hard pose targets of an arm: at its limits, near its singularities, out of its reach; float64, no solver code."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.problems.compared_robots import ComparedRobot
+from benchmarks.problems.many_arms import HandProblems
+from benchmarks.problems.pose_problems import PoseProblems
+from ik_service.solver.inputs.targets import ROTATION_LENGTH
+
+Float64Array = NDArray[np.float64]
+
+LIMIT_SHARE = 0.3  # of the joints that stand at a limit
+CLIMB_STEPS = 80
+CLIMB_STEP = 0.5  # [rad] of the first random steps; the last are a thousandth of it
+CLIMBS_TO_REACH = 200
+NEARLY = (3e-3, 2e-2)  # [m] beyond the reach; the climb to the reach ends within a millimetre
+FAR = (0.2, 1.0)
+
+
+@dataclass(frozen=True)
+class HardArm:
+    """An arm whose first axes meet in one point, the shoulder.
+
+    Attributes:
+        case: The robot and its link.
+        shoulder: A link whose origin is that point.
+        random_seed: Of everything that is drawn.
+    """
+
+    case: ComparedRobot
+    shoulder: str
+    random_seed: int = 1
+
+    def at_limits(self, count: int) -> tuple[HandProblems, Float64Array]:
+        """Return the poses of configurations with joints at their limits, and how many joints are."""
+        rng, joint_q = self._random_joint_q(count)
+        lower, upper = self._limits()
+        held = rng.random(joint_q.shape) < LIMIT_SHARE
+        held[np.arange(count), rng.integers(joint_q.shape[1], size=count)] = True
+        joint_q = np.where(held, np.where(rng.random(joint_q.shape) < 0.5, lower, upper), joint_q)
+        return self._poses_of(joint_q), held.sum(axis=1).astype(np.float64)
+
+    def near_singularities(self, count: int) -> tuple[HandProblems, Float64Array]:
+        """Return the poses of configurations near singularities, and their smallest singular values."""
+        joint_q, negative = self._climb(count, lambda q: -self.smallest_singular_value(q))
+        return self._poses_of(joint_q), -negative
+
+    def out_of_reach(self, count: int, beyond: tuple[float, float]) -> tuple[HandProblems, Float64Array]:
+        """Return reachable poses moved away from the shoulder, and how far beyond the reach they are [m].
+
+        Args:
+            count: Number of targets.
+            beyond: Least and largest distance beyond the reach [m].
+        """
+        rng, joint_q = self._random_joint_q(count)
+        reachable = self._poses_of(joint_q)
+        reach = self._climb(CLIMBS_TO_REACH, self._extension)[1].max()
+        robot, targets = self.case.robot, reachable.per_link[0]
+        centre = robot.forward_kinematics(robot.mid_joint_q, [self.shoulder]).positions[0, 0]
+        direction = targets.positions - centre
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        distance = rng.uniform(*beyond, size=count)
+        moved = centre + (reach + distance)[:, None] * direction
+        problems = PoseProblems(robot, targets.link, moved, targets.orientations_xyzw)
+        return HandProblems(robot, reachable.links, [problems]), distance
+
+    def smallest_singular_value(self, joint_q: Float64Array) -> Float64Array:
+        """Return the smallest singular value [m] of the Jacobian, rotation weighed as in the solver, shape [n]."""
+        robot, link = self.case.robot, self.case.links[0]
+        twists = robot.motion_subspace(joint_q)
+        positions = robot.forward_kinematics(joint_q, [link]).positions
+        linear = twists[..., :3] + np.cross(twists[..., 3:], positions)
+        jacobian = np.concatenate([linear, ROTATION_LENGTH * twists[..., 3:]], axis=2)
+        return np.asarray(np.linalg.svd(jacobian, compute_uv=False)[:, -1])
+
+    def _extension(self, joint_q: Float64Array) -> Float64Array:
+        """Distance of the link from the shoulder [m], shape [n]."""
+        positions = self.case.robot.forward_kinematics(joint_q, [self.shoulder, self.case.links[0]]).positions
+        return np.linalg.norm(positions[:, 1] - positions[:, 0], axis=1)
+
+    def _climb(self, count: int, height: Callable[[Float64Array], Float64Array]) -> tuple[Float64Array, Float64Array]:
+        """Random steps upwards from random configurations; where they lead and how high that is."""
+        rng, joint_q = self._random_joint_q(count)
+        best = height(joint_q)
+        for size in np.geomspace(CLIMB_STEP, 1e-3 * CLIMB_STEP, CLIMB_STEPS):
+            trial = np.clip(joint_q + size * rng.standard_normal(joint_q.shape), *self._limits())
+            reached = height(trial)
+            joint_q = np.where((reached > best)[:, None], trial, joint_q)
+            best = np.maximum(best, reached)
+        return joint_q, best
+
+    def _random_joint_q(self, count: int) -> tuple[np.random.Generator, Float64Array]:
+        rng = np.random.default_rng(self.random_seed)
+        return rng, self.case.robot.random_joint_q(rng, count)
+
+    def _limits(self) -> tuple[Float64Array, Float64Array]:
+        return self.case.robot.joint_limit_lower, self.case.robot.joint_limit_upper
+
+    def _poses_of(self, joint_q: Float64Array) -> HandProblems:
+        robot, link = self.case.robot, self.case.links[0]
+        poses = robot.forward_kinematics(joint_q, [link])
+        problems = PoseProblems(robot, link, poses.positions[:, 0], poses.orientations_xyzw[:, 0])
+        return HandProblems(robot, [link], [problems])

@@ -1,0 +1,171 @@
+"""Bulk jobs: problems per second of one worker and of two on a Ray cluster of this machine, and where the time goes.
+
+python -m benchmarks.scale.bulk [--write]
+
+Panda targets from files to files, on a quiet machine with two cores or more. It needs the extra `ray` and about 1 GB in
+the folder for temporary files. --write keeps the figures in bulk.md beside this file.
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # nobody but this machine can reach the cluster
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+import warp as wp
+
+import ik_service
+from benchmarks.report import Report, machine
+from ik_service.deploy.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
+from ik_service.deploy.bulk.job import PART_ROWS
+from ik_service.deploy.bulk.run import Workers
+
+HERE = Path(__file__).parent
+LINK = "panda_hand"
+COUNT = 8 << 20
+ROUNDS = 3
+BOUND = 1.7
+KINDS = {".parquet": "parquet", ".npz": "npz"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job that was run.
+
+    Attributes:
+        report: What became of it.
+        first_s: Time until its first part was there [s].
+        rate: Problems per second once as many parts were there as it had workers.
+    """
+
+    report: BulkReport
+    first_s: float
+    rate: float
+
+    @property
+    def per_problem_us(self) -> tuple[float, float, float]:
+        """Time of a worker to read, to solve and to write a problem [us]."""
+        report = self.report
+        return tuple(1e6 * seconds / report.done for seconds in (report.read_s, report.solve_s, report.write_s))
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="keep the figures in bulk.md")
+    arguments = parser.parse_args()
+    wp.config.log_level = wp.LOG_ERROR
+    report = Report("Bulk jobs")
+    report.line(f"\n{machine()}, {os.cpu_count()} cores, Ray {ray.__version__}. Random reachable Panda targets.")
+    with tempfile.TemporaryDirectory(prefix="ik") as folder:
+        inputs = write_inputs(Path(folder))
+        local = {kind: run(path, LocalWorker()) for kind, path in inputs.items()}
+        began = time.perf_counter()
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+        cluster_s = time.perf_counter() - began
+        rounds = [[run(inputs[".parquet"], RayWorkers(count=count)) for count in (1, 2)] for _ in range(ROUNDS)]
+        ray.shutdown()
+    show_workers(report, local, rounds)
+    show_shares(report, local, rounds)
+    show_start(report, cluster_s, rounds, local)
+    if arguments.write:
+        report.save(HERE / "bulk.md")
+    raise SystemExit(1 if report.missed else 0)
+
+
+def write_inputs(folder: Path) -> dict[str, Path]:
+    """Random reachable targets in float32, the same ones in a file of each kind."""
+    robot, rng = ik_service.load_robot("panda"), np.random.default_rng(0)
+    positions, orientations_xyzw = np.empty((COUNT, 3), np.float32), np.empty((COUNT, 4), np.float32)
+    for first in range(0, COUNT, 1 << 18):
+        poses = robot.forward_kinematics(robot.random_joint_q(rng, 1 << 18), links=[LINK])
+        positions[first : first + (1 << 18)] = poses.positions[:, 0]
+        orientations_xyzw[first : first + (1 << 18)] = poses.orientations_xyzw[:, 0]
+    columns = {"positions": positions, "orientations_xyzw": orientations_xyzw}
+    np.savez(folder / "targets.npz", **columns)
+    lists = {
+        name: pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
+        for name, array in columns.items()
+    }
+    pq.write_table(pa.table(lists), folder / "targets.parquet", row_group_size=1 << 20)
+    return {kind: folder / f"targets{kind}" for kind in KINDS}
+
+
+def run(targets: Path, workers: Workers) -> Run:
+    """Run a job, and remove its results."""
+    marks: list[tuple[float, int]] = []
+    output = targets.parent / "results"
+    job = BulkJob(
+        robot=ik_service.load_robot("panda"),
+        targets=[LINK],
+        inputs=[targets],
+        output=output,
+        device="cpu",
+        format=KINDS[targets.suffix],
+    )
+    began = time.perf_counter()
+    report = solve_job(job, workers, progress=lambda done, _: marks.append((time.perf_counter() - began, done)))
+    shutil.rmtree(output)
+    (begin_s, begin), (end_s, end) = marks[len(report.workers)], marks[-1]  # once each has made a part
+    return Run(report, marks[1][0], (end - begin) / (end_s - begin_s))
+
+
+def show_workers(report: Report, local: dict[str, Run], rounds: list[list[Run]]) -> None:
+    """Report rates."""
+    report.section(
+        "Workers",
+        f"{COUNT} targets from Parquet to Parquet, in parts of {PART_ROWS}; one core each, once each has made a part, "
+        f"to the last. {ROUNDS} rounds of one worker and two in turn; the ratio is the median of theirs.",
+    )
+    report.table("", "problems/s")
+    ones, twos = ([both[which].rate for both in rounds] for which in (0, 1))
+    report.row("in this process", f"{local['.parquet'].rate:.0f}")
+    report.row("in this process, npz to npz", f"{local['.npz'].rate:.0f}")
+    for name, rates in (("one worker on Ray", ones), ("two workers on Ray", twos)):
+        report.row(name, f"{median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})")
+    ratio = median(two / one for one, two in zip(ones, twos, strict=True))
+    solved = min(one.report.solved for both in rounds for one in both) / COUNT
+    report.line("")
+    report.claim("two workers over one", f"{ratio:.2f} times", f"{BOUND}", ratio >= BOUND)
+    report.claim("solved in every run", f"{100 * solved:.2f} %", "99.9 %", solved >= 0.999)
+
+
+def show_shares(report: Report, local: dict[str, Run], rounds: list[list[Run]]) -> None:
+    """Report where the time of workers goes."""
+    report.section("Where the time goes", "Time of a worker for a problem; the rest of its core it waits for parts.")
+    report.table("", "read [us]", "solve [us]", "write [us]", "of the time of the workers' cores")
+    rows = [
+        ("in this process", 1, local[".parquet"]),
+        ("in this process, npz to npz", 1, local[".npz"]),
+        ("one worker on Ray", 1, rounds[-1][0]),
+        ("two workers on Ray", 2, rounds[-1][1]),
+    ]
+    for name, cores, one in rows:
+        shares = one.per_problem_us
+        busy = sum(shares) * 1e-6 * one.rate / cores
+        report.row(name, *(f"{share:.3f}" for share in shares), f"{100 * busy:.0f} %")
+
+
+def show_start(report: Report, cluster_s: float, rounds: list[list[Run]], local: dict[str, Run]) -> None:
+    """Report what comes before the first part."""
+    report.section("Start", "Not in the rates above; kernels are in the cache.")
+    report.table("", "[s]")
+    solver = median(seconds for both in rounds for one in both for seconds in one.report.workers.values())
+    report.row("starting a cluster on this machine", f"{cluster_s:.1f}")
+    for name, which in (("one worker", 0), ("two workers", 1)):
+        report.row(f"to the first part, {name} on Ray", f"{median(both[which].first_s for both in rounds):.1f}")
+    report.row("of which a worker makes its solver", f"{solver:.2f}")
+    report.row("to the first part, in this process", f"{local['.parquet'].first_s:.2f}")
+
+
+if __name__ == "__main__":
+    main()

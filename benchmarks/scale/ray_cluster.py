@@ -1,0 +1,191 @@
+"""The service on a Ray cluster of this machine, in processes of its own; for the tests too.
+
+Ray runs in a program apart, so that its settings, threads and warnings stay out of the process that asks.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+CONFIGURATION = HERE.parents[1] / "docker" / "ray" / "cpu.yaml"
+KEY = "0123456789abcdef"
+START_S = 300.0  # the first solve on a machine compiles kernels
+END_S = 60.0  # Ray gives its controller 30 s
+CORES = 4  # as far as Ray knows: two replicas, and what a test runs beside them
+HAPROXY = {
+    "RAY_SERVE_ENABLE_HA_PROXY": "1",
+    "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
+    "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "75",
+}
+
+
+class RayCluster:
+    """`docker/ray/cpu.yaml` on a cluster of this machine: replicas of one core each, behind a port of loopback.
+
+    Attributes:
+        url: Where it answers.
+        address: Of the cluster, for `ray.init`.
+    """
+
+    def __init__(self, folder: Path, replicas: int, variables: Mapping[str, str]) -> None:
+        self._folder, self._count = folder, replicas
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.url, self.address = f"http://127.0.0.1:{port}", ""
+        configuration = yaml.safe_load(CONFIGURATION.read_text())
+        configuration["http_options"] |= {"host": "127.0.0.1", "port": port}
+        (deployment,) = configuration["applications"][0]["deployments"]
+        del deployment["autoscaling_config"]
+        deployment["num_replicas"] = replicas
+        (folder / "serve.yaml").write_text(yaml.safe_dump(configuration))
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("IK_SERVICE_", "RAY_"))}
+        settled = {
+            "RAY_AUTH_MODE": "disabled",  # nobody but this machine can reach the cluster
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "ik_service.deploy.proxy_layer.layers",
+            "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # a busy machine may need more than the usual 5
+            "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy" / "haproxy.cfg"),
+            "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "haproxy" / "admin"),
+            "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder / "haproxy"),
+            "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "haproxy" / "state"),
+            "IK_SERVICE_API_KEYS": f"lab:{KEY}",
+            "IK_SERVICE_LOG_FORMAT": "json",
+        }
+        self._log = (folder / "cluster.log").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, HERE / "ray_cluster_start.py", folder / "ray", str(CORES), folder / "serve.yaml"],
+            env={**own, **settled, **variables},
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+
+    def wait_until_ready(self) -> None:
+        """Wait until all replicas have solved and the proxy knows one."""
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().decode().strip()
+        deadline = time.monotonic() + START_S
+        while len(self.ready_replicas()) < self._count or not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"The cluster did not become ready: {(self._folder / 'cluster.log').read_text()}")
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """End it, and whatever of it is left."""
+        family = descendants(self._process.pid)
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        finally:
+            self._log.close()
+            for pid, began in family.items():
+                if began_at(pid) == began:  # no other process has its number by now
+                    os.kill(pid, signal.SIGKILL)
+
+    def replicas(self) -> list[int]:
+        """Process ids of the replicas, oldest first."""
+        found = descendants(self._process.pid)
+        return sorted((pid for pid in found if title(pid).startswith("ray::ServeReplica:")), key=found.__getitem__)
+
+    def ready_replicas(self) -> list[int]:
+        """Those that have solved a problem, oldest first."""
+        return [pid for pid in self.replicas() if '"event":"Ready' in self.log_of(pid)]
+
+    def log_of(self, pid: int) -> str:
+        """What a replica has logged."""
+        logs = (self._folder / "ray").glob(f"session_2*/logs/worker-*-{pid}.err")
+        return "".join(path.read_text() for path in logs)
+
+    def answerers(self, prefix: str) -> dict[str, int]:
+        """Which replica has answered each request whose id begins so."""
+        found = {}
+        for pid in self.replicas():
+            for request_id in re.findall(rf'"request_id":"({prefix}[^"]*)"', self.log_of(pid)):
+                found[request_id] = pid
+        return found
+
+    def memory_mib(self) -> float:
+        """Memory of all its processes, what they share counted once [MiB]."""
+        return sum(memory_mib(pid) for pid in (self._process.pid, *descendants(self._process.pid)))
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=END_S) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+@contextmanager
+def ray_cluster(replicas: int, variables: Mapping[str, str] | None = None) -> Iterator[RayCluster]:
+    """Run the service on a cluster, ready, and end it afterwards.
+
+    Args:
+        replicas: How many there are.
+        variables: Of the environment of the cluster, besides those that it has always.
+    """
+    with tempfile.TemporaryDirectory(prefix="ik", ignore_cleanup_errors=True) as folder:  # short: it holds sockets
+        cluster = RayCluster(Path(folder), replicas, variables or {})
+        try:
+            cluster.wait_until_ready()
+            yield cluster
+        finally:
+            cluster.end()
+
+
+def descendants(root: int) -> dict[int, int]:
+    """Process ids of all that a process has started and that live, and when they began, in ticks of the kernel."""
+    parents, began = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(path.name)], began[int(path.name)] = int(fields[1]), int(fields[19])
+    found, waiting = {}, [root]
+    while waiting:
+        parent = waiting.pop()
+        children = [pid for pid, above in parents.items() if above == parent]
+        found |= {pid: began[pid] for pid in children}
+        waiting += children
+    return found
+
+
+def began_at(pid: int) -> int | None:
+    """When a process began, in ticks of the kernel; None where there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return None
+
+
+def title(pid: int) -> str:
+    """What a process calls itself; nothing where there is none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def memory_mib(pid: int) -> float:
+    """Memory of a process, its share of what it shares [MiB]; 0 where there is none."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) / 1024

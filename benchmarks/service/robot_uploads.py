@@ -1,0 +1,77 @@
+"""How long a robot file can keep the service busy: CPU time of the worst files that the reader's caps let through.
+
+python -m benchmarks.service.robot_uploads
+"""
+
+import resource
+import time
+
+from ik_service.api.documents.robot import robot_body
+from ik_service.errors import RobotFileError
+from ik_service.robots import load_urdf
+from ik_service.robots.files.urdf import MAX_COUNT
+from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
+
+JOINT = (
+    "<joint name='j{k}' type='{kind}'><parent link='l{parent}'/><child link='l{k}'/>"
+    "<origin xyz='0 0 0.1' rpy='0.1 0.2 0.3'/><axis xyz='0 0 1'/><limit lower='-1' upper='1'/>{more}</joint>"
+)
+LINKS = "".join(f"<link name='l{k}'/>" for k in range(MAX_COUNT))
+
+
+def tree(kind: str = "revolute", *, star: bool = False, follow: int = 0) -> str:
+    """A robot with as many joints as allowed: a chain or a star; `follow`: each joint follows that one after it."""
+    joints = []
+    for k in range(1, MAX_COUNT):
+        leader = k + follow
+        more = f"<mimic joint='j{leader}'/>" if follow and 0 < leader < MAX_COUNT else ""
+        joints.append(JOINT.format(k=k, kind=kind, parent=0 if star else k - 1, more=more))
+    return LINKS + "".join(joints)
+
+
+def nested(name_length: int) -> str:
+    """As many elements as allowed below as many levels as allowed."""
+    depth = MAX_DEPTH - 3
+    opened = f"<a name='{'n' * name_length}'>" * depth
+    return f"<link name='l0'/>{opened}{'<b/>' * (MAX_ELEMENTS - depth - 2)}{'</a>' * depth}"
+
+
+def files() -> dict[str, str]:
+    """The files, by what is bad about them."""
+    attributes = " ".join(f"a{k}=''" for k in range(MAX_BYTES // 11))
+    found = {
+        "chain of revolute joints": tree(),
+        "star of revolute joints": tree(star=True),
+        "chain of floating joints": tree("floating"),
+        "chain of fixed joints": tree("fixed"),
+        "each joint follows the next": tree(follow=1),
+        "each joint follows the one before": tree(follow=-1),
+        "as many elements as allowed": nested(1),
+        "the same below long names": nested(MAX_ATTRIBUTE_LENGTH),
+        "as many attributes as fit": f"<link name='l0' {attributes}/>",
+        "as much text as fits": "<link name='l0'/>" + "x" * (MAX_BYTES - 100),
+        "as many comments as fit": "<link name='l0'/>" + "<!---->" * (MAX_BYTES // 7 - 20),
+    }
+    return {name: f"<robot name='r'>{text}</robot>" for name, text in found.items()}
+
+
+def main() -> None:
+    """Print a line per file."""
+    print(f"{'file':36} {'bytes':>9} {'read, s':>8} {'describe, s':>12} {'peak so far, MB':>16}")
+    for name, text in files().items():
+        started = time.process_time()
+        note = ""
+        try:
+            robot = load_urdf(text)
+        except RobotFileError as error:
+            read, described, note = time.process_time() - started, 0.0, f"  refused: {str(error)[:60]}"
+        else:
+            read = time.process_time() - started
+            robot_body("r", robot)
+            described = time.process_time() - started - read
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{name:36} {len(text):9} {read:8.2f} {described:12.2f} {peak:16.0f}{note}")
+
+
+if __name__ == "__main__":
+    main()
