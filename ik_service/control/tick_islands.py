@@ -35,9 +35,9 @@ from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.solver.compiled.engine import island_constants, touched_dofs
 from ik_service.solver.compiled.island_launches import PacketLaunches
-from ik_service.solver.compiled.iteration import DAMPING
 from ik_service.solver.device_lock import turn_on
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
+from ik_service.solver.lm.damping import DAMPING
 from ik_service.solver.problems.partition import common_partition
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.support import Support

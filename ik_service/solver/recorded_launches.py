@@ -12,8 +12,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.compiled.engine import CompiledEngine
-from ik_service.solver.lm.slots import Winners
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.best_attempts import Winners
 from ik_service.solver.problems.input_kernels import Intake
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.results.verification import Outcome

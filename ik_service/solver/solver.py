@@ -210,7 +210,7 @@ class IKSolver:
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(count)
             work = self._work
-            self._poses.bring(work)
+            self._upload_targets()
             work.intake.stage(given.positions, given.orientations_xyzw, start)
             work.problems.set_options(count, start is not None, options, seeds, keep_all=wishes.choosing)
             work.outcome.use_tolerances(options.position_tolerance, options.orientation_tolerance)
@@ -352,7 +352,7 @@ class IKSolver:
             )
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:
             self._fit_workspace(2)
-            self._poses.bring(self._work)
+            self._upload_targets()
             join = not self.islands_enabled
             engine = self._compiled.for_gpus(join=join) if for_gpus else self._compiled
             given = {"orientations": orientations, "join": join, "polished": polished}
@@ -383,6 +383,13 @@ class IKSolver:
             if self._compiled is not None:
                 self._rows.bind_data()
             self._use_support()
+
+    def _upload_targets(self) -> None:
+        """Bring tool frames and weights that have been replaced to the device."""
+        if self._poses.is_replaced:
+            exchanged = self._poses.upload()
+            if self._work.use_targets(self._poses.all) or exchanged:
+                self._work.forget()
 
     def _fit_batch(self, problem_count: int, seeds: int) -> Batch:
         """Fit the batch to the work; forget a recording whose arrays have changed."""

@@ -143,12 +143,11 @@ class Workspace:
         self.outcome.use_turns(self._turns)
         self.forget()
 
-    def use_targets(self, targets: Sequence[Target]) -> None:
-        """Take other tool frames and weights of the same targets."""
+    def use_targets(self, targets: Sequence[Target]) -> bool:
+        """Take other tool frames and weights of the same targets; return whether an array was exchanged."""
         self._targets, self._weights = targets, TargetWeights(targets)
         exchanged = [part.use_targets(targets) for part in (self.intake, self.outcome)]
-        if any(exchanged):
-            self.forget()
+        return any(exchanged)
 
     # ------------------------------------------------------------------ steps, one by one
     def read(self, count: int) -> None:

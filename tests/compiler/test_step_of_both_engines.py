@@ -10,9 +10,8 @@ import pytest
 
 import ik_service
 from ik_service.compiler import HELD, IterationSource, Lanes
-from ik_service.solver.compiled.iteration import DAMPING
 from ik_service.solver.inputs.targets import ROTATION_LENGTH
-from ik_service.solver.staged.assessment import DAMPING_MIN
+from ik_service.solver.lm.damping import DAMPING, DAMPING_MIN
 from objectives import IKObjectivePose
 from tests.compiler import oracles
 from tests.compiler.conftest import through_native

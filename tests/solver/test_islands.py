@@ -9,8 +9,8 @@ import warp as wp
 import ik_service
 from ik_service import IKStatus
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply
+from ik_service.solver.lm.damping import DAMPING_MIN, DAMPING_SHARE
 from ik_service.solver.problems.arrays import ROTATION_LENGTH
-from ik_service.solver.staged.assessment import DAMPING_MIN, DAMPING_SHARE
 from objectives import IKObjective, IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose
 from tests.solver.conftest import Reachable
 from tests.solver.test_contract import QuickObjective

@@ -17,17 +17,10 @@ from ik_service.control.tick import task as tick_task
 from ik_service.control.tick.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
 from ik_service.control.tick.packet_text import PacketText
 from ik_service.control.tick.task import DT, TickRef
-from ik_service.solver.compiled.iteration import (
-    FLOAT64_FLOOR2,
-    NOT_EVALUATED,
-    LaneIteration,
-    coordinate_places,
-    integers,
-    rotation_bits,
-)
+from ik_service.solver.compiled.iteration import LaneIteration, coordinate_places, integers, rotation_bits
 from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.staged.assessment import COSINE_MAX
+from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
 
 UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
 PI = wp.constant(wp.float64(math.pi))

@@ -11,7 +11,7 @@ from ik_service.export.entries.solve_example import EXAMPLE, example_problems
 from ik_service.export.frames.call_frame import TAKE, Frame, indented
 from ik_service.export.texts.files import SOLVE_ADVICE, c_comment
 from ik_service.solver import IKSolver
-from ik_service.solver.lm import slots
+from ik_service.solver.lm import codes
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.problems.input_kernels import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedLaunches
@@ -40,7 +40,7 @@ C_TYPES = {
 }
 """C types of results; others are int32_t."""
 SETTINGS = ("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL")
-"""Places of the integer settings, by their names in `slots`."""
+"""Places of the integer settings, by their names in `codes`."""
 GIVEN = {
     "given_positions": "(void *)problems->positions",
     "given_joint_q": "(void *)problems->initial_joint_q",
@@ -252,7 +252,7 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
     results = [f"    {C_TYPES.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
     relative = any(target.reference_link for target in solver.targets)
     return {
-        **{name: int(getattr(slots, name)) for name in SETTINGS},
+        **{name: int(getattr(codes, name)) for name in SETTINGS},
         "prefix": prefix,
         "PREFIX": PREFIX,
         "reference": ", or of the target's reference link" if relative else "",

@@ -10,17 +10,9 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.kinematics import quat_exp
-from ik_service.solver.compiled.island_task import TaskRef, attempt_line, follow, read_input
-from ik_service.solver.compiled.iteration import (
-    FLOAT64_FLOOR2,
-    NOT_EVALUATED,
-    LaneIteration,
-    coordinate_places,
-    integers,
-    rotation_bits,
-)
-from ik_service.solver.lm.seeds import seed_value
-from ik_service.solver.lm.slots import (
+from ik_service.solver.compiled.island_task import TaskRef, attempt_line, read_input
+from ik_service.solver.compiled.iteration import LaneIteration, coordinate_places, integers, rotation_bits
+from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
     HAS_START,
@@ -32,16 +24,20 @@ from ik_service.solver.lm.slots import (
     STALLED,
     STATIONARY,
 )
-from ik_service.solver.lm.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
-from ik_service.solver.staged.assessment import (
+from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.ranking import attempt_rank
+from ik_service.solver.lm.seeds import seed_value
+from ik_service.solver.lm.termination import (
     COSINE_MAX,
+    FLOAT64_FLOOR2,
     MODEL_DAMPING,
+    NOT_EVALUATED,
     RESIDUAL_FLOOR2,
     UNKNOWN_GAIN,
     phase_after,
     squared_cosine,
 )
-from ik_service.solver.staged.attempts import attempt_rank
+from ik_service.solver.lm.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
 
 
 class Lane(LaneIteration):
@@ -193,7 +189,7 @@ class Lane(LaneIteration):
 
         @wp.func
         def predicted_gain(state: StateRef, lane: int, held: Held):
-            """Return what a step can lower |r|^2 by, see `assessment`; the lane keeps J'J."""
+            """Return what a step can lower |r|^2 by, see `staged.assessment`; the lane keeps J'J."""
             factor = Factor()
             solved = Row()
             for n in range(PAIRS):

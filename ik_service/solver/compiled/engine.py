@@ -40,11 +40,11 @@ from ik_service.solver.compiled.island_launches import (
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask
-from ik_service.solver.lm import seeds
 from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.slots import Winners
+from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.best_attempts import Winners
 from ik_service.solver.problems.input_kernels import Intake
 from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.problems.rows.blocks import Rows
@@ -133,7 +133,7 @@ class CompiledEngine:
     ) -> None:
         self._model, self._rows, self._support, self._target_count = model, rows, support, target_count
         self._hard_limits = hard_limits
-        self._ranges = seeds.SeedRanges.build(model, support.active_dofs)
+        self._ranges = SeedRanges.build(model, support.active_dofs)
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()

@@ -5,7 +5,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.lm.slots import KEEP_ALL, SEEDS
+from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 
 
 @wp.struct
@@ -70,14 +70,6 @@ def read_input(task: TaskRef, p: int, k: int):
     """Return an input of the program."""
     line = wp.min(p, task.source_lines[k] - 1)
     return load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
-
-
-@wp.func
-@typing.no_type_check
-def follow(number: wp.array2d[wp.float32], f: int, leader: Any):
-    """Return the value of a follower, in the precision of its leader's."""
-    value = type(leader)(number[f, 0]) * leader + type(leader)(number[f, 1])
-    return wp.clamp(value, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
 
 
 @wp.func

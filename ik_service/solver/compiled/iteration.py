@@ -1,4 +1,4 @@
-"""The state of lanes and the iteration on it, as functions for kernels, and how steps are damped.
+"""The state of lanes and the iteration on it, as functions for kernels.
 
 The functions are made per program, since a state has the size that the program needs. They serve packets and single
 lanes alike: place k of lane l stands at `k * width + l` of the state.
@@ -6,33 +6,12 @@ lanes alike: place k of lane l stands at `k * width + l` of the state.
 
 import typing
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import Damping, IslandProgram, IterationSource, Lanes, coordinate_names
-from ik_service.solver.staged import trial_steps
-from ik_service.solver.staged.assessment import DAMPING_MAX, DAMPING_SHARE
-
-# Chosen among many: benchmarks/engines/iteration_study.md
-DAMPING_LEAST = 4.0  # roundings of the largest diagonal entry of J'J
-PROGRESS_MIN = 1.0e-4  # of |r|^2
-BOOST_MAX = 1.0e3  # passed by five trials in a row that are no progress
-
-DAMPING = Damping(
-    share=float(DAMPING_SHARE),
-    most=float(DAMPING_MAX),
-    least=DAMPING_LEAST,
-    progress=PROGRESS_MIN,
-    up=float(trial_steps.BOOST_UP),
-    down=float(trial_steps.BOOST_DOWN),
-    boost_max=BOOST_MAX,
-)
-# Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
-OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
-FLOAT64_FLOOR2 = 1.0e-22  # |r|^2 at which float64 kinematics has nothing more to give
-NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
+from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinate_names
+from ik_service.solver.lm.damping import DAMPING, OBJECTIVE_DAMPING
 
 
 def iteration_of(program: IslandProgram, lanes: Lanes, *, data_columns: int = 0) -> IterationSource:

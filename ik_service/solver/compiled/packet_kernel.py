@@ -19,7 +19,8 @@ import warp as wp
 from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.compiled.attempt import Lane
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, needs_attempt
-from ik_service.solver.lm.slots import ITERATIONS, KEEP_ALL, NEAR, SEEDS
+from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
+from ik_service.solver.lm.ranking import NEAR
 from ik_service.solver.problems.parts import first_place
 
 NOTHING = wp.constant(-1)  # problem of a lane that has none

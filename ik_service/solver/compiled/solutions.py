@@ -15,7 +15,9 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.lm.slots import FAILED, NO_TARGET, SEEDS, STATIONARY, Winners
+from ik_service.solver.lm.codes import NO_TARGET, SEEDS, STATIONARY
+from ik_service.solver.lm.ranking import FAILED
+from ik_service.solver.problems.best_attempts import Winners
 from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start

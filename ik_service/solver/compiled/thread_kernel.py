@@ -32,7 +32,7 @@ from ik_service.solver.compiled.waves import (
     may_win,
     rows_of,
 )
-from ik_service.solver.lm.slots import ITERATIONS, KEEP_ALL
+from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
 
 ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet

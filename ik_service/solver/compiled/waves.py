@@ -14,8 +14,10 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, follow
-from ik_service.solver.lm.slots import KEEP_ALL, SEED_BITS, SEEDS, UNRANKED
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
+from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.ranking import SEED_BITS, UNRANKED
 
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
 ROWS_MAX = 1 << 20  # attempts of a launch: some 50 MB of answers

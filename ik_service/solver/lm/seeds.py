@@ -10,17 +10,13 @@ and of the targets that touch the tree, so that it depends on nothing else in th
 import math
 import typing
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kinematics import quat_exp
-from ik_service.linear_solve import Islands
 from ik_service.robots import DeviceModel
-from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.slots import HAS_START, RANDOM_SEED, Slots
+from ik_service.solver.lm.codes import HAS_START, RANDOM_SEED
 
 LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn [m]
 UNIT = wp.constant(2.0**-32)
@@ -133,119 +129,3 @@ def seed_value(
             bits = hash_step(base, place[a]) + wp.uint32(s - settings[HAS_START]) * increment[a]
             value = wp.clamp(lower[a] + (upper[a] - lower[a]) * float(bits) * UNIT, lower[a], upper[a])
     return value
-
-
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _write_seeds(
-    # model
-    active_coordinate: wp.array[wp.int32],  # [active_dof_count]
-    active_quaternion: wp.array[wp.int32],  # [active_dof_count]
-    coordinate_leader: wp.array[wp.int32],  # [joint_coord_count]
-    coordinate_multiplier: wp.array[float],  # [joint_coord_count]
-    coordinate_offset: wp.array[float],  # [joint_coord_count]
-    coordinate_lower: wp.array[float],  # [joint_coord_count]
-    coordinate_upper: wp.array[float],  # [joint_coord_count]
-    mid_joint_q: wp.array[float],  # [joint_coord_count]
-    # draws
-    settings: wp.array[wp.int32],
-    lower: wp.array[float],  # [active_dof_count]
-    upper: wp.array[float],  # [active_dof_count]
-    drawn: wp.array[wp.int32],  # [active_dof_count]
-    increment: wp.array[wp.uint32],  # [active_dof_count]
-    tree: wp.array[wp.int32],  # [active_dof_count]
-    place: wp.array[wp.uint32],  # [active_dof_count]
-    tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, trees]
-    # islands
-    island_dofadr: wp.array2d[wp.int32],
-    island_dof: wp.array2d[wp.int32],
-    island_coordadr: wp.array2d[wp.int32],
-    island_coord: wp.array2d[wp.int32],
-    # attempts
-    problem_idx: wp.array[wp.int32],  # [n_batch]
-    seed: wp.array[wp.int32],  # [n_batch]
-    # in and out
-    fresh: wp.array2d[wp.int32],  # [n_batch, trees]
-    tangent: wp.array2d[float],  # scratch, [n_batch, active_dof_count]
-    joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
-):
-    i, island = wp.tid()
-    if fresh[i, island] == 0:
-        return
-    fresh[i, island] = 0
-    p = problem_idx[i]
-    s = seed[i]
-    if s == 0:
-        return
-    for m in range(island_dofadr[p, island], island_dofadr[p, island + 1]):
-        a = island_dof[p, m]
-        c = active_coordinate[a]
-        start = float(0.0)
-        middle = float(0.0)
-        if c >= 0:
-            start = joint_q[i, c]
-            middle = mid_joint_q[c]
-        value = seed_value(p, s, a, start, middle, settings, lower, upper, drawn, increment, tree, place, tree_hash)
-        tangent[i, a] = value
-        if c >= 0:
-            joint_q[i, c] = value
-    for m in range(island_dofadr[p, island], island_dofadr[p, island + 1]):
-        a = island_dof[p, m]
-        c = active_quaternion[a]
-        if c >= 0 and drawn[a] != 0:
-            turn = quat_exp(wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
-            mid = wp.quat(mid_joint_q[c], mid_joint_q[c + 1], mid_joint_q[c + 2], mid_joint_q[c + 3])
-            new = wp.normalize(turn * mid)
-            for k in range(4):
-                joint_q[i, c + k] = new[k]
-    for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
-        c = island_coord[p, m]
-        leader = coordinate_leader[c]
-        if leader >= 0:
-            q = coordinate_multiplier[c] * joint_q[i, leader] + coordinate_offset[c]
-            joint_q[i, c] = wp.clamp(q, coordinate_lower[c], coordinate_upper[c])
-
-
-def write_seeds(
-    coordinates: Coordinates,
-    draws: "tuple[wp.array[Any], SeedRanges, wp.array[Any]]",
-    islands: Islands,
-    slots: Slots,
-    out: "tuple[wp.array[Any], wp.array[Any]]",
-) -> None:
-    """Write the start configurations of the islands that have just taken an attempt.
-
-    Args:
-        coordinates: How active DOFs move coordinates.
-        draws: Integer settings of the solve, where to draw, and the hashes per problem and tree.
-        islands: Islands of every problem.
-        slots: The slots; their `fresh` marks are cleared.
-        out: Scratch [n_batch, active_dof_count], and the configurations, which stand at seed 0 before.
-    """
-    settings, ranges, tree_hash = draws
-    wp.launch(
-        _write_seeds,
-        dim=slots.fresh.shape,
-        inputs=[
-            coordinates.active_coordinate,
-            coordinates.active_quaternion,
-            *coordinates.followers,
-            coordinates.mid_joint_q,
-            settings,
-            ranges.lower,
-            ranges.upper,
-            ranges.drawn,
-            ranges.increment,
-            ranges.tree,
-            ranges.place,
-            tree_hash,
-            islands.island_dofadr,
-            islands.island_dof,
-            islands.island_coordadr,
-            islands.island_coord,
-            slots.problem_idx,
-            slots.seed,
-        ],
-        outputs=[slots.fresh, *out],
-        device=slots.fresh.device,
-    )

@@ -10,11 +10,12 @@ import warp as wp
 from ik_service.linear_solve import Islands, RowStructure, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
-from ik_service.solver.lm.slots import SETTINGS_COUNT, Winners
+from ik_service.solver.lm.codes import SETTINGS_COUNT
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.best_attempts import Winners
 from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.problems.rows.blocks import Rows
-from objectives import IKObjective
+from ik_service.solver.problems.rows.weights import row_scale, weights_on_device
 
 
 class Problems:
@@ -89,7 +90,7 @@ class Problems:
             problem_count: Problems of the solve.
             join: Whether to put all touched trees into one island.
         """
-        weights = [_row_weights(objective) for objective in rows.objectives]
+        weights = [weights_on_device(objective) for objective in rows.objectives]
         key = (join, *map(id, weights))
         if key != self._discovery_key:
             self._discovery = self._record(rows, weights, join)
@@ -205,13 +206,3 @@ def _weigh_islands(
             heaviest = wp.max(heaviest, row_weight2[p, island_row[p, m]])
         lightest2_out[p, island] = lightest
         heaviest2_out[p, island] = heaviest
-
-
-def row_scale(objective: IKObjective) -> float:
-    """Return the factor of all rows of an objective."""
-    return float(getattr(objective, "weight", 1.0))
-
-
-def _row_weights(objective: IKObjective) -> wp.array[Any] | None:
-    row_weights = getattr(objective, "row_weights", None)
-    return None if row_weights is None else row_weights()

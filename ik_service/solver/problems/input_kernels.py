@@ -20,8 +20,8 @@ from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots.structure.coupling import leader_limits
 from ik_service.robots.structure.float32_limits import inwards
 from ik_service.solver.inputs.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
+from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
-from ik_service.solver.lm.slots import UNRANKED
 from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import fitting_array

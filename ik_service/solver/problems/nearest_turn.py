@@ -14,8 +14,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.solver.compiled.island_task import follow
-from ik_service.solver.lm.slots import HAS_START
+from ik_service.solver.lm.codes import HAS_START
+from ik_service.solver.lm.coupling import follow
 from ik_service.solver.problems.rows.blocks import Rows
 from objectives.expression_objective import ExpressionObjective
 

@@ -9,7 +9,7 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.lm.slots import PROBLEM_COUNT
+from ik_service.solver.lm.codes import PROBLEM_COUNT
 
 PART_MIN = 256  # problems a thread is worth: fewer leave lanes idle at the end of a part
 

@@ -7,7 +7,6 @@ from ik_service.robots import RobotModel
 from ik_service.solver.inputs.reading import has_lines
 from ik_service.solver.inputs.targets import Target, as_target, replaced, touched_trees
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.workspace import Workspace
 from objectives import IKObjectivePose
 
 
@@ -62,7 +61,7 @@ class PoseTargets:
             objective.set_data("row_weights", problems.row_weights[k])
 
     def replace(self, number: int, offset: Any, row_weights: Any) -> None:
-        """Take another tool or other weights of a target; `bring` has them used.
+        """Take another tool or other weights of a target; `upload` brings them to the device.
 
         Raises:
             InputError: There is no such target, or a value is not allowed.
@@ -70,15 +69,16 @@ class PoseTargets:
         self._take(replaced(self.all, number, offset, row_weights, self._robot))
         self._is_replaced = True
 
-    def bring(self, work: Workspace) -> None:
-        """Bring what has been replaced to the device, into the arrays in use where it has room there."""
-        if not self._is_replaced:
-            return
+    @property
+    def is_replaced(self) -> bool:
+        """Whether `replace` has been called since the last `upload`."""
+        return self._is_replaced
+
+    def upload(self) -> bool:
+        """Copy replaced offsets to the device; return whether an array was exchanged for a larger one."""
         versions = [objective.data_version for objective in self.objectives]
         for objective, target in zip(self.objectives, self.all, strict=True):
             if target.offset is not None:
                 objective.set_offset(target.offset)
-        work.use_targets(self.all)
-        if versions != [objective.data_version for objective in self.objectives]:
-            work.forget()
         self._is_replaced = False
+        return versions != [objective.data_version for objective in self.objectives]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.lm.slots import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.problems.input_kernels import SOLVE_IO, Intake, roomy_array
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start

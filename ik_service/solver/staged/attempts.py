@@ -16,36 +16,10 @@ from typing import Any
 import warp as wp
 
 from ik_service.linear_solve import Islands
-from ik_service.solver.lm.slots import (
-    CONVERGED,
-    FAILED,
-    IDLE,
-    INVALID,
-    NEAR,
-    NO_TARGET,
-    PROBLEM_COUNT,
-    RUNNING,
-    SEED_BITS,
-    SEEDS,
-    Slots,
-    Winners,
-)
-
-
-@wp.func
-@typing.no_type_check
-def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
-    """Return the rank of an attempt among those of its problem and island: the least one wins.
-
-    An attempt that ends within the tolerances but not precisely (next to a boundary, or slow) yields to later seeds.
-    """
-    rank = wp.int64(seed)
-    if success and not precise:
-        rank += NEAR
-    if not success:
-        # The bits of a float that is not negative order like the float; NaN lands above every number.
-        rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
-    return rank
+from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
+from ik_service.solver.lm.ranking import attempt_rank
+from ik_service.solver.problems.best_attempts import Winners
+from ik_service.solver.staged.slots import Slots
 
 
 @wp.kernel(module="unique", enable_backward=False)

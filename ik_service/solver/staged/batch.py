@@ -7,10 +7,10 @@ import warp as wp
 
 from ik_service.linear_solve import Equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
+from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.seeds import SeedRanges, write_seeds
-from ik_service.solver.lm.slots import IDLE, UNRANKED, Slots
-from ik_service.solver.lm.tolerances import meet_target
+from ik_service.solver.lm.ranking import UNRANKED
+from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
@@ -18,6 +18,9 @@ from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, rank_ended, refill
 from ik_service.solver.staged.jacobian_check import check_jacobians
+from ik_service.solver.staged.seeding import write_seeds
+from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.targets_met import meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
 
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done

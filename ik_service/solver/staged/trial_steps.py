@@ -10,13 +10,10 @@ import warp as wp
 
 from ik_service.kinematics import quat_exp
 from ik_service.linear_solve import Equations, Islands
+from ik_service.solver.lm.codes import STALLED
 from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.slots import STALLED, Slots
-
-BOOST_UP = wp.constant(4.0)
-BOOST_DOWN = wp.constant(0.25)
-BOOST_MAX = wp.constant(1.0e6)  # a step this short that still fails will not succeed
-GAIN_MIN = wp.constant(1.0e-3)  # share of the predicted decrease that an accepted step must realise
+from ik_service.solver.lm.damping import FACTOR_DOWN, FACTOR_MAX_STAGED, FACTOR_UP, GAIN_MIN
+from ik_service.solver.staged.slots import Slots
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -175,14 +172,14 @@ def _accept(
             best = t
             best_cost = 0.5 * norm2
     if best < 0:
-        boost[i, island] = boost[i, island] * BOOST_UP
-        if boost[i, island] > BOOST_MAX:
+        boost[i, island] = boost[i, island] * FACTOR_UP
+        if boost[i, island] > FACTOR_MAX_STAGED:
             ended_out[i, island] = STALLED
         return
     for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
         c = island_coord[p, m]
         joint_q_out[i, c] = joint_q_trial[best, c]
-    boost[i, island] = wp.max(boost[i, island] * damping_factor[best - i * candidates] * BOOST_DOWN, 1.0)
+    boost[i, island] = wp.max(boost[i, island] * damping_factor[best - i * candidates] * FACTOR_DOWN, 1.0)
 
 
 def accept(

@@ -7,13 +7,13 @@ are data, from which each island has its scale.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.problems.arrays import row_scale
 from ik_service.solver.problems.host_device_array import Mirror
 from objectives import IKObjective
 
@@ -90,10 +90,20 @@ class TargetWeights:
         return [lines * own for lines, own in zip(self._lines, switch, strict=True)]
 
 
-def objective_weights(objective: IKObjective) -> Float32Array:
-    """Return the weights of an objective's rows, shape [1 or problem_count or more, rows]."""
+def row_scale(objective: IKObjective) -> float:
+    """Return the factor of all rows of an objective."""
+    return float(getattr(objective, "weight", 1.0))
+
+
+def weights_on_device(objective: IKObjective) -> wp.array[Any] | None:
+    """Return the weights of an objective's rows, [1 or problem_count or more, rows]; None where all are 1."""
     row_weights = getattr(objective, "row_weights", None)
-    array = None if row_weights is None else row_weights()
+    return None if row_weights is None else row_weights()
+
+
+def objective_weights(objective: IKObjective) -> Float32Array:
+    """Return the same on the host, multiplied by the objective's factor."""
+    array = weights_on_device(objective)
     if array is None:
         return np.ones((1, objective.residual_dim()), np.float32)
     return np.asarray(array.numpy() * np.float32(row_scale(objective)))

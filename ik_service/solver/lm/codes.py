@@ -1,0 +1,28 @@
+"""Codes that kernels read and write: phases and endings of attempts, and the integer settings of a solve."""
+
+import warp as wp
+
+from ik_service.solver.lm.status import IKStatus
+
+# Phases of an island in a slot: RUNNING, the IKStatus (or STATIONARY) with which its attempt has just ended, or:
+RUNNING = wp.constant(-1)
+CANCELLED = wp.constant(-2)  # a lower seed of its problem has succeeded
+IDLE = wp.constant(-3)  # it has no attempt
+
+CONVERGED = wp.constant(int(IKStatus.CONVERGED))
+STALLED = wp.constant(int(IKStatus.STALLED))
+MAX_ITERATIONS = wp.constant(int(IKStatus.MAX_ITERATIONS))
+DEADLINE = wp.constant(int(IKStatus.DEADLINE))
+BLOCKED_BY_LIMITS = wp.constant(int(IKStatus.BLOCKED_BY_LIMITS))
+INVALID = wp.constant(int(IKStatus.INVALID))
+NO_TARGET = wp.constant(2)  # value of `met` where an island has no pose target: it succeeds by the gradient test
+STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CONVERGED or STALLED in the result
+
+# Entries of the integer settings of a solve, which live on the device so that a recorded graph sees them change.
+PROBLEM_COUNT = wp.constant(0)
+SEEDS = wp.constant(1)
+ITERATIONS = wp.constant(2)
+HAS_START = wp.constant(3)
+RANDOM_SEED = wp.constant(4)
+KEEP_ALL = wp.constant(5)  # 1: every attempt has an answer of its own, at line problem * seeds + seed
+SETTINGS_COUNT = 6

@@ -1,0 +1,42 @@
+"""How steps are damped and accepted: one rule of damping, and two policies of acceptance.
+
+The damping of a step is `factor * (min(DAMPING_SHARE * |r|^2, DAMPING_MAX * h) + least * h)`, h the largest diagonal
+entry of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h. The factor is 1 for the first step
+of an attempt; a rejected step raises it, an accepted one lowers it.
+
+The two engines accept steps differently:
+
+- staged (`GAIN_MIN`): a trial is accepted where it lowers the cost by a share of what the linear model predicts. Every
+  accepted configuration is the best so far, so several candidates of one step can be compared.
+- compiled (`DAMPING`, `OBJECTIVE_DAMPING`): the next step starts from the trial even where it is worse, and the best
+  configuration is kept apart. Then each iteration evaluates one trial per lane without branches; measured faster.
+"""
+
+from dataclasses import replace
+
+import warp as wp
+
+from ik_service.compiler import Damping
+
+DAMPING_SHARE = wp.constant(0.05)
+DAMPING_MAX = wp.constant(0.5)  # of the largest diagonal entry of J'J: far targets are approached in long steps
+DAMPING_MIN = wp.constant(5.0e-8)  # of the same
+FACTOR_UP = wp.constant(4.0)
+FACTOR_DOWN = wp.constant(0.25)
+
+# Staged engine
+FACTOR_MAX_STAGED = wp.constant(1.0e6)  # a step this short that still fails will not succeed
+GAIN_MIN = wp.constant(1.0e-3)  # share of the predicted decrease that an accepted step must realise
+
+# Compiled engine. Chosen among many: benchmarks/engines/iteration_study.md
+DAMPING = Damping(
+    share=float(DAMPING_SHARE),
+    most=float(DAMPING_MAX),
+    least=4.0,  # roundings of the largest diagonal entry of J'J
+    progress=1.0e-4,  # of |r|^2
+    up=float(FACTOR_UP),
+    down=float(FACTOR_DOWN),
+    boost_max=1.0e3,  # exceeded by five trials in a row that are no progress
+)
+# Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
+OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)

@@ -1,0 +1,26 @@
+"""Which attempt of a problem and island wins: the lowest seed that succeeds, else the one of least cost."""
+
+import typing
+
+import warp as wp
+
+NEAR = wp.constant(wp.int64(1 << 16))  # added to the rank of an attempt that is within the tolerances, no more
+FAILED = wp.constant(wp.int64(1 << 56))  # added to the rank of an attempt that failed
+UNRANKED = wp.constant(wp.int64(1 << 60))  # above the rank of any attempt
+SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the rank of a failure
+
+
+@wp.func
+@typing.no_type_check
+def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
+    """Return the rank of an attempt among those of its problem and island: the least one wins.
+
+    An attempt that ends within the tolerances but not precisely (next to a boundary, or slow) yields to later seeds.
+    """
+    rank = wp.int64(seed)
+    if success and not precise:
+        rank += NEAR
+    if not success:
+        # The bits of a float that is not negative order like the float; NaN lands above every number.
+        rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
+    return rank
