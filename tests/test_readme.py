@@ -190,7 +190,7 @@ def test_links_between_documents_lead_somewhere(path):
 
 def test_the_status_table_is_that_of_the_code():
     for status in IKStatus:
-        line = f"| `{status.name.lower()}` | {int(status)} | {status.advice} | {status.moveit_error_code} `"
+        line = f"| `{status.word}` | {int(status)} | {status.advice} | {status.moveit_error_code} `"
         assert line in CONVENTIONS
 
 

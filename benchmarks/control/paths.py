@@ -97,7 +97,7 @@ def show_paths(report: Report, panda: RobotModel, paths: dict[str, TickPath]) ->
 
 
 def _cells(robot: RobotModel, path: TickPath, run: Run) -> list[str]:
-    counts = Counter(IKStatus(int(code)).name.lower() for code in run.status)
+    counts = Counter(IKStatus(int(code)).word for code in run.status)
     statuses = ", ".join(f"{name} {count}" for name, count in counts.most_common())
     return [
         f"{speed_ratios(robot, run.joint_q, path).max():.6f}",

@@ -50,7 +50,7 @@ class ControlResult:
 
     def __repr__(self) -> str:
         """Say how many robots there are, and what became of them."""
-        names = ", ".join(sorted({IKStatus(int(code)).name.lower() for code in self.status}))
+        names = ", ".join(sorted({IKStatus(int(code)).word for code in self.status}))
         return f"<ControlResult: robots {len(self.joint_q)}, coordinates {self.joint_q.shape[1]}, status {names}>"
 
     @property

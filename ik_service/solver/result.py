@@ -11,7 +11,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
-from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.results.island_results import IslandResults
 from ik_service.solver.workspace import Wishes, Workspace
@@ -78,7 +78,7 @@ class IKResult:
     @property
     def status_names(self) -> list[str]:
         """Status of every problem as a lower-case word."""
-        return [IKStatus(int(code)).name.lower() for code in self.status]
+        return [STATUS_WORDS[code] for code in self.status.tolist()]
 
     def to_warp(self) -> dict[str, wp.array[Any]]:
         """Return the columns as Warp arrays on the device that solved, by name; on a CPU they are the same memory."""

@@ -96,7 +96,7 @@ def test_an_arm_out_of_reach_does_not_disturb_the_other(dual, missed, own):
     values = (positions, reachable.orientations_xyzw)
     alone = solver.solve(*([v[:, k] if k == arm else None for k in range(2)] for v in values))
     np.testing.assert_array_equal(alone.joint_q[:, own], result.joint_q[:, own])
-    assert result.status_names[0] == result.islands[0][missed].status.name.lower()
+    assert result.status_names[0] == result.islands[0][missed].status.word
 
 
 def test_one_island_is_the_dense_solve(panda_targets):

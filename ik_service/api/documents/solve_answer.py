@@ -8,14 +8,12 @@ from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import MadeRows
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.requests.solve_answer import STATUS_NAMES, SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.robots import RobotModel
+from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.results.advice import advice
 from ik_service.solver.results.island_results import IslandResult
-
-STATUS_WORDS = [STATUS_NAMES[code] for code in range(len(STATUS_NAMES))]
-"""Words of the statuses, by code."""
 
 
 def answer_document(
@@ -97,7 +95,7 @@ def _island(island: IslandResult) -> dict[str, Any]:
         "joints": island.joints,
         "rows": island.rows,
         "success": island.success,
-        "status": island.status.name.lower(),
+        "status": island.status.word,
         "seed_index": island.seed_index,
         "iterations": island.iterations,
         "cost": island.cost,

@@ -11,7 +11,6 @@ from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.documents.columns import check_unit_quaternions, read_row
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.solve_answer import STATUS_WORDS
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_documents import error_document
@@ -20,6 +19,7 @@ from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
 from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
 from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
+from ik_service.solver.lm.status import STATUS_WORDS
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()
 Frame = str | bytes

@@ -183,7 +183,7 @@ class ServiceMetrics:
     def _of_robot(self, name: str) -> _RobotMetrics:
         found = self._by_robot.get(name)
         if found is None:
-            problems = {int(status): self._problems.labels(name, status.name.lower()) for status in IKStatus}
+            problems = {int(status): self._problems.labels(name, status.word) for status in IKStatus}
             found = _RobotMetrics(
                 self._batches.labels(name), self._queue_wait.labels(name), self._solve_time.labels(name), problems
             )

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.batching.requests.solve_request import Float64Array
-from ik_service.solver import IKResult, IKStatus
+from ik_service.solver import IKResult
+from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.results.island_results import IslandResults
-
-STATUS_NAMES = {int(status): status.name.lower() for status in IKStatus}
-"""Statuses as lower-case words, by code."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +81,7 @@ class SolveAnswer:
     @property
     def status_names(self) -> list[str]:
         """The status of every problem as a lower-case word."""
-        return [STATUS_NAMES[code] for code in self.status.tolist()]
+        return [STATUS_WORDS[code] for code in self.status.tolist()]
 
 
 COLUMNS = (

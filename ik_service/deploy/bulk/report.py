@@ -7,7 +7,7 @@ IKError
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ik_service.deploy.bulk.outputs.part_columns import STATUS_WORDS
+from ik_service.solver.lm.status import STATUS_WORDS
 from objectives.errors import IKError
 
 NAMED_FAILURES = 5

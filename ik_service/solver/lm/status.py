@@ -14,6 +14,11 @@ class IKStatus(IntEnum):
     INVALID = 5
 
     @property
+    def word(self) -> str:
+        """The status as a lower-case word, as all results outside of Python have it."""
+        return STATUS_WORDS[self]
+
+    @property
     def advice(self) -> str:
         """What the caller may do about it, in one sentence."""
         return _ADVICE[self]
@@ -29,6 +34,8 @@ class IKStatus(IntEnum):
         return _MOVEIT_ERROR_CODES[self]
 
 
+STATUS_WORDS = tuple(status.name.lower() for status in IKStatus)
+"""Words of the statuses, by code."""
 _ADVICE = {
     IKStatus.CONVERGED: "Every target is met within its tolerance.",
     IKStatus.STALLED: "No way was found to reduce the error further: the target is probably out of reach; "

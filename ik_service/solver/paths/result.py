@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.dof_values import dof_values
-from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.paths.metric import JointMetric
 from objectives import InputError
 
@@ -78,7 +78,7 @@ class PathResult:
     @property
     def status_names(self) -> list[str]:
         """Status of every waypoint as a lower-case word."""
-        return [IKStatus(int(code)).name.lower() for code in self.status]
+        return [STATUS_WORDS[code] for code in self.status.tolist()]
 
 
 @dataclass(frozen=True, eq=False)

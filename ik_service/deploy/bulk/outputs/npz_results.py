@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.deploy.bulk.outputs.part_columns import STATUS_WORDS
+from ik_service.solver.lm.status import STATUS_WORDS
 
 _NO_COLUMNS = ("status_names", "status_counts", "notes")
 

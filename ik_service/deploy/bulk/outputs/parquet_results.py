@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ik_service.deploy.bulk.inputs.arrow_lists import numbers_of
-from ik_service.deploy.bulk.outputs.part_columns import STATUS_WORDS, UNITS
+from ik_service.deploy.bulk.outputs.part_columns import UNITS
+from ik_service.solver.lm.status import STATUS_WORDS
 
 _METADATA = b"ik_service"
 

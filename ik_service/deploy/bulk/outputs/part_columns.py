@@ -1,17 +1,15 @@
-"""The columns of a part of the results: names, units and status words."""
+"""The columns of a part of the results: names and units."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.requests.solve_answer import STATUS_NAMES, worst_over_targets
+from ik_service.batching.requests.solve_answer import worst_over_targets
 from ik_service.deploy.bulk.parts import Part
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.solver import IKResult, IKStatus
-
-STATUS_WORDS = tuple(STATUS_NAMES[code] for code in range(len(STATUS_NAMES)))
-"""Words of the statuses, by code."""
+from ik_service.solver.lm.status import STATUS_WORDS
 
 UNITS = {
     "joint_q": "rad or m",
