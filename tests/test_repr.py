@@ -7,7 +7,7 @@ import ik_service
 from ik_service.client.messages.results import ForwardResult, SolveResult
 from ik_service.control import IKController
 from ik_service.export.c_code.structs import CLayout
-from ik_service.export.export import Export
+from ik_service.export.export_files import Export
 from objectives import InputError
 
 LINE = 200  # characters that a line may have

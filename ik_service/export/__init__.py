@@ -1,16 +1,17 @@
 """Solvers and controllers for programs in C and C++: kernels ahead of time in objects, with a source that calls them.
 
-solver --recorded--> its launches, with all arrays that they work on
-launches --objects--> kernels under names of the export's own, compiled by Warp into relocatable objects
-         --c_layout--> structs of their arguments in C
-         --c_values--> statements that fill these; arrays that never change become constants
-         --frame--> a struct of all arrays that change, in memory of the caller, and a C function for every launch
-         --gpu_frame--> the same for arrays in the memory of a GPU, with kernels in cubins that the CUDA driver launches
-functions that programs call are entries (`export.Entry`): recorded launches with a header and a source around a frame;
-a controller's frame (`kept_frame`) is kept by the caller from tick to tick, arguments and all
+solver.recorded() gives its launches, with all arrays that they work on. Of these are made
+    by c_code.objects       kernels under names of the export's own, compiled by Warp into relocatable objects
+    by c_code.structs       structs of their arguments in C
+    by c_code.values        statements that fill these; arrays that never change become constants
+    by frames.call_frame    a struct of all arrays that change, in memory of the caller, and a C function per launch
+    by frames.gpu_frame     the same for arrays in the memory of a GPU, with kernels in cubins
+    by frames.stored_frame  the same for a controller, whose frame the caller keeps from tick to tick
+`entries` has the functions that programs call (`ExportedFunction`); `templates` the texts around all this.
 """
 
-from ik_service.export.export import Export, export_controller, export_solver
+from ik_service.export.export import export_controller, export_solver
+from ik_service.export.export_files import Export
 from ik_service.export.gpu_export import export_for_gpus
 from ik_service.solver.gpu_kernels import ARCHITECTURES
 

@@ -1,12 +1,7 @@
 """Solvers and controllers as C: a header, a source, objects with the kernels, examples."""
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import warp as wp
 
@@ -14,91 +9,21 @@ from ik_service.compiler import cpu_target
 from ik_service.control import IKController
 from ik_service.export.c_code.objects import KernelObject, compile_object
 from ik_service.export.c_code.structs import CLayout
-from ik_service.export.c_code.values import Constants, c_string
+from ik_service.export.c_code.values import Constants
 from ik_service.export.entries.solve_entry import SolveEntry
 from ik_service.export.entries.tick_entry import TickEntry
-from ik_service.export.texts.files import CMAKE, HEADER, README, SOURCE, c_comment
+from ik_service.export.export_files import Export
+from ik_service.export.exported_function import ExportedFunction
+from ik_service.export.template_files import filled
+from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.robots import RobotModel
-from ik_service.solver import IKSolver, IKStatus
+from ik_service.solver import IKSolver
 from ik_service.solver.problems.input_kernels import SOLVE_IO
-from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 from objectives import InputError
 
 PROBLEM_COUNT = 1000  # in the file of the example
 TICK_COUNT = 2000
-TAG = "@tag@"  # stands in the source for a hash of all of it
-TAG_DIGITS = 8
-MEMORY = """Nothing here allocates memory, throws, locks, or keeps anything of its own between calls: calls in several
- * threads at once need no more than workspaces, controllers and results of their own."""
-
-
-class Entry(Protocol):
-    """Functions that an export offers.
-
-    Attributes:
-        name: What names of its kernels hold.
-        recorded: Its launches.
-        objects: Names of its objects.
-        prologue: What comes before all includes of the source.
-        example: Name of the example program, and of the file that it reads.
-        advice: What a host should know, as a list.
-    """
-
-    name: str
-    recorded: RecordedLaunches
-    objects: tuple[str, ...]
-    prologue: str
-    example: tuple[str, str]
-    advice: str
-
-    def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object that holds a kernel."""
-        ...
-
-    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
-        """Return its part of the header, and its source but for the declarations of structs and constants."""
-        ...
-
-    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
-        """Return the example program and what it reads."""
-        ...
-
-
-@dataclass(frozen=True)
-class Export:
-    """The files of an export.
-
-    Attributes:
-        prefix: What all names begin with.
-        objects: The objects.
-        layout: The structs in the source.
-        files: All files by their names.
-    """
-
-    prefix: str
-    objects: tuple[KernelObject, ...]
-    layout: CLayout
-    files: dict[str, bytes]
-
-    def __repr__(self) -> str:
-        """Say what the files are called and how many they are; their contents are long."""
-        return f"<Export '{self.prefix}': {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
-
-    def write(self, folder: Path) -> None:
-        """Write the files.
-
-        Args:
-            folder: Where to; made if it is not there.
-
-        Raises:
-            InputError: They cannot be written.
-        """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, content in self.files.items():
-                (folder / name).write_bytes(content)
-        except OSError as error:
-            raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
+Functions: TypeAlias = Sequence[ExportedFunction]
 
 
 def export_solver(
@@ -127,7 +52,9 @@ def export_solver(
             controller cannot be exported.
     """
     robot, prefix = solver.robot, checked_prefix(solver.robot, prefix)
-    entries: list[Entry] = [SolveEntry(solver, prefix, orientations=orientations, problem_count=problem_count)]
+    entries: list[ExportedFunction] = [
+        SolveEntry(solver, prefix, orientations=orientations, problem_count=problem_count)
+    ]
     if controller is not None:
         if controller.robot is not robot:
             raise InputError("Solver and controller have different robots. Allowed: the same one.")
@@ -152,29 +79,10 @@ def export_controller(controller: IKController, *, prefix: str | None = None, ti
     return _export(controller.robot, prefix, [TickEntry(controller, prefix, tick_count=tick_count)])
 
 
-def checked_prefix(robot: RobotModel, prefix: str | None, end: str = "") -> str:
-    """Return what names begin with.
-
-    Args:
-        robot: The robot.
-        prefix: As asked for; None takes the robot's name and the end.
-        end: What comes after the name.
-
-    Raises:
-        InputError: It is no identifier in lower case.
-    """
-    if prefix is None:
-        prefix = re.sub(r"[^a-z0-9]+", "_", robot.name.lower()).strip("_")
-        prefix = (prefix if prefix[:1].isalpha() else f"robot_{prefix}") + end
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", prefix):
-        raise InputError(f"The prefix is {prefix!r}. Allowed: lower-case letters, digits and _, a letter first.")
-    return prefix
-
-
-def _export(robot: RobotModel, prefix: str, entries: Sequence[Entry]) -> Export:
-    draft = _texts(robot, prefix, TAG, entries)[0]
+def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
+    draft = _cpu_texts(robot, prefix, TAG, entries)[0]
     tag = tag_of([step for entry in entries for step in entry.recorded.steps], draft)
-    texts, layout = _texts(robot, prefix, tag, entries)
+    texts, layout = _cpu_texts(robot, prefix, tag, entries)
     objects = tuple(_objects(entries, _symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{one.name}.o": one.content for one in objects}
@@ -184,7 +92,7 @@ def _export(robot: RobotModel, prefix: str, entries: Sequence[Entry]) -> Export:
     return Export(prefix, objects, layout, files)
 
 
-def _symbols(entries: Sequence[Entry], prefix: str, tag: str) -> dict[wp.Kernel, str]:
+def _symbols(entries: Functions, prefix: str, tag: str) -> dict[wp.Kernel, str]:
     """Names of the kernels in the objects."""
     found: dict[wp.Kernel, str] = {}
     for entry in entries:
@@ -194,7 +102,7 @@ def _symbols(entries: Sequence[Entry], prefix: str, tag: str) -> dict[wp.Kernel,
     return found
 
 
-def _objects(entries: Sequence[Entry], symbols: Mapping[wp.Kernel, str], prefix: str) -> Iterator[KernelObject]:
+def _objects(entries: Functions, symbols: Mapping[wp.Kernel, str], prefix: str) -> Iterator[KernelObject]:
     """Compile the kernels; those of an object have the same module options."""
     for entry in entries:
         for name in entry.objects:
@@ -203,7 +111,9 @@ def _objects(entries: Sequence[Entry], symbols: Mapping[wp.Kernel, str], prefix:
             yield compile_object(f"{prefix}_{name}", prefix, kernels)
 
 
-def _texts(robot: RobotModel, prefix: str, tag: str, entries: Sequence[Entry]) -> tuple[dict[str, str], CLayout]:
+def _cpu_texts(
+    robot: RobotModel, prefix: str, tag: str, entries: Sequence[ExportedFunction]
+) -> tuple[dict[str, str], CLayout]:
     """All files that are texts but for the examples, and the structs in the source."""
     layout, constants, symbols = CLayout(prefix), Constants(), _symbols(entries, prefix, tag)
     texts = [entry.texts(symbols, layout, constants) for entry in entries]
@@ -214,20 +124,21 @@ def _texts(robot: RobotModel, prefix: str, tag: str, entries: Sequence[Entry]) -
     objects = [f"{prefix}_{name}.o" for entry in entries for name in entry.objects]
     words = robot_words(robot, prefix, tag) | {
         "made_for": f"CPUs of level {cpu_target().name}",
-        "memory": MEMORY,
+        "memory": filled("memory.h", {}),
         "prologue": "".join(entry.prologue for entry in entries),
-        "entries": "\n".join(header for header, _ in texts),
+        "entries": "\n\n".join(header for header, _ in texts),
         "layouts": layout.declarations(),
         "kernels": "\n".join(kernels),
         "constants": constants.definitions(),
-        "functions": "\n\n".join(source for _, source in texts),
+        "functions": "\n\n\n".join(source for _, source in texts),
         "objects": " ".join(objects),
         "object_list": ", ".join(f"`{name}`" for name in objects),
         "advice": "\n".join(entry.advice for entry in entries),
         **_example_words(prefix, objects, [entry.example for entry in entries]),
     }
-    templates = {f"{prefix}_ik.h": HEADER, f"{prefix}_ik.c": SOURCE, "CMakeLists.txt": CMAKE, "README.md": README}
-    return {name: template.substitute(words) for name, template in templates.items()}, layout
+    names = {f"{prefix}_ik.h": "header.h", f"{prefix}_ik.c": "source.c"}
+    names |= {"CMakeLists.txt": "CMakeLists.txt", "README.md": "README.md"}
+    return {name: filled(template, words) + "\n" for name, template in names.items()}, layout
 
 
 def _example_words(prefix: str, objects: Sequence[str], examples: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -245,41 +156,3 @@ def _example_words(prefix: str, objects: Sequence[str], examples: Sequence[tuple
         "example_commands": "\n".join(commands),
         "example_runs": "".join(f" && build/{prefix}_{program} {data}" for program, data in examples),
     }
-
-
-def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
-    """Return what all texts tell of a robot.
-
-    Args:
-        robot: The robot.
-        prefix: What all names begin with.
-        tag: What tells the export from others.
-    """
-    PREFIX = prefix.upper()
-    return {
-        "prefix": prefix,
-        "PREFIX": PREFIX,
-        "tag": tag,
-        "robot": c_comment(robot.name),
-        "version": version("ik-service"),
-        "warp": wp.__version__,
-        "coordinates": robot.joint_coord_count,
-        "dofs": robot.joint_dof_count,
-        "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),
-        "statuses": ",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
-    }
-
-
-def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
-    """Return what tells an export from others: a hash of its texts and of what its kernels are made from.
-
-    Args:
-        steps: Its launches.
-        texts: Its texts, with `TAG` where they hold what this returns.
-    """
-    kernels = [step.kernel for step in steps]
-    parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
-    digest = hashlib.sha256("\0".join(parts).encode())
-    for kernel in kernels:
-        digest.update(kernel.hash or b"")
-    return digest.hexdigest()[:TAG_DIGITS]

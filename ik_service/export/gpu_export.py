@@ -9,12 +9,12 @@ import warp as wp
 
 from ik_service.export.c_code.objects import compile_cubins
 from ik_service.export.c_code.structs import CLayout
-from ik_service.export.entries.solve_entry import CHECKS, GIVEN, SOLVE_TYPES, array_words, solve_words
-from ik_service.export.export import TAG, Export, checked_prefix, robot_words, tag_of
-from ik_service.export.frames.call_frame import TAKE, Held, indented
+from ik_service.export.entries.solve_entry import GIVEN, array_words, solve_words
+from ik_service.export.export_files import Export
+from ik_service.export.frames.call_frame import FrameArray, indented
 from ik_service.export.frames.gpu_frame import ALIGNMENT, GpuConstants, GpuFrame
-from ik_service.export.texts.files import HEADER
-from ik_service.export.texts.gpu import CMAKE, FUNCTIONS, README, SOLVE, SOURCE, TYPES
+from ik_service.export.template_files import filled
+from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.solver import IKSolver
 from ik_service.solver.compiled.waves import (
     BLOCK,
@@ -31,7 +31,6 @@ from ik_service.solver.problems.input_kernels import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
-MEMORY = """Only ${prefix}_load allocates memory; nothing throws. Each thread that solves loads for itself."""
 PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of
 
 
@@ -58,7 +57,7 @@ class GpuSolve:
         self.orientations = orientations
         recorded = solver.recorded(orientations=orientations, for_gpus=True)
         islands = [step for step in recorded.steps if step.phase == "solve"]
-        self._storage, self._held = _storage(islands)
+        self._storage, self._arrays = _storage(islands)
         steps = [RecordedStep("read", _count_up, (recorded.lines["every"],), True)]
         for step in recorded.steps:
             steps += self._waves(step, islands.index(step)) if step.phase == "solve" else [step]
@@ -98,7 +97,7 @@ class GpuSolve:
         self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: GpuConstants
     ) -> tuple[GpuFrame, list[str]]:
         """Return the frame, and its members besides arrays."""
-        frame = GpuFrame("solve", self.recorded, symbols, layout, constants, self._held)
+        frame = GpuFrame("solve", self.recorded, symbols, layout, constants, self._arrays)
         members = ["gpu_call call;", "char *device_numbers;", f"{layout.prefix}_Wave wave;"]
         return frame, [*members, "int32_t busy;", "size_t rows, blocks;"]
 
@@ -128,9 +127,9 @@ def export_for_gpus(
         if architecture not in known:
             raise InputError(f"Architecture {architecture} is not known. Allowed: {sorted(known)}.")
     entry = GpuSolve(solver, orientations=orientations)
-    draft = _texts(solver, entry, prefix, TAG, architectures)[0]
+    draft = _gpu_texts(solver, entry, prefix, TAG, architectures)[0]
     tag = tag_of(entry.recorded.steps, draft)
-    texts, layout = _texts(solver, entry, prefix, tag, architectures)
+    texts, layout = _gpu_texts(solver, entry, prefix, tag, architectures)
     files = {name: text.encode() for name, text in texts.items()}
     symbols = entry.symbols(prefix, tag)
     for name, kernels in entry.modules.items():
@@ -139,7 +138,7 @@ def export_for_gpus(
     return Export(prefix, (), layout, files)
 
 
-def _storage(islands: Sequence[RecordedStep]) -> tuple[Any, dict[str, Held]]:
+def _storage(islands: Sequence[RecordedStep]) -> tuple[Any, dict[str, FrameArray]]:
     """Storage of the attempts, large enough for each of the islands, and its arrays."""
     device = wp.get_device("cpu")
     coordinates = max(step.arguments[0].coordinate.shape[0] for step in islands)
@@ -152,10 +151,10 @@ def _storage(islands: Sequence[RecordedStep]) -> tuple[Any, dict[str, Held]]:
         "listed": ("n",),
         **dict.fromkeys(("next_row", "listed_count", "first_seed"), ()),
     }
-    return storage, {f"storage_{name}": Held(getattr(storage, name), shape) for name, shape in shapes.items()}
+    return storage, {f"storage_{name}": FrameArray(getattr(storage, name), shape) for name, shape in shapes.items()}
 
 
-def _texts(
+def _gpu_texts(
     solver: IKSolver, entry: GpuSolve, prefix: str, tag: str, architectures: Sequence[int]
 ) -> tuple[dict[str, str], CLayout]:
     """All files that are texts, and the structs in the source."""
@@ -172,7 +171,7 @@ def _texts(
     numbers = f"#define NUMBERS_SIZE ((sizeof(solve_numbers) + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT})"
     words |= {
         "made_for": f"GPUs of compute capability {', '.join(f'{a // 10}.{a % 10}' for a in architectures)}",
-        "memory": MEMORY.replace("${prefix}", prefix),
+        "memory": filled("gpu/memory.h", words),
         "modules": len(entry.modules),
         "kernels": len(symbols),
         "module_names": ",\n".join(f'    "{prefix}_{name}"' for name in entry.modules),
@@ -187,13 +186,14 @@ def _texts(
         "block": BLOCK,
         "rows_max": ROWS_MAX,
         "waves": WAVES_MAX + 1,
-        "take": TAKE,
+        "take": filled("frame/take.c", {}),
         "read": "\n".join(indented(frame.calls("read"))),
         "islands": "\n".join(indented([f"solve_island(&f, {', '.join(names)});" for names in islands])),
         "judge": "\n".join(indented(frame.calls("judge"))),
     }
-    words["entries"] = "\n".join(template.substitute(words) for template in (TYPES, SOLVE_TYPES, FUNCTIONS))
-    words["functions"] = "\n\n".join([functions, numbers, CHECKS.substitute(words)])
-    words["solve"] = SOLVE.substitute(words)
-    templates = {f"{prefix}_ik.h": HEADER, f"{prefix}_ik.c": SOURCE, "CMakeLists.txt": CMAKE, "README.md": README}
-    return {name: template.substitute(words) for name, template in templates.items()}, layout
+    words["entries"] = "\n\n".join(filled(name, words) for name in ("gpu/types.h", "solve/types.h", "gpu/functions.h"))
+    words["functions"] = "\n\n".join([functions, numbers, filled("solve/checks.c", words)])
+    words["solve"] = filled("gpu/solve.c", words)
+    names = {f"{prefix}_ik.h": "header.h", f"{prefix}_ik.c": "gpu/source.c"}
+    names |= {"CMakeLists.txt": "gpu/CMakeLists.txt", "README.md": "gpu/README.md"}
+    return {name: filled(template, words) + "\n" for name, template in names.items()}, layout

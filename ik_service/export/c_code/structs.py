@@ -7,10 +7,11 @@ ctypes. It belongs to the release that compiles the kernels; whoever changes War
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 import warp as wp
+
+from ik_service.export.template_files import filled
 
 SCALARS: dict[Any, str] = {
     wp.bool: "uint8_t",
@@ -27,55 +28,6 @@ SCALARS: dict[Any, str] = {
 }
 """C types of Warp's numbers."""
 BOUNDS_SIZE = 24  # bytes
-
-ARRAYS = Template("""\
-/* A Warp array: strides in bytes; shape and strides are 0 beyond ndim. */
-typedef struct {
-    void *data;
-    void *grad;
-    int32_t shape[4];
-    int32_t strides[4];
-    uint16_t ndim;
-    uint16_t flags;
-} ${prefix}_array;
-
-/* What a kernel is launched over. */
-typedef struct {
-    uint32_t shape[1];
-    size_t size;
-    size_t coord_mult;
-} ${prefix}_bounds;
-
-static ${prefix}_array array_of(
-    const void *data, size_t item, uint16_t ndim, size_t rows, size_t columns, size_t layers)
-{
-    ${prefix}_array array;
-    size_t shape[3], stride = item;
-    int k;
-    memset(&array, 0, sizeof array);
-    array.data = (void *)data;
-    array.ndim = ndim;
-    shape[0] = rows;
-    shape[1] = columns;
-    shape[2] = layers;
-    for (k = ndim - 1; k >= 0; --k) {
-        array.shape[k] = (int32_t)shape[k];
-        array.strides[k] = (int32_t)stride;
-        stride *= shape[k];
-    }
-    return array;
-}
-
-static ${prefix}_bounds bounds_of(size_t size)
-{
-    ${prefix}_bounds bounds;
-    memset(&bounds, 0, sizeof bounds);
-    bounds.shape[0] = (uint32_t)size;
-    bounds.size = size;
-    bounds.coord_mult = 1;
-    return bounds;
-}
-""")
 
 
 @dataclass(frozen=True)
@@ -140,13 +92,13 @@ class CLayout:
 
     def declarations(self) -> str:
         """Return all structs in C, each after those in it."""
-        arrays = ARRAYS.substitute(prefix=self.prefix)
+        arrays = filled("arrays.c", {"prefix": self.prefix})
         sizes = {"array": ctypes.sizeof(self._array), "bounds": BOUNDS_SIZE}
         checks = [
             f"typedef char {self.prefix}_{name}_has_its_size[sizeof({self.prefix}_{name}) == {size} ? 1 : -1];"
             for name, size in sizes.items()
         ]
-        return "\n\n".join([arrays + "\n" + "\n".join(checks), *(one.declaration() for one in self.structs.values())])
+        return "\n\n".join(["\n".join([arrays, "", *checks]), *(one.declaration() for one in self.structs.values())])
 
     def _declare(self, name: str, native_name: str, members: tuple[tuple[str, Any], ...]) -> str:
         if name not in self.structs:

@@ -165,3 +165,10 @@ def c_string(text: str) -> str:
     if not escaped.isascii() or "\\u" in escaped:
         escaped = "".join(f"\\{byte:03o}" for byte in text.encode())
     return f'"{escaped}"'
+
+
+def c_comment(text: str) -> str:
+    """Return text that ends no comment."""
+    return (
+        "".join(c if c.isprintable() and c.isascii() else "?" for c in text).replace("*/", "* /").replace("/*", "/ *")
+    )

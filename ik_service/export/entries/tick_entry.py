@@ -11,12 +11,11 @@ from ik_service.control.controller import ITERATIONS_MAX
 from ik_service.control.tick import task as tick_task
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
-from ik_service.export.c_code.values import Constants, c_number, c_numbers, c_scalar, c_string
-from ik_service.export.entries.tick_example import DT, TICK_EXAMPLE, example_ticks
+from ik_service.export.c_code.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
+from ik_service.export.entries.tick_example import DT, example_ticks
 from ik_service.export.frames.call_frame import indented
-from ik_service.export.frames.stored_frame import KeptFrame
-from ik_service.export.texts.files import TICK_ADVICE, c_comment
-from ik_service.export.texts.ticks import TICK, TICK_CONSTANTS, TICK_HEADER
+from ik_service.export.frames.stored_frame import StoredFrame
+from ik_service.export.template_files import filled
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
@@ -80,7 +79,7 @@ class TickEntry:
     objects: tuple[str, ...] = ("tick",)
     prologue = "#ifndef _POSIX_C_SOURCE\n#define _POSIX_C_SOURCE 199309L /* clock_gettime */\n#endif\n"
     example = ("tick_example", "ticks.bin")
-    advice = TICK_ADVICE
+    advice = filled("tick/advice.md", {})
 
     def __init__(self, controller: IKController, prefix: str, *, tick_count: int) -> None:
         self._controller, self._prefix, self._tick_count = controller, prefix, tick_count
@@ -99,11 +98,12 @@ class TickEntry:
             layout: Where structs are declared.
             constants: Where constants are kept.
         """
-        frame = KeptFrame(self.name, self.recorded, symbols, layout, constants)
+        frame = StoredFrame(self.name, self.recorded, symbols, layout, constants)
         functions, size = frame.functions_and_structs(MEMBERS)
         words = self._words() | {"size": size, "steps": _lines(frame.calls("tick")).replace("&f", "f")}
-        source = [TICK_CONSTANTS.substitute(words), functions, TICK.substitute(words)]
-        return TICK_HEADER.substitute(words), "\n\n".join(source)
+        controller, tick = filled("tick/controller.c", words), filled("tick/tick.c", words)
+        source = [filled("tick/constants.c", words), functions, controller, tick]
+        return filled("tick/header.h", words), "\n\n".join(source)
 
     def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
         """Return the example program and what it reads.
@@ -113,7 +113,7 @@ class TickEntry:
         """
         program, data = self.example
         path = example_ticks(self._controller, self.recorded.numbers, self._tick_count)
-        return {f"{program}.c": TICK_EXAMPLE.substitute(words, dt=DT).encode(), data: path}
+        return {f"{program}.c": (filled("tick/example.c", {**words, "dt": DT}) + "\n").encode(), data: path}
 
     def _words(self) -> dict[str, object]:
         controller, prefix = self._controller, self._prefix

@@ -11,47 +11,18 @@ This knows nothing of solves. Whatever is recorded as launches becomes, under a 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 import warp as wp
 
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, Filler, Place, c_scalar
+from ik_service.export.template_files import filled
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
-
-TAKE = """\
-/* The next piece of the workspace, or, to see how large it is, nothing. */
-static void *take(char *memory, size_t *used, size_t bytes)
-{
-    size_t at = *used;
-    *used = at + (bytes + 63) / 64 * 64;
-    return memory == NULL ? NULL : memory + at;
-}"""
-STRUCTS = Template("""\
-typedef struct {
-$numbers
-} ${name}_numbers;
-
-typedef struct {
-$members
-} ${name}_frame;""")
-LAY_OUT = Template("""\
-static size_t lay_out_${name}(${name}_frame *f, char *memory)
-{
-    size_t n = (size_t)f->count, used = 0;
-$pieces
-    return used;
-}""")
-SET_ADDRESSES = Template("""\
-static void set_addresses_of_${name}(${name}_frame *f)
-{
-$addresses
-}""")
 
 
 @dataclass(frozen=True)
-class Held:
+class FrameArray:
     """An array that a frame points to.
 
     Attributes:
@@ -69,7 +40,7 @@ class Held:
         return " * ".join([*factors, f"sizeof({c_scalar(self.array)})"])
 
 
-class Frame:
+class CallFrame:
     """The frame of one function.
 
     Args:
@@ -91,11 +62,12 @@ class Frame:
         symbols: Mapping[wp.Kernel, str],
         layout: CLayout,
         constants: Constants,
-        further: Mapping[str, Held] | None = None,
+        further: Mapping[str, FrameArray] | None = None,
     ) -> None:
         self._name, self._recorded, self._symbols, self._constants = name, recorded, symbols, constants
-        self._held = {label: Held(array, ("n",)) for label, array in recorded.lines.items()} | dict(further or {})
-        places = {held.array.ptr: self._place(label, held) for label, held in self._held.items()}
+        lines = {label: FrameArray(array, ("n",)) for label, array in recorded.lines.items()}
+        self._arrays = lines | dict(further or {})
+        places = {item.array.ptr: self._place(label, item) for label, item in self._arrays.items()}
         numbers = {label: array for label, array in recorded.numbers.items() if array.size > 0}
         places |= {array.ptr: self._number_place(label) for label, array in numbers.items()}
         self._filler = Filler(layout, constants, places)
@@ -111,14 +83,14 @@ class Frame:
             given: Arrays that the caller brings.
             further: More members of the frame.
         """
-        used = {label: held for label, held in self._held.items() if f"f->{label}" in self._filler.used}
-        lines = [f"{c_scalar(held.array)} *{label};" for label, held in used.items()]
+        used = {label: item for label, item in self._arrays.items() if f"f->{label}" in self._filler.used}
+        lines = [f"{c_scalar(item.array)} *{label};" for label, item in used.items()]
         pieces = []
-        for label, held in used.items():
+        for label, item in used.items():
             if label not in given:
-                pieces.append(f"f->{label} = ({c_scalar(held.array)} *)take(memory, &used, {held.size()});")
+                pieces.append(f"f->{label} = ({c_scalar(item.array)} *)take(memory, &used, {item.size()});")
         structs = self._structs(["int32_t count;", *further, f"{self._name}_numbers numbers;", *lines])
-        lay_out = LAY_OUT.substitute(name=self._name, pieces="\n".join(indented(pieces)))
+        lay_out = filled("frame/lay_out.c", {"name": self._name, "pieces": "\n".join(indented(pieces))})
         return "\n\n".join([structs, lay_out, self._set_addresses(), *self._steps])
 
     def calls(self, *phases: str) -> list[str]:
@@ -133,13 +105,15 @@ class Frame:
     def _structs(self, members: Sequence[str]) -> str:
         """The struct of the numbers, and that of the frame with these members."""
         numbers = "\n".join(indented([f"{kind} {label}[{size}];" for kind, label, size in self._numbers]))
-        return STRUCTS.substitute(name=self._name, numbers=numbers, members="\n".join(indented(members)))
+        words = {"name": self._name, "numbers": numbers, "members": "\n".join(indented(members))}
+        return filled("frame/structs.c", words)
 
     def _set_addresses(self) -> str:
-        return SET_ADDRESSES.substitute(name=self._name, addresses="\n".join(indented(self._addresses)))
+        addresses = "\n".join(indented(self._addresses))
+        return filled("frame/set_addresses.c", {"name": self._name, "addresses": addresses})
 
-    def _place(self, label: str, held: Held) -> Place:
-        return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in held.shape))
+    def _place(self, label: str, item: FrameArray) -> Place:
+        return Place(f"f->{label}", tuple("(size_t)f->count" if one == "n" else one for one in item.shape))
 
     def _number_place(self, label: str) -> Place:
         return Place(self.number.format(label))

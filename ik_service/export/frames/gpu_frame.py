@@ -7,7 +7,7 @@ import warp as wp
 
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, Place, c_scalar
-from ik_service.export.frames.call_frame import Frame, Held
+from ik_service.export.frames.call_frame import CallFrame, FrameArray
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 ALIGNMENT = 256  # of every constant
@@ -39,7 +39,7 @@ class GpuConstants(Constants):
         return [f"upload(gpu, {place}, {name}, sizeof {name});" for name, (place, _) in self._places.items()]
 
 
-class GpuFrame(Frame):
+class GpuFrame(CallFrame):
     """The frame of one function on a GPU.
 
     Args:
@@ -58,7 +58,7 @@ class GpuFrame(Frame):
         symbols: Mapping[wp.Kernel, str],
         layout: CLayout,
         constants: GpuConstants,
-        further: Mapping[str, Held],
+        further: Mapping[str, FrameArray],
     ) -> None:
         self._places_of_kernels = {kernel: place for place, kernel in enumerate(symbols)}
         super().__init__(name, recorded, symbols, layout, constants, further)

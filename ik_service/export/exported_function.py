@@ -1,0 +1,42 @@
+"""What a function of an export consists of: its launches, its part of the texts, and an example."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import warp as wp
+
+from ik_service.export.c_code.structs import CLayout
+from ik_service.export.c_code.values import Constants
+from ik_service.solver.recorded_launches import RecordedLaunches
+
+
+class ExportedFunction(Protocol):
+    """A function that an export offers, with those that go with it.
+
+    Attributes:
+        name: What names of its kernels hold.
+        recorded: Its launches.
+        objects: Names of its objects.
+        prologue: What comes before all includes of the source.
+        example: Name of the example program, and of the file that it reads.
+        advice: What a host should know, as a list.
+    """
+
+    name: str
+    recorded: RecordedLaunches
+    objects: tuple[str, ...]
+    prologue: str
+    example: tuple[str, str]
+    advice: str
+
+    def object_of(self, kernel: wp.Kernel) -> str:
+        """Return the name of the object that holds a kernel."""
+        ...
+
+    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
+        """Return its part of the header, and its source but for the declarations of structs and constants."""
+        ...
+
+    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
+        """Return the example program and what it reads."""
+        ...

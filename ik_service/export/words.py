@@ -1,0 +1,74 @@
+"""The words that fill the templates of every export, and its tag."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+
+import warp as wp
+
+from ik_service.export.c_code.values import c_comment, c_string
+from ik_service.robots import RobotModel
+from ik_service.solver import IKStatus
+from ik_service.solver.recorded_launches import RecordedStep
+from objectives import InputError
+
+TAG = "@tag@"  # stands in the source for a hash of all of it
+TAG_DIGITS = 8
+
+
+def checked_prefix(robot: RobotModel, prefix: str | None, end: str = "") -> str:
+    """Return what names begin with.
+
+    Args:
+        robot: The robot.
+        prefix: As asked for; None takes the robot's name and the end.
+        end: What comes after the name.
+
+    Raises:
+        InputError: It is no identifier in lower case.
+    """
+    if prefix is None:
+        prefix = re.sub(r"[^a-z0-9]+", "_", robot.name.lower()).strip("_")
+        prefix = (prefix if prefix[:1].isalpha() else f"robot_{prefix}") + end
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", prefix):
+        raise InputError(f"The prefix is {prefix!r}. Allowed: lower-case letters, digits and _, a letter first.")
+    return prefix
+
+
+def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
+    """Return what all texts tell of a robot.
+
+    Args:
+        robot: The robot.
+        prefix: What all names begin with.
+        tag: What tells the export from others.
+    """
+    PREFIX = prefix.upper()
+    return {
+        "prefix": prefix,
+        "PREFIX": PREFIX,
+        "tag": tag,
+        "robot": c_comment(robot.name),
+        "version": version("ik-service"),
+        "warp": wp.__version__,
+        "coordinates": robot.joint_coord_count,
+        "dofs": robot.joint_dof_count,
+        "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),
+        "statuses": ",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
+    }
+
+
+def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
+    """Return what tells an export from others: a hash of its texts and of what its kernels are made from.
+
+    Args:
+        steps: Its launches.
+        texts: Its texts, with `TAG` where they hold what this returns.
+    """
+    kernels = [step.kernel for step in steps]
+    parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for kernel in kernels:
+        digest.update(kernel.hash or b"")
+    return digest.hexdigest()[:TAG_DIGITS]
