@@ -11,17 +11,18 @@ from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import SolverShelf
 from ik_service.solver import SolverOptions
+from objectives import IKObjectivePlane, IKObjectivePosture
 
 COLUMNS = ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index", "active_limits")
 
 
 def posture(values, weights):
-    return ObjectiveColumns("posture", (), {"joint_q_reference": values, "row_weights": weights})
+    return ObjectiveColumns("posture", IKObjectivePosture, (), {"joint_q_reference": values, "row_weights": weights})
 
 
 def plane(points, weights, link="panda_link6"):
     data = {"points": points, "normals": np.array([0.0, 0.0, 1.0]), "row_weights": weights}
-    return ObjectiveColumns("plane", (("link", link),), data)
+    return ObjectiveColumns("plane", IKObjectivePlane, (("link", link),), data)
 
 
 def request_for(robot, count, seed, *, weight=0.01, alone=False):

@@ -12,6 +12,7 @@ from ik_service import load_robot
 from ik_service.batching.requests.objective_data import ObjectiveColumns
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.solver import SolverOptions
+from objectives import IKObjectivePosture
 from tests.batching.conftest import chain, numbered
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +105,7 @@ def with_objectives():
     weights = np.full((COUNT, 7), 0.01)
     weights[COUNT // 2 :, 6] = 0.0
     posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": weights}
-    return robot, replace(request, objectives=(ObjectiveColumns("posture", (), posture),))
+    return robot, replace(request, objectives=(ObjectiveColumns("posture", IKObjectivePosture, (), posture),))
 
 
 def staged():

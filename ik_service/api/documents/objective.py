@@ -8,19 +8,14 @@ import numpy as np
 from ik_service.api.documents.columns import check_directions, check_unit_quaternions, check_weights, read_row_or_rows
 from ik_service.api.documents.frames import check_link, read_offset
 from ik_service.api.errors.exceptions import faulty_field
+from ik_service.api.schema.fields import NumericColumn, numeric_columns
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
-from ik_service.api.schema.objective import DampingObjective, JointObjective, Objective
+from ik_service.api.schema.objective import JointObjective, Objective
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveColumns
 from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from objectives.errors import InputError
-
-_VECTORS = ("target_positions", "target_points", "axis", "target_axis", "points", "normals", "directions")
-_DIRECTIONS = ("axis", "target_axis", "normals", "directions")
-_ORIENTATIONS, _REFERENCE = "target_orientations_xyzw", "joint_q_reference"
-_ROW_COUNTS = {"relative_pose": 6, "plane": 1, "line": 2}
-"""Rows of kinds that have another number than 3, but for those about joints."""
 
 
 def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str) -> ObjectiveColumns:
@@ -37,14 +32,12 @@ def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None,
         TooManyProblemsError: Too many rows.
     """
     names = tuple(_names(spec, robot, pointer))
-    if spec.type == "center_of_mass" and not robot.body_masses:
+    if spec.needs_masses and not robot.body_masses:
         detail = f"Robot '{robot.name}' has no masses; its file must give links an <inertial> with a <mass>."
         raise faulty_field(f"{pointer}/type", "no_masses", detail)
-    data = dict(_columns(spec, pointer))
-    if isinstance(spec, JointObjective):
-        data[_REFERENCE] = _read_reference(spec, robot, start, f"{pointer}/{_REFERENCE}")
+    data = dict(_columns(spec, robot, start, pointer))
     data[ROW_WEIGHTS] = _read_weights(spec, robot, pointer)
-    return ObjectiveColumns(spec.type, names, data)
+    return ObjectiveColumns(spec.type, spec.objective_class, names, data)
 
 
 def row_counts(objective: ObjectiveColumns, pointer: str) -> Iterator[tuple[str, int]]:
@@ -68,47 +61,51 @@ def _names(spec: Objective, robot: RobotModel, pointer: str) -> Iterator[tuple[s
         yield "joints", tuple(spec.joints)
 
 
-def _columns(spec: Objective, pointer: str) -> Iterator[tuple[str, FloatArray]]:
-    """The columns of fixed width that an objective of this type has."""
-    for name in _VECTORS:
-        if name in type(spec).model_fields:
-            value: Any = getattr(spec, name)
-            column = read_row_or_rows(list(value) if isinstance(value, tuple) else value, 3, f"{pointer}/{name}")
-            if name in _DIRECTIONS:
-                check_directions(column, f"{pointer}/{name}")
-            yield name, column
-    if _ORIENTATIONS in type(spec).model_fields:
-        column = read_row_or_rows(getattr(spec, _ORIENTATIONS), 4, f"{pointer}/{_ORIENTATIONS}")
-        check_unit_quaternions(column, f"{pointer}/{_ORIENTATIONS}")
-        yield _ORIENTATIONS, column
+def _columns(
+    spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str
+) -> Iterator[tuple[str, FloatArray]]:
+    """Give the numeric columns of an objective but for its weights."""
+    for name, column in numeric_columns(type(spec)).items():
+        value, place = getattr(spec, name), f"{pointer}/{name}"
+        if column.kind == "weights":
+            continue
+        if value is None and not type(spec).model_fields[name].is_required():
+            yield name, _start_configuration(robot, start, place)
+        else:
+            yield name, _read_column(column, value, robot, place)
     offset = getattr(spec, "offset", None)
     if offset is not None:
         yield "offset", read_offset(offset, f"{pointer}/offset")
 
 
-def _read_reference(spec: JointObjective, robot: RobotModel, start: FloatArray | None, pointer: str) -> FloatArray:
-    value = getattr(spec, _REFERENCE)
-    if value is None and isinstance(spec, DampingObjective):
-        if start is None:
-            raise faulty_field(pointer, "missing_field", "Give the configuration before, here or in /initial_joint_q.")
-        try:
-            return robot.clamp_joint_q(start)  # where the solve starts
-        except InputError as error:
-            raise faulty_field("/initial_joint_q", "invalid_value", str(error)) from error
-    reference = read_row_or_rows(value, robot.joint_coord_count, pointer)
-    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
-        if joint_type.quaternion_offset is not None:
-            first = int(robot.joint_q_start[joint]) + joint_type.quaternion_offset
-            check_unit_quaternions(reference[..., first : first + 4], pointer)
-    return reference
+def _read_column(column: NumericColumn, value: Any, robot: RobotModel, pointer: str) -> FloatArray:
+    width = robot.joint_coord_count if column.width is None else column.width
+    numbers = read_row_or_rows(list(value) if isinstance(value, tuple) else value, width, pointer)
+    if column.kind == "direction":
+        check_directions(numbers, pointer)
+    elif column.kind == "quaternion":
+        check_unit_quaternions(numbers, pointer)
+    elif column.kind == "configuration":
+        for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
+            if joint_type.quaternion_offset is not None:
+                first = int(robot.joint_q_start[joint]) + joint_type.quaternion_offset
+                check_unit_quaternions(numbers[..., first : first + 4], pointer)
+    return numbers
+
+
+def _start_configuration(robot: RobotModel, start: FloatArray | None, pointer: str) -> FloatArray:
+    """Return the configurations at which the solve starts, for a column that defaults to them."""
+    if start is None:
+        raise faulty_field(pointer, "missing_field", "Give the configuration before, here or in /initial_joint_q.")
+    try:
+        return robot.clamp_joint_q(start)
+    except InputError as error:
+        raise faulty_field("/initial_joint_q", "invalid_value", str(error)) from error
 
 
 def _read_weights(spec: Objective, robot: RobotModel, pointer: str) -> FloatArray:
-    """Weights of the rows, with the weight of the whole in them."""
-    rows = _ROW_COUNTS.get(spec.type, 3)
-    if isinstance(spec, JointObjective):
-        chosen = [joint for joint, name in enumerate(robot.joint_names) if spec.joints is None or name in spec.joints]
-        rows = int(np.diff(robot.joint_qd_start)[chosen].sum())
+    """Return the weights of the rows, multiplied by the weight of the objective."""
+    rows = spec.row_count(robot)
     weights: FloatArray = np.ones(rows)
     if spec.row_weights is not None:
         weights = read_row_or_rows(spec.row_weights, rows, f"{pointer}/{ROW_WEIGHTS}")

@@ -1,10 +1,13 @@
 """What the documents of several routes are made of: envelopes, names, and the schemas of numeric columns.
 
-Numeric columns are of type `Any` in the models and carry their schema beside them: `columns` checks them, because a
-model per row costs more than the solve.
+Numeric columns are of type `Any` in the models. Their annotation carries their JSON schema, and for objectives a
+`NumericColumn`, which says how `documents/columns.py` checks them: a model per row would cost more than the solve.
 """
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -80,6 +83,26 @@ def required(*schemas: dict[str, Any]) -> WithJsonSchema:
 def nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
     """Return what gives a field one of several schemas, or null."""
     return required(*schemas, {"type": "null"})
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """How a numeric column of an objective is read; it stands in the annotation of the field.
+
+    Attributes:
+        kind: What its rows are, which decides how they are checked.
+        width: Numbers in a row; None where the robot decides: its coordinates, its DOFs, or the rows of the objective.
+    """
+
+    kind: Literal["vector", "direction", "quaternion", "configuration", "weights"]
+    width: int | None = None
+
+
+@cache
+def numeric_columns(model: type[BaseModel]) -> Mapping[str, NumericColumn]:
+    """Return the numeric columns of a model by the names of their fields, in the order of the fields."""
+    fields = model.model_fields.items()
+    return {name: entry for name, field in fields for entry in field.metadata if isinstance(entry, NumericColumn)}
 
 
 class Offset(Envelope):

@@ -1,22 +1,50 @@
 """Objectives of a solve request as JSON schema, discriminated by `type`; their fields are those of the Python classes.
 
-Each column is one row for all problems or one row per problem.
+Each column is one row for all problems or one row per problem. A new objective over HTTP is a class here, in the union
+at the end: its `objective_class`, its fields with their checks in the annotations, and its number of rows.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ik_service.api.schema import limits
-from ik_service.api.schema.fields import Envelope, Name, Offset, nullable, required, row_or_rows
+from ik_service.api.schema.fields import (
+    Envelope,
+    Name,
+    NumericColumn,
+    Offset,
+    nullable,
+    numeric_columns,
+    required,
+    row_or_rows,
+)
+from ik_service.robots import RobotModel
+from objectives import (
+    IKObjectiveAxisAlign,
+    IKObjectiveCenterOfMass,
+    IKObjectiveDamping,
+    IKObjectiveLine,
+    IKObjectiveLookAt,
+    IKObjectivePlane,
+    IKObjectivePosition,
+    IKObjectivePosture,
+    IKObjectiveRelativePose,
+    IKObjectiveRotation,
+)
+from objectives.expression_objective import ExpressionObjective
 
-Points = Annotated[Any, required(*row_or_rows(3))]
-Directions = Annotated[Any, required(*row_or_rows(3))]
-OneWeight = Annotated[Any, nullable(*row_or_rows(1, 0.0))]
-TwoWeights = Annotated[Any, nullable(*row_or_rows(2, 0.0))]
-ThreeWeights = Annotated[Any, nullable(*row_or_rows(3, 0.0))]
-SixWeights = Annotated[Any, nullable(*row_or_rows(6, 0.0))]
-JointWeights = Annotated[Any, nullable(*row_or_rows(None, 0.0))]
+Points = Annotated[Any, required(*row_or_rows(3)), NumericColumn("vector", 3)]
+Directions = Annotated[Any, required(*row_or_rows(3)), NumericColumn("direction", 3)]
+Orientations = Annotated[Any, required(*row_or_rows(4)), NumericColumn("quaternion", 4)]
+Configurations = Annotated[Any, required(*row_or_rows(None)), NumericColumn("configuration")]
+OptionalConfigurations = Annotated[Any, nullable(*row_or_rows(None)), NumericColumn("configuration")]
+OneWeight = Annotated[Any, nullable(*row_or_rows(1, 0.0)), NumericColumn("weights", 1)]
+TwoWeights = Annotated[Any, nullable(*row_or_rows(2, 0.0)), NumericColumn("weights", 2)]
+ThreeWeights = Annotated[Any, nullable(*row_or_rows(3, 0.0)), NumericColumn("weights", 3)]
+SixWeights = Annotated[Any, nullable(*row_or_rows(6, 0.0)), NumericColumn("weights", 6)]
+JointWeights = Annotated[Any, nullable(*row_or_rows(None, 0.0)), NumericColumn("weights")]
 
 _WEIGHTS = "Weights of the rows, one row or one per problem; 0 switches a row off. null: all 1."
 _DIRECTION = "Any length but 0."
@@ -24,6 +52,9 @@ _DIRECTION = "Any length but 0."
 
 class WeightedObjective(Envelope):
     """What all objectives have."""
+
+    objective_class: ClassVar[type[ExpressionObjective]]
+    needs_masses: ClassVar[bool] = False
 
     weight: float = Field(
         default=1.0,
@@ -33,6 +64,10 @@ class WeightedObjective(Envelope):
         description="Factor of all rows, in the residual: the cost grows with its square.",
     )
 
+    def row_count(self, robot: RobotModel) -> int:
+        """Return the number of rows; only an objective about joints needs the robot for it."""
+        return numeric_columns(type(self))["row_weights"].width or 0
+
 
 class LinkObjective(WeightedObjective):
     """An objective about a frame on a link."""
@@ -41,7 +76,7 @@ class LinkObjective(WeightedObjective):
     offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
 
 
-class SeenObjective(LinkObjective):
+class ReferencedObjective(LinkObjective):
     """An objective about a frame on a link, given in the world frame or in that of another link."""
 
     reference_link: Name | None = Field(
@@ -49,34 +84,42 @@ class SeenObjective(LinkObjective):
     )
 
 
-class PositionObjective(SeenObjective):
+class PositionObjective(ReferencedObjective):
     """Bring a frame's origin to a position. 3 rows: p - p_target [m]."""
+
+    objective_class = IKObjectivePosition
 
     type: Literal["position"]
     target_positions: Points = Field(description="Positions [m].")
     row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
 
 
-class RotationObjective(SeenObjective):
+class RotationObjective(ReferencedObjective):
     """Bring a frame to an orientation. 3 rows: about the rotation vector from target to frame [rad]."""
 
+    objective_class = IKObjectiveRotation
+
     type: Literal["rotation"]
-    target_orientations_xyzw: Annotated[Any, required(*row_or_rows(4))] = Field(description="Unit quaternions.")
+    target_orientations_xyzw: Orientations = Field(description="Unit quaternions.")
     row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
 
 
 class RelativePoseObjective(LinkObjective):
     """Bring a frame to a pose relative to another link, such as hand to hand. 6 rows: as position and rotation."""
 
+    objective_class = IKObjectiveRelativePose
+
     type: Literal["relative_pose"]
     reference_link: Name = Field(description="Link in whose frame the pose is given.")
     target_positions: Points = Field(description="Positions [m].")
-    target_orientations_xyzw: Annotated[Any, required(*row_or_rows(4))] = Field(description="Unit quaternions.")
+    target_orientations_xyzw: Orientations = Field(description="Unit quaternions.")
     row_weights: SixWeights = Field(default=None, description=_WEIGHTS)
 
 
 class LookAtObjective(LinkObjective):
     """Point an axis of a frame at a point, like a camera. 3 rows: R axis - direction to the point [about rad]."""
+
+    objective_class = IKObjectiveLookAt
 
     type: Literal["look_at"]
     target_points: Points = Field(description="Points in the world frame [m].")
@@ -84,8 +127,10 @@ class LookAtObjective(LinkObjective):
     row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
 
 
-class AxisAlignObjective(SeenObjective):
+class AxisAlignObjective(ReferencedObjective):
     """Turn an axis of a frame into a direction, such as straight down. 3 rows: R axis - direction [about rad]."""
+
+    objective_class = IKObjectiveAxisAlign
 
     type: Literal["axis_align"]
     axis: Directions = Field(description=f"Axis in the frame. {_DIRECTION}")
@@ -93,8 +138,10 @@ class AxisAlignObjective(SeenObjective):
     row_weights: ThreeWeights = Field(default=None, description=_WEIGHTS)
 
 
-class PlaneObjective(SeenObjective):
+class PlaneObjective(ReferencedObjective):
     """Keep a frame's origin in a plane. 1 row: n . (p - p0) [m]."""
+
+    objective_class = IKObjectivePlane
 
     type: Literal["plane"]
     points: Points = Field(description="A point of the plane [m].")
@@ -102,8 +149,10 @@ class PlaneObjective(SeenObjective):
     row_weights: OneWeight = Field(default=None, description=_WEIGHTS)
 
 
-class LineObjective(SeenObjective):
+class LineObjective(ReferencedObjective):
     """Keep a frame's origin on a line. 2 rows, across it: their norm is the distance [m]."""
+
+    objective_class = IKObjectiveLine
 
     type: Literal["line"]
     points: Points = Field(description="A point of the line [m].")
@@ -119,12 +168,22 @@ class JointObjective(WeightedObjective):
     )
     row_weights: JointWeights = Field(default=None, description=_WEIGHTS)
 
+    def row_count(self, robot: RobotModel) -> int:
+        """Return the number of rows: one for each DOF of the joints."""
+        return int(np.diff(robot.joint_qd_start)[self.joint_indices(robot)].sum())
+
+    def joint_indices(self, robot: RobotModel) -> list[int]:
+        """Return the indices of the joints that have rows."""
+        return [index for index, name in enumerate(robot.joint_names) if self.joints is None or name in self.joints]
+
 
 class PostureObjective(JointObjective):
     """Keep joints near a reference configuration: row q - q_reference."""
 
+    objective_class = IKObjectivePosture
+
     type: Literal["posture"]
-    joint_q_reference: Annotated[Any, required(*row_or_rows(None))] = Field(
+    joint_q_reference: Configurations = Field(
         description="Configuration of the whole robot, in the order of `coordinate_names` [rad or m]."
     )
 
@@ -132,14 +191,19 @@ class PostureObjective(JointObjective):
 class DampingObjective(JointObjective):
     """Keep joints near where they were: row q - q_previous."""
 
+    objective_class = IKObjectiveDamping
+
     type: Literal["damping"]
-    joint_q_reference: Annotated[Any, nullable(*row_or_rows(None))] = Field(
+    joint_q_reference: OptionalConfigurations = Field(
         default=None, description="The configuration before; null: that of `initial_joint_q`."
     )
 
 
 class CenterOfMassObjective(WeightedObjective):
     """Bring the centre of mass of the whole robot to a point. 3 rows: c - c_target [m]."""
+
+    objective_class = IKObjectiveCenterOfMass
+    needs_masses = True
 
     type: Literal["center_of_mass"]
     target_positions: Points = Field(description="Positions in the world frame [m].")

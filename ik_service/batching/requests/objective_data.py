@@ -11,35 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from objectives import (
-    IKObjectiveAxisAlign,
-    IKObjectiveCenterOfMass,
-    IKObjectiveDamping,
-    IKObjectiveLine,
-    IKObjectiveLookAt,
-    IKObjectivePlane,
-    IKObjectivePosition,
-    IKObjectivePosture,
-    IKObjectiveRelativePose,
-    IKObjectiveRotation,
-)
 from objectives.expression_objective import ExpressionObjective
 
 Column = NDArray[np.floating[Any]]
 
-KINDS: Mapping[str, Callable[..., ExpressionObjective]] = {
-    "position": IKObjectivePosition,
-    "rotation": IKObjectiveRotation,
-    "relative_pose": IKObjectiveRelativePose,
-    "look_at": IKObjectiveLookAt,
-    "axis_align": IKObjectiveAxisAlign,
-    "plane": IKObjectivePlane,
-    "line": IKObjectiveLine,
-    "posture": IKObjectivePosture,
-    "damping": IKObjectiveDamping,
-    "center_of_mass": IKObjectiveCenterOfMass,
-}
-"""Classes of the objectives, by the names of their kinds."""
 ROW_WEIGHTS = "row_weights"
 
 
@@ -48,13 +23,15 @@ class ObjectiveColumns:
     """One objective of every problem of a request.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: Name of its kind, as in a request.
+        objective_class: Makes the objective.
         names: What it is about: the arguments of its class that are no numbers, such as `link` or `joints`.
         data: Its numbers by the names of the class's arguments, shape [width] or [problem_count, width]; `row_weights`,
             into which the weight of the whole is multiplied, are among them.
     """
 
     kind: str
+    objective_class: Callable[..., ExpressionObjective]
     names: tuple[tuple[str, str | tuple[str, ...]], ...]
     data: Mapping[str, Column]
 
@@ -75,7 +52,7 @@ class ObjectiveColumns:
 
     def objective(self) -> ExpressionObjective:
         """Return the objective as a solver wants it."""
-        return KINDS[self.kind](**dict(self.names), **self.data)
+        return self.objective_class(**dict(self.names), **self.data)
 
     def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return the objective of some of the problems."""
