@@ -41,7 +41,17 @@ FURTHER_IMPORTS = {
     "ik_service.robots": {"mujoco"},
     "ik_service.settings": {"pydantic", "pydantic_settings"},
     "ik_service.api": {
-        *("fastapi", "pydantic", "starlette", "orjson", "uvicorn", "msgpack", "prometheus_client", "structlog")
+        *(
+            "fastapi",
+            "pydantic",
+            "pydantic_core",
+            "starlette",
+            "orjson",
+            "uvicorn",
+            "msgpack",
+            "prometheus_client",
+            "structlog",
+        )
     },
     "ik_service.bench": {"httptools", "orjson", "prometheus_client"},  # it puts a service under load
     "ik_service.client": {"httpx2", "msgpack", "websockets"},

@@ -93,7 +93,7 @@ def test_sigterm_under_load_loses_no_accepted_request(serve):
 
 SLOW_LOOP = """
 import asyncio, time
-from ik_service.cli import serve
+from ik_service.cli.service import serve
 from ik_service.cli import main
 
 class SlowServer(serve.ServiceServer):

@@ -225,7 +225,7 @@ def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path,
 def test_files_that_another_process_removes_are_compiled_again(tmp_path):
     found = run(
         """
-from ik_service.solver import kernel_loading
+from ik_service.solver.launches import kernel_loading
 compiles, taken = kernel_loading.CachedModule.compile, []
 
 def taken_away(module):
