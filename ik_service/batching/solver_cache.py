@@ -17,7 +17,6 @@ from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import FloatArray, Progress, SolveRequest, joined_data
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver, SolverOptions
-from ik_service.solver.solver import DEFAULT_SEEDS
 from objectives.errors import InputError
 from objectives.expression_objective import ExpressionObjective
 
@@ -116,7 +115,7 @@ class SolverShelf:
         return _labelled(result, first, entry) if entry.objectives else result
 
     def _require_bounded(self, robot: RobotModel, options: SolverOptions) -> None:
-        seeds, iterations, dofs = seed_count(options), options.max_iterations, robot.active_dof_count
+        seeds, iterations, dofs = options.seed_count, options.max_iterations, robot.active_dof_count
         if staged_effort(robot, options) > self._effort_most:
             raise InputError(
                 f"Robot '{robot.name}' has {dofs} DOFs, too many for generated code. {seeds} seeds of {iterations} "
@@ -139,14 +138,9 @@ class SolverShelf:
         return ShelfEntry(solver, further)
 
 
-def seed_count(options: SolverOptions) -> int:
-    """Return how many seeds a problem has at most."""
-    return DEFAULT_SEEDS if options.seeds is None else options.seeds
-
-
 def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
     """Return what a problem can take of the staged engine on a CPU, in the unit of `EFFORT_MOST`."""
-    return float(robot.active_dof_count**3 * seed_count(options) * options.max_iterations)
+    return float(robot.active_dof_count**3 * options.seed_count * options.max_iterations)
 
 
 def _labelled(result: IKResult, request: SolveRequest, entry: ShelfEntry) -> IKResult:

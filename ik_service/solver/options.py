@@ -12,6 +12,7 @@ from objectives import IKJacobianType, InputError
 JointLimits = Literal["hard", "soft", "off"]
 JacobianMode = Literal["analytic", "autodiff", "mixed"]
 
+DEFAULT_SEEDS = 64  # one is started only where those before have failed
 SEEDS_MAX = 4096
 ITERATIONS_MAX = 10_000
 PER_SOLVE = (
@@ -102,6 +103,11 @@ class SolverOptions:
         for name in ("check_jacobians", "use_graph"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"Option {name} is {getattr(self, name)!r}. Allowed: True, False.")
+
+    @property
+    def seed_count(self) -> int:
+        """Start configurations tried per problem at most."""
+        return DEFAULT_SEEDS if self.seeds is None else self.seeds
 
     @cached_property
     def _hash(self) -> int:

@@ -45,7 +45,6 @@ from ik_service.solver.staged.batch import Batch
 from ik_service.solver.workspace import Wishes, Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 
-DEFAULT_SEEDS = 64  # one is started only where those before have failed
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
 SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
@@ -204,7 +203,7 @@ class IKSolver:
         """Solve; None where a number is faulty. Other configurations may be judged instead of the answers."""
         count = given.problem_count
         check_lines(self._objectives, self._poses.with_lines, count)
-        seeds = options.seeds if options.seeds is not None else DEFAULT_SEEDS
+        seeds = options.seed_count
         check_attempts(count, seeds)
         wishes = self._wishes(count, seeds, options)
         with DEVICE_LOCK, TOLD_CACHE_ERRORS:

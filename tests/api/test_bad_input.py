@@ -12,7 +12,7 @@ from ik_service.api import create_app
 from ik_service.api.schema import limits
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 from ik_service.settings import ServiceSettings
-from ik_service.solver.solver import DEFAULT_SEEDS
+from ik_service.solver.options import DEFAULT_SEEDS
 
 URL = "/v1/robots/panda/solve"
 GOOD: dict[str, Any] = {

@@ -16,7 +16,7 @@ from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody,
 from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions
-from ik_service.solver.solver import DEFAULT_SEEDS
+from ik_service.solver.options import DEFAULT_SEEDS
 from objectives.errors import InputError
 
 

@@ -9,7 +9,6 @@ from typing import Self
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_cache import seed_count
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 
@@ -94,7 +93,7 @@ class Work:
         options, dofs = self.request.options, self.robot.active_dof_count
         if self.request.pattern_count > PATTERNS_MOST:
             return True
-        return dofs > COMPILED_DOFS or dofs * seed_count(options) * options.max_iterations > USUAL_EFFORT
+        return dofs > COMPILED_DOFS or dofs * options.seed_count * options.max_iterations > USUAL_EFFORT
 
     @property
     def remaining(self) -> int:

@@ -14,7 +14,6 @@ from ik_service.solver.lm import codes
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.problems.input_kernels import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedLaunches
-from ik_service.solver.solver import DEFAULT_SEEDS
 
 RESULTS = {
     "joint_q": "configurations, within the limits [m, rad], COORDINATES each",
@@ -130,7 +129,7 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
         "orientations": int(orientations),
         "seeds_max": SEEDS_MAX,
         "iterations_max": ITERATIONS_MAX,
-        "seeds": options.seeds if options.seeds is not None else DEFAULT_SEEDS,
+        "seeds": options.seed_count,
         "max_iterations": options.max_iterations,
         "random_seed": f"{options.random_seed}u",
         "position_tolerance": repr(float(options.position_tolerance)),
