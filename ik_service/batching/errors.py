@@ -73,12 +73,12 @@ class SolverLostError(ClosedError):
     """The thread that solves has ended, or does not come back."""
 
 
-def held_up(timeout_s: float) -> ExpiredError:
+def solver_stuck_error(timeout_s: float) -> ExpiredError:
     """Return the error for who has given up a request that the solver does not come back from."""
     return ExpiredError(f"No answer came within {timeout_s:.3g} s; the solver is held up. Try again later.")
 
 
-def compile_failed(robot: str) -> CompileFailedError:
+def compile_failed_error(robot: str) -> CompileFailedError:
     """Return the error for requests of a kind whose code cannot be compiled."""
     return CompileFailedError(
         f"The code for this kind of request and robot '{robot}' cannot be compiled; the service's log says why. Ask "

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from ik_service.batching.errors import held_up
+from ik_service.batching.errors import solver_stuck_error
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
@@ -37,7 +37,7 @@ class LoopBridge:
         self._lock = threading.Lock()  # of `_ended`
         # Answers under way, each with what the pool knows it by, when it is given up [s], and how long it had [s].
         self._open: dict[asyncio.Future[SolveAnswer], tuple[Future[SolveAnswer], float, float]] = {}
-        self._swept: asyncio.AbstractEventLoop | None = None  # the loop whose timer looks after them
+        self._sweeping_loop: asyncio.AbstractEventLoop | None = None  # the loop whose timer looks after them
 
     def solve(
         self,
@@ -63,7 +63,7 @@ class LoopBridge:
 
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
         collected, self._collected = self._collected, []
-        with self._pool.together():
+        with self._pool.submit_together():
             for answer, submit, had_s in collected:
                 if answer.cancelled():
                     continue
@@ -74,9 +74,9 @@ class LoopBridge:
                     continue
                 self._open[answer] = (submitted, loop.time() + had_s + GRACE_S, had_s)
                 answer.add_done_callback(self._close)
-                submitted.add_done_callback(partial(self._note, loop, answer))
-        if self._open and self._swept is not loop:
-            self._swept = loop
+                submitted.add_done_callback(partial(self._on_done, loop, answer))
+        if self._open and self._sweeping_loop is not loop:
+            self._sweeping_loop = loop
             loop.call_later(SWEEP_S, self._sweep, loop)
 
     def _close(self, answer: "asyncio.Future[SolveAnswer]") -> None:
@@ -90,12 +90,12 @@ class LoopBridge:
         for answer, (submitted, until, had_s) in self._open.items():
             if until <= now and not answer.done():
                 submitted.cancel()
-                answer.set_exception(held_up(had_s))
-        self._swept = loop if self._open else None
+                answer.set_exception(solver_stuck_error(had_s))
+        self._sweeping_loop = loop if self._open else None
         if self._open:
             loop.call_later(SWEEP_S, self._sweep, loop)
 
-    def _note(
+    def _on_done(
         self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[SolveAnswer]", ended: Future[SolveAnswer]
     ) -> None:
         """Keep an answer, in a thread of the pool, and wake the loop for the first of several."""
@@ -104,11 +104,11 @@ class LoopBridge:
             if len(self._ended) > 1:
                 return
         try:
-            loop.call_soon_threadsafe(self._bring)
+            loop.call_soon_threadsafe(self._deliver)
         except RuntimeError:  # the loop has ended, and with it everybody who waits
             self._ended.clear()
 
-    def _bring(self) -> None:
+    def _deliver(self) -> None:
         with self._lock:
             arrived, self._ended = self._ended, []
         for answer, ended in arrived:

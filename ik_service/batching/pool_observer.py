@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ik_service.batching.errors import Refusal
-from ik_service.batching.queue.queued_request import Share, Work
+from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 
@@ -16,20 +16,20 @@ _log = logging.getLogger(__name__)
 class PoolObserver(Protocol):
     """Is told what a pool does, from the pool's threads; for metrics."""
 
-    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
         """A batch has been solved."""
 
-    def compiled(self, work: Work, seconds: float) -> None:
+    def compiled(self, queued: QueuedRequest, seconds: float) -> None:
         """Kernels for a request have been compiled, or found in the cache."""
 
-    def dropped(self, works: Sequence[Work]) -> None:
+    def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Requests were dropped before they were solved: cancelled, or past their deadline."""
 
     def refused(self, reason: Refusal) -> None:
         """A request was refused by `submit`, in the thread that called it."""
 
 
-class Messenger:
+class SafeObserver:
     """Tells an observer, and logs what that raises: it must end neither a thread nor a request.
 
     Args:
@@ -39,32 +39,32 @@ class Messenger:
     def __init__(self, observer: PoolObserver | None) -> None:
         self._observer = observer
 
-    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
         """Tell `PoolObserver.solved`."""
-        with self._told() as observer:
+        with self._guarded() as observer:
             if observer is not None:
                 observer.solved(robot, shares, result, seconds)
 
-    def compiled(self, work: Work, seconds: float) -> None:
+    def compiled(self, queued: QueuedRequest, seconds: float) -> None:
         """Tell `PoolObserver.compiled`."""
-        with self._told() as observer:
+        with self._guarded() as observer:
             if observer is not None:
-                observer.compiled(work, seconds)
+                observer.compiled(queued, seconds)
 
-    def dropped(self, works: Sequence[Work]) -> None:
+    def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Tell `PoolObserver.dropped`, where there are any."""
-        with self._told() as observer:
-            if observer is not None and works:
-                observer.dropped(works)
+        with self._guarded() as observer:
+            if observer is not None and queued_requests:
+                observer.dropped(queued_requests)
 
     def refused(self, reason: Refusal) -> None:
         """Tell `PoolObserver.refused`."""
-        with self._told() as observer:
+        with self._guarded() as observer:
             if observer is not None:
                 observer.refused(reason)
 
     @contextmanager
-    def _told(self) -> Iterator[PoolObserver | None]:
+    def _guarded(self) -> Iterator[PoolObserver | None]:
         try:
             yield self._observer
         except Exception:  # noqa: BLE001  # any fault of an observer's would end the thread

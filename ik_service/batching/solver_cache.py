@@ -28,14 +28,14 @@ EFFORT_MOST = 1e10
 
 
 @dataclass(frozen=True)
-class ShelfEntry:
+class CachedSolver:
     """A solver and the objectives that it has besides its targets."""
 
     solver: IKSolver
     objectives: tuple[ExpressionObjective, ...]
 
 
-class SolverShelf:
+class SolverCache:
     """Solvers by robot and target structure, on one device. Not thread-safe: it belongs to one thread."""
 
     def __init__(
@@ -46,7 +46,7 @@ class SolverShelf:
         threads: int | None = None,
         effort_most: float = math.inf,
     ) -> None:
-        """Start with an empty shelf.
+        """Start with an empty cache.
 
         Args:
             device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
@@ -56,7 +56,7 @@ class SolverShelf:
         """
         self.device, self._effort_most = device, effort_most
         self._capacity, self._threads = capacity, threads
-        self._solvers: OrderedDict[tuple[str, tuple[object, ...]], ShelfEntry] = OrderedDict()
+        self._solvers: OrderedDict[tuple[str, tuple[object, ...]], CachedSolver] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of solvers kept."""
@@ -123,7 +123,7 @@ class SolverShelf:
                 f"seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
             )
 
-    def _entry(self, robot: RobotModel, request: SolveRequest) -> ShelfEntry:
+    def _entry(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
         key = (robot.content_hash, request.structure)
         entry = self._solvers.pop(key, None) or self._build(robot, request)
         self._solvers[key] = entry
@@ -131,11 +131,11 @@ class SolverShelf:
             self._solvers.popitem(last=False)
         return entry
 
-    def _build(self, robot: RobotModel, request: SolveRequest) -> ShelfEntry:
+    def _build(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
         targets = [target.declaration() for target in request.targets]
         further = tuple(columns.objective() for columns in request.objectives)
         solver = IKSolver(robot, targets=targets, objectives=further, device=self.device, threads=self._threads)
-        return ShelfEntry(solver, further)
+        return CachedSolver(solver, further)
 
 
 def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
@@ -143,7 +143,7 @@ def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
     return float(robot.active_dof_count**3 * options.seed_count * options.max_iterations)
 
 
-def _labelled(result: IKResult, request: SolveRequest, entry: ShelfEntry) -> IKResult:
+def _labelled(result: IKResult, request: SolveRequest, entry: CachedSolver) -> IKResult:
     """The result, with the names that the request has for the rows of its objectives."""
     pairs = zip(request.objectives, entry.objectives, strict=True)
     own = tuple(columns.label for columns, objective in pairs for _ in range(objective.residual_dim()))

@@ -20,21 +20,21 @@ from ik_service.batching.errors import (
     ExpiredError,
     QueueFullError,
     SolverLostError,
-    compile_failed,
-    held_up,
+    compile_failed_error,
+    solver_stuck_error,
 )
 from ik_service.batching.kernels.builder_process import is_build_failure
 from ik_service.batching.kernels.kernel_builder import KernelBuilder
 from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.pool_observer import Messenger, PoolObserver
-from ik_service.batching.queue.batch_size import Pace
-from ik_service.batching.queue.fair_cap import STRANGER, Owner
+from ik_service.batching.pool_observer import PoolObserver, SafeObserver
+from ik_service.batching.queue.batch_size import BatchSizer
+from ik_service.batching.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.batching.queue.fair_queue import FairQueue, expired
-from ik_service.batching.queue.queued_request import Expected, Share, Work
+from ik_service.batching.queue.queued_request import BatchShare, Expected, QueuedRequest
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf, staged_effort
+from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache, staged_effort
 from ik_service.robots import RobotModel
 from ik_service.warp_start import start_warp
 from objectives.errors import InputError
@@ -72,21 +72,23 @@ class SolverPool:
         observer: PoolObserver | None = None,
     ) -> None:
         self.limits = limits or PoolLimits()
-        self._shelf = SolverShelf(device, capacity=self.limits.solvers, threads=threads, effort_most=EFFORT_MOST)
-        self._messenger, self._pace = Messenger(observer), Pace(self.limits.batch_problems)
-        self._unbuilt: list[Work] | None = None  # within `together`: those whose code has to be compiled
+        self._solver_cache = SolverCache(device, capacity=self.limits.solvers, threads=threads, effort_most=EFFORT_MOST)
+        self._observer, self._batch_sizer = SafeObserver(observer), BatchSizer(self.limits.batch_problems)
+        self._unbuilt: list[QueuedRequest] | None = (
+            None  # within `submit_together`: those whose code has to be compiled
+        )
         self._queue = FairQueue(
             request_limit=self.limits.requests,
             problem_limit=self.limits.problems,
-            lane_limit=self.limits.keys,
+            group_limit=self.limits.keys,
             is_shared=self.limits.is_shared,
         )
         self._changed = threading.Condition()  # of a lock that one thread may take several times
         builder = KernelBuilder(device) if compile_apart else None
-        self._gate = KernelGate(builder, self._queue, self._changed, self._messenger)
+        self._gate = KernelGate(builder, self._queue, self._changed, self._observer)
         self._closed, self._swept_at = False, 0.0
         self._failure: BaseException | None = None  # what has ended the thread
-        self._at_hand: tuple[Work, ...] = ()  # taken out of the queue by the thread
+        self._in_progress: tuple[QueuedRequest, ...] = ()  # taken out of the queue by the thread
         self._is_solving, self._took_at = False, 0.0
         self._shared_at = 0.0  # when a request last found others there
         self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
@@ -136,36 +138,36 @@ class SolverPool:
             ClosedError: The pool is closing; a SolverLostError where its thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
-        work = Work(robot, request, now, now + timeout_s, label=label, owner=owner)
+        queued = QueuedRequest(robot, request, now, now + timeout_s, label=label, owner=owner)
         with self._changed:
             self._require_open()
             if self._is_solving or self._queue.requests:
                 self._shared_at = now
-            if work.may_be_slow:
-                self._pace.may_be_slow(work.key)
-            work.is_small = self._is_small(work.key, request.problem_count)
-            wait_s = self._wait_s(owner, work.key, is_small=work.is_small)
+            if queued.may_be_slow:
+                self._batch_sizer.start_small(queued.key)
+            queued.is_small = self._is_small(queued.key, request.problem_count)
+            wait_s = self._wait_s(owner, queued.key, is_small=queued.is_small)
             try:
                 self._require_room(owner, request.problem_count, wait_s, timeout_s)
-                is_known = not self._queue.has_lane(work.key) and self._gate.is_known(work, compile_here)
-                self._queue.put(work, is_open=is_known)
+                is_ready = not self._queue.has_group(queued.key) and self._gate.is_ready(queued, compile_here)
+                self._queue.put(queued, is_open=is_ready)
             except QueueFullError as error:
-                self._messenger.refused(error.reason)
+                self._observer.refused(error.reason)
                 raise
-            is_open = self._queue.is_open(work.key)
-            must_compile = not is_open and self._gate.open_or_await(work, compile_here)
+            is_open = self._queue.is_open(queued.key)
+            must_compile = not is_open and self._gate.open_or_wait(queued, compile_here)
             if must_compile and self._unbuilt is not None:
-                self._unbuilt.append(work)
+                self._unbuilt.append(queued)
                 must_compile = False
             self._changed.notify()
         if must_compile:
-            self._gate.compile(work)
-        return work.future
+            self._gate.compile(queued)
+        return queued.future
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def submit_together(self) -> Iterator[None]:
         """Let the solver's thread begin none of what is submitted within, by this thread, before all of it is there."""
-        unbuilt: list[Work] = []
+        unbuilt: list[QueuedRequest] = []
         try:
             with self._changed:
                 self._unbuilt = unbuilt
@@ -174,8 +176,8 @@ class SolverPool:
                 finally:
                     self._unbuilt = None
         finally:
-            for work in unbuilt:  # without the lock: a process takes a while to start
-                self._gate.compile(work)
+            for queued in unbuilt:  # without the lock: a process takes a while to start
+                self._gate.compile(queued)
 
     def require_room(
         self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0
@@ -197,7 +199,7 @@ class SolverPool:
             self._require_open()
             if timeout_s <= 0.0:
                 raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
-            wait_s, count, owner = 0.0, 1, STRANGER
+            wait_s, count, owner = 0.0, 1, UNKNOWN_OWNER
             if expected is not None:
                 count, owner = expected.problem_count, expected.owner
                 wait_s = self._wait_s(owner, expected.key, is_small=self._is_small(expected.key, count))
@@ -218,7 +220,7 @@ class SolverPool:
             return future.result(self.limits.timeout_s + GRACE_S)
         except TimeoutError:
             future.cancel()
-            raise held_up(self.limits.timeout_s) from None
+            raise solver_stuck_error(self.limits.timeout_s) from None
 
     def close(self, *, drain_s: float = 0.0) -> None:
         """Take no more requests, solve what waits for a while, drop the rest and end the threads.
@@ -234,17 +236,17 @@ class SolverPool:
                 pass
             left = self._queue.clear()
             self._changed.notify_all()
-        for work in left:
-            work.future.cancel()
+        for queued in left:
+            queued.future.cancel()
         self._thread.join()
         self._gate.close()
 
     # ------------------------------------------------------------------ room
     def _is_small(self, key: Hashable, problem_count: int) -> bool:
-        return problem_count <= self._pace.budget(key)
+        return problem_count <= self._batch_sizer.budget(key)
 
     def _wait_s(self, owner: Owner, key: Hashable, *, is_small: bool) -> float:
-        return self._queue.seconds_until(owner, key, self._pace.usual_seconds, is_small=is_small)
+        return self._queue.seconds_until(owner, key, self._batch_sizer.usual_seconds, is_small=is_small)
 
     def _require_room(
         self, owner: Owner, problem_count: int, wait_s: float, timeout_s: float, lag_s: float = 0.0
@@ -268,18 +270,18 @@ class SolverPool:
             self._serve()
         except BaseException as error:  # noqa: BLE001  # whatever it is: callers would wait for a thread that is gone
             _log.exception("The thread of the solver has failed; nothing is solved any more.")
-            self._give_up(error)
+            self._fail_all(error)
 
-    def _give_up(self, failure: BaseException) -> None:
+    def _fail_all(self, failure: BaseException) -> None:
         """End all that waits, and take no more."""
         with self._changed:
             self._failure = failure
-            left = [*self._at_hand, *self._queue.clear()]
+            left = [*self._in_progress, *self._queue.clear()]
             self._changed.notify_all()
-        for work in left:
-            work.fail(self._lost())
+        for queued in left:
+            queued.fail(self._solver_lost_error())
 
-    def _lost(self) -> SolverLostError:
+    def _solver_lost_error(self) -> SolverLostError:
         error = SolverLostError("The solver has failed and solves nothing any more. Start the service again.")
         error.__cause__ = self._failure
         return error
@@ -290,7 +292,7 @@ class SolverPool:
                 stale = self._drop_stale()
                 shares = () if stale else self._queue.take(self._budget)
                 self._is_solving, self._took_at = bool(shares), time.monotonic()
-                self._at_hand = (*stale, *(share.work for share in shares))
+                self._in_progress = (*stale, *(share.queued for share in shares))
                 if not shares and not stale:
                     if self._closed:
                         self._changed.notify_all()  # to `close`, which waits for an empty queue
@@ -303,85 +305,85 @@ class SolverPool:
                 self._solve(shares)
 
     def _budget(self, key: Hashable) -> int:
-        return self._pace.budget(key, alone=time.monotonic() > self._shared_at + QUIET_S)
+        return self._batch_sizer.budget(key, alone=time.monotonic() > self._shared_at + QUIET_S)
 
-    def _drop_stale(self) -> list[Work]:
+    def _drop_stale(self) -> list[QueuedRequest]:
         now = time.monotonic()
         if now < self._swept_at + SWEEP_S:
             return []
         self._swept_at = now
         return self._queue.drop_stale(now)
 
-    def _end_stale(self, works: Sequence[Work]) -> None:
-        for work in works:
-            work.fail(expired(work, time.monotonic(), self._gate.seconds_left(work.owner)))
-        self._messenger.dropped(works)
+    def _end_stale(self, queued_requests: Sequence[QueuedRequest]) -> None:
+        for queued in queued_requests:
+            queued.fail(expired(queued, time.monotonic(), self._gate.seconds_left(queued.owner)))
+        self._observer.dropped(queued_requests)
 
-    def _solve(self, shares: tuple[Share, ...]) -> None:
-        """Solve a batch, but for requests that nobody waits for any more, and charge its lane."""
+    def _solve(self, shares: tuple[BatchShare, ...]) -> None:
+        """Solve a batch, but for requests that nobody waits for any more, and charge its group."""
         started_at = time.monotonic()
-        live: list[Share] = []
-        gone: list[Work] = []
+        kept: list[BatchShare] = []
+        dropped: list[QueuedRequest] = []
         for share in shares:
-            if share.work.future.cancelled() or self._is_lost(share, started_at):
-                gone.append(share.work)
+            if share.queued.future.cancelled() or self._is_lost(share, started_at):
+                dropped.append(share.queued)
             else:
-                live.append(share)
-        if live:
-            self._solve_live(live)
+                kept.append(share)
+        if kept:
+            self._solve_batch(kept)
         seconds = time.monotonic() - started_at
-        self._pace.note(shares[0].work.key, sum(share.count for share in live), seconds)
+        self._batch_sizer.record(shares[0].queued.key, sum(share.count for share in kept), seconds)
         with self._changed:
-            for work in gone:
-                self._queue.discard(work)
-            self._queue.spend(shares, seconds)
-        self._end_stale(gone)
+            for queued in dropped:
+                self._queue.discard(queued)
+            self._queue.charge(shares, seconds)
+        self._end_stale(dropped)
 
-    def _is_lost(self, share: Share, now: float) -> bool:
+    def _is_lost(self, share: BatchShare, now: float) -> bool:
         """Whether a request will miss its deadline even if all that is left of it is solved at once and fast."""
-        left = share.count + share.work.remaining
-        return share.work.deadline <= now + left * self._pace.least_seconds(share.work.key)
+        left = share.count + share.queued.remaining
+        return share.queued.deadline <= now + left * self._batch_sizer.least_seconds(share.queued.key)
 
-    def _solve_live(self, shares: Sequence[Share]) -> None:
+    def _solve_batch(self, shares: Sequence[BatchShare]) -> None:
         """Bring the answers of a batch; a request that the solver refuses fails alone."""
-        robot, started_at = shares[0].work.robot, time.monotonic()
+        robot, started_at = shares[0].queued.robot, time.monotonic()
         try:
-            requests = [share.work.request.part(share.rows) for share in shares]
-            result = self._shelf.solve_together(robot, requests)
+            requests = [share.queued.request.part(share.rows) for share in shares]
+            result = self._solver_cache.solve_together(robot, requests)
         except Exception as error:  # noqa: BLE001  # whatever it is goes to the callers, and the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):
                 for share in shares:
-                    self._solve_live([share])
+                    self._solve_batch([share])
                 return
             if is_build_failure(error):
                 _log.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
-                self._gate.fail(shares[0].work)
-                error = compile_failed(robot.name)
+                self._gate.fail(shares[0].queued)
+                error = compile_failed_error(robot.name)
             for share in shares:
-                self._fail(share.work, error)
+                self._fail(share.queued, error)
             return
         if result.engine == "staged" and result.device == "cpu":
-            effort = staged_effort(robot, shares[0].work.request.options)
-            self._pace.bound(shares[0].work.key, max(1, int(EFFORT_MOST / effort)))
+            effort = staged_effort(robot, shares[0].queued.request.options)
+            self._batch_sizer.bound(shares[0].queued.key, max(1, int(EFFORT_MOST / effort)))
         ended_at, row = time.monotonic(), 0
         for share in shares:
             rows, row = slice(row, row + share.count), row + share.count
-            if share.work.deadline <= ended_at:
-                self._fail(share.work, ExpiredError("The deadline passed while the request was being solved."))
+            if share.queued.deadline <= ended_at:
+                self._fail(share.queued, ExpiredError("The deadline passed while the request was being solved."))
                 continue
             try:
-                share.work.keep(result, rows, started_at, ended_at)
+                share.queued.keep(result, rows, started_at, ended_at)
             except Exception as error:  # noqa: BLE001  # too little memory for this answer; the others are there
-                self._fail(share.work, error)
-        self._messenger.solved(robot, shares, result, ended_at - started_at)
+                self._fail(share.queued, error)
+        self._observer.solved(robot, shares, result, ended_at - started_at)
 
-    def _fail(self, work: Work, error: BaseException) -> None:
+    def _fail(self, queued: QueuedRequest, error: BaseException) -> None:
         with self._changed:
-            self._queue.discard(work)
-        work.fail(error)
+            self._queue.discard(queued)
+        queued.fail(error)
 
     def _require_open(self) -> None:
         if self._failure is not None:
-            raise self._lost()
+            raise self._solver_lost_error()
         if self._closed:
             raise ClosedError("The service is shutting down.")

@@ -11,7 +11,7 @@ from ik_service.api.admission.admission import ROUNDS, Admission
 from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.api.admission.loop_lag import TICK_S, LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError
-from ik_service.batching.queue.queued_request import Expected, Work
+from ik_service.batching.queue.queued_request import Expected, QueuedRequest
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 
 PATH = b"/v1/robots/panda/solve"
@@ -109,7 +109,10 @@ def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
     expected = [each for each, _, _ in door.pool.asked]
     assert expected[0] is None
     assert expected[1] == Expected.like(panda, request(3), "ann")
-    assert (expected[2].problem_count, expected[2].key) == (70, Work(panda, request(1, "panda_link7"), 0.0, 1.0).key)
+    assert (expected[2].problem_count, expected[2].key) == (
+        70,
+        QueuedRequest(panda, request(1, "panda_link7"), 0.0, 1.0).key,
+    )
 
 
 def test_senders_are_forgotten_when_there_are_too_many(door, panda, monkeypatch):

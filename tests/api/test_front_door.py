@@ -165,10 +165,10 @@ def test_a_body_that_fills_the_memory_of_all_is_refused_and_gives_back_what_it_h
     bounds = bounded(2**20, memory=memory)
     status, _, body = answer_of(bounds, body_messages(b"a" * 70_000, b"b" * 70_000))
     assert (status, json.loads(body)["code"]) == (429, "share_exhausted")
-    assert (memory.cap.held, refusals) == (0, ["share"])
+    assert (memory.cap.used, refusals) == (0, ["share"])
     status, _, body = answer_of(bounds, body_messages(b"a" * 70_000))
     assert (status, len(body)) == (200, 70_000)
-    assert memory.cap.held == 0
+    assert memory.cap.used == 0
 
 
 def test_a_body_within_its_bounds_comes_through():

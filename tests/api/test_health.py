@@ -31,15 +31,15 @@ def test_head_answers_as_get_does(running_service, path):
 
 
 def test_health_answers_while_a_solve_runs(client, monkeypatch):
-    shelf = client.app.state.service.pool._shelf
-    solve, started, release = shelf.solve_together, threading.Event(), threading.Event()
+    cache = client.app.state.service.pool._solver_cache
+    solve, started, release = cache.solve_together, threading.Event(), threading.Event()
 
     def slow(*arguments):
         started.set()
         assert release.wait(60)
         return solve(*arguments)
 
-    monkeypatch.setattr(shelf, "solve_together", slow)
+    monkeypatch.setattr(cache, "solve_together", slow)
     with ThreadPoolExecutor(1) as caller:
         reply = caller.submit(client.post, "/v1/robots/panda/solve", json=GOOD)
         try:

@@ -118,7 +118,7 @@ def test_one_key_leaves_room_for_another():
     second.take(250_000)
     first.end()
     second.end()
-    assert shared.cap.held == 0
+    assert shared.cap.used == 0
 
 
 def test_who_is_alone_has_all_of_it():
@@ -128,7 +128,7 @@ def test_who_is_alone_has_all_of_it():
     with pytest.raises(QueueFullError):
         Booking(alone, {}).take(1)
     booking.end()
-    assert alone.cap.held == 0
+    assert alone.cap.used == 0
 
 
 def test_what_is_held_for_a_while_is_given_back_whatever_happens():
@@ -136,18 +136,18 @@ def test_what_is_held_for_a_while_is_given_back_whatever_happens():
     booking = Booking(shared, {KEY_NAME: "a"})
     booking.take(100)
     with contextlib.suppress(ZeroDivisionError), booking.holding(1000):
-        assert shared.cap.held == 1100
+        assert shared.cap.used == 1100
         raise ZeroDivisionError
-    assert shared.cap.held == 100
+    assert shared.cap.used == 100
 
 
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
     bounded = RequestMemory(10**9, 1_000_000, is_shared=False, refused=lambda _: None)
     booking = Booking(bounded, {})
     booking.take_answer(UNCOUNTED_BYTES)
-    assert bounded.cap.held == 0
+    assert bounded.cap.used == 0
     booking.take_answer(UNCOUNTED_BYTES + 1)
-    assert bounded.cap.held == UNCOUNTED_BYTES + 1
+    assert bounded.cap.used == UNCOUNTED_BYTES + 1
     with pytest.raises(AnswerTooLargeError, match="1000001 bytes, and at most 1000000"):
         booking.take_answer(1_000_001)
 
@@ -215,7 +215,7 @@ def test_all_is_given_back_after_answers_and_errors(small):
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 1000}
     for body in ({"targets": [target]}, {"targets": [target], "options": {"seeds": 0}}):
         small.post("/v1/robots/panda/solve", content=json.dumps(body) + " " * 100_000, headers={"Content-Type": JSON})
-    assert memory.cap.held == 0
+    assert memory.cap.used == 0
 
 
 def test_objects_with_many_names_are_refused_before_each_becomes_an_error(client):

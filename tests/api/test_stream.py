@@ -227,15 +227,15 @@ def test_a_silent_stream_ends(client, monkeypatch, limit, first):
 @pytest.fixture
 def held(client, monkeypatch):
     """A solver that waits before each solve until it is let go."""
-    shelf = client.app.state.service.pool._shelf
-    solve, started, go = shelf.solve_together, threading.Semaphore(0), threading.Semaphore(0)
+    cache = client.app.state.service.pool._solver_cache
+    solve, started, go = cache.solve_together, threading.Semaphore(0), threading.Semaphore(0)
 
     def slow(*arguments):
         started.release()
         assert go.acquire(timeout=60)
         return solve(*arguments)
 
-    monkeypatch.setattr(shelf, "solve_together", slow)
+    monkeypatch.setattr(cache, "solve_together", slow)
     yield started, go
     go.release(1000)
 
@@ -310,11 +310,11 @@ def test_a_tick_is_answered_while_the_solver_hangs(client, held):
 
 
 def test_an_unexpected_error_stays_inside_and_the_stream_goes_on(client, monkeypatch):
-    shelf = client.app.state.service.pool._shelf
+    cache = client.app.state.service.pool._solver_cache
     with client.websocket_connect(URL) as stream:
         configured(stream)
         with monkeypatch.context() as patch:
-            patch.setattr(shelf, "solve_together", lambda *_: 1 / 0)
+            patch.setattr(cache, "solve_together", lambda *_: 1 / 0)
             reply = say(stream, {**POSE, "seq": 1})
         assert (reply["code"], reply["seq"]) == ("internal_error", 1)
         assert "division" not in json.dumps(reply)
@@ -341,7 +341,7 @@ def test_streams_and_requests_are_told_of_a_solver_that_is_lost(panda, monkeypat
     app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"panda": panda}, compile_apart=False)
     with TestClient(app) as own, own.websocket_connect(URL) as stream:
         configured(stream)
-        monkeypatch.setattr(app.state.service.pool, "_solve_live", lambda _: 1 / 0)
+        monkeypatch.setattr(app.state.service.pool, "_solve_batch", lambda _: 1 / 0)
         assert say(stream, {**POSE, "seq": 1})["code"] == "solver_lost"
         with pytest.raises(WebSocketDisconnect) as caught:
             stream.receive_json()

@@ -1,4 +1,4 @@
-"""Pools over a shelf as slow or wrong as a test wants; requests whose answers tell which problem they are for."""
+"""Pools over a cache as slow or wrong as a test wants; requests whose answers tell which problem they are for."""
 
 import threading
 import time
@@ -46,7 +46,7 @@ def numbered(first, count, *, link="panda_hand", weights=None, seeds=None):
 
 
 @dataclass
-class FakeShelf:
+class FakeSolverCache:
     """Answers every problem with its own number in the first column of joint_q."""
 
     template: object
@@ -121,17 +121,17 @@ def numbers_of(answer):
 
 @pytest.fixture
 def make_pool(template):
-    """Pools over fake shelves, closed in the end whatever happens."""
+    """Pools over fake caches, closed in the end whatever happens."""
     pools = []
 
     def make(limits=None, observer=None, **fake):
         pool = SolverPool("cpu", limits=limits, compile_apart=False, observer=observer)
-        pool._shelf = FakeShelf(template, **fake)
+        pool._solver_cache = FakeSolverCache(template, **fake)
         pools.append(pool)
-        return pool, pool._shelf
+        return pool, pool._solver_cache
 
     yield make
     for pool in pools:
-        if pool._shelf.gate is not None:
-            pool._shelf.gate.set()
+        if pool._solver_cache.gate is not None:
+            pool._solver_cache.gate.set()
         pool.close()

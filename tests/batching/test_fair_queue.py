@@ -8,20 +8,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ik_service import load_robot
 from ik_service.batching.errors import QueueFullError
 from ik_service.batching.queue.fair_queue import FairQueue
-from ik_service.batching.queue.queued_request import Work
+from ik_service.batching.queue.queued_request import QueuedRequest
 from ik_service.batching.queue.request_groups import LARGE_AT_ONCE
 from tests.batching.conftest import numbered
 
 LINKS = ["panda_hand", "panda_link7", "panda_link6"]
-ROOM = {"request_limit": 12, "problem_limit": 200, "lane_limit": 2}
+ROOM = {"request_limit": 12, "problem_limit": 200, "group_limit": 2}
 
 
 def queue(**limits):
-    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "lane_limit": 100, **limits})
+    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "group_limit": 100, **limits})
 
 
 def work(robot, count, link="panda_hand", *, first=0, deadline=100.0):
-    return Work(robot, numbered(first, count, link=link), 0.0, deadline)
+    return QueuedRequest(robot, numbered(first, count, link=link), 0.0, deadline)
 
 
 def large(robot, count, link="panda_hand"):
@@ -30,14 +30,14 @@ def large(robot, count, link="panda_hand"):
     return each
 
 
-def put(one, *works):
-    for each in works:
+def put(one, *queued_requests):
+    for each in queued_requests:
         one.put(each)
-        one.open(each.key)
+        one.open_group(each.key)
 
 
 def sizes(shares):
-    return [(share.work, share.rows.start, share.rows.stop) for share in shares]
+    return [(share.queued, share.rows.start, share.rows.stop) for share in shares]
 
 
 def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
@@ -54,7 +54,7 @@ def test_small_requests_behind_a_large_one_are_the_next_batch(panda):
     assert sizes(one.take(lambda _: 64)) == [(many, 0, 64)]
     small = [work(panda, 1) for _ in range(40)]
     put(one, *small)
-    assert [share.work for share in one.take(lambda _: 64)] == small
+    assert [share.queued for share in one.take(lambda _: 64)] == small
     assert sizes(one.take(lambda _: 64)) == [(many, 64, 128)]
 
 
@@ -63,7 +63,7 @@ def test_a_small_request_is_the_next_batch_behind_any_number_of_large_ones(panda
     put(one, *many, small)
     assert one.seconds_until(None, small.key, lambda _: 1.0, is_small=True) == 2.0
     assert sizes(one.take(lambda _: 64)) == [(small, 0, 1)]
-    assert [share.work for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
+    assert [share.queued for share in one.take(lambda _: 64)] == many[:LARGE_AT_ONCE]
 
 
 def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
@@ -79,19 +79,19 @@ def test_large_requests_have_their_turn_beside_any_number_of_small_ones(panda):
     put(one, many)
     for _ in range(10):
         put(one, *(work(panda, 10) for _ in range(20)))
-        assert not any(share.work is many for share in one.take(lambda _: 100))
-        assert [(share.work, share.count) for share in one.take(lambda _: 100)] == [(many, 100)]
+        assert not any(share.queued is many for share in one.take(lambda _: 100))
+        assert [(share.queued, share.count) for share in one.take(lambda _: 100)] == [(many, 100)]
 
 
 def test_small_requests_are_answered_in_order_and_whole(panda):
     """Twice as much waits as can be solved in time: the first half is, and not half of each."""
-    one, works = queue(), [work(panda, 20) for _ in range(10)]
-    put(one, *works)
+    one, queued_requests = queue(), [work(panda, 20) for _ in range(10)]
+    put(one, *queued_requests)
     done = []
     for _ in range(2):
-        done += [share.work for share in one.take(lambda _: 50) if share.work.remaining == 0]
-    assert done == works[:5]
-    assert [each.remaining for each in works[5:]] == [20] * 5
+        done += [share.queued for share in one.take(lambda _: 50) if share.queued.remaining == 0]
+    assert done == queued_requests[:5]
+    assert [each.remaining for each in queued_requests[5:]] == [20] * 5
 
 
 def test_how_long_a_request_would_wait(panda):
@@ -104,11 +104,11 @@ def test_how_long_a_request_would_wait(panda):
 
     assert wait(work(panda, 1)) == pytest.approx(2 * 0.3 + min(2 * 0.3, 1.0))
     assert wait(large(panda, 500)) == pytest.approx(0.3 + 10.0 + 1.0)
-    assert wait(work(panda, 1, "panda_link6")) == 0.0  # a lane of its own
+    assert wait(work(panda, 1, "panda_link6")) == 0.0  # a group of its own
 
 
 def test_lanes_share_the_time_of_the_solver(panda):
-    """A lane of slow problems gets fewer batches, not more time."""
+    """A group of slow problems gets fewer batches, not more time."""
     one, time_had = queue(), {}
     for link, seconds in (("panda_hand", 0.003), ("panda_link7", 0.001)):
         each = work(panda, 10**5, link)
@@ -116,10 +116,10 @@ def test_lanes_share_the_time_of_the_solver(panda):
         time_had[each.key] = [seconds, 0.0]
     for _ in range(400):
         shares = one.take(lambda _: 10)
-        key = shares[0].work.key
+        key = shares[0].queued.key
         seconds = time_had[key][0]
         time_had[key][1] += seconds
-        one.spend(shares, seconds)
+        one.charge(shares, seconds)
     slow, fast = (had for _, had in time_had.values())
     assert slow == pytest.approx(fast, rel=0.02)
 
@@ -128,14 +128,14 @@ def test_a_new_lane_gets_no_credit_for_time_before_it_came(panda):
     one, old = queue(), work(panda, 10**5)
     put(one, old)
     for _ in range(100):
-        one.spend(one.take(lambda _: 10), 1.0)
+        one.charge(one.take(lambda _: 10), 1.0)
     new = work(panda, 10**5, "panda_link7")
     put(one, new)
     served = []
     for _ in range(20):
         shares = one.take(lambda _: 10)
-        one.spend(shares, 1.0)
-        served.append(shares[0].work.key)
+        one.charge(shares, 1.0)
+        served.append(shares[0].queued.key)
     assert 9 <= served.count(old.key) <= 11
 
 
@@ -144,11 +144,11 @@ def test_a_lane_is_closed_until_its_kernels_are_there(panda):
     assert one.put(each)
     assert not one.put(work(panda, 1))
     assert one.take(lambda _: 10) == ()
-    one.open(each.key)
+    one.open_group(each.key)
     shares = one.take(lambda _: 10)
     assert len(shares) == 2
-    one.spend(shares, 1.0)
-    assert one.put(work(panda, 1))  # the lane was forgotten with its last request
+    one.charge(shares, 1.0)
+    assert one.put(work(panda, 1))  # the group was forgotten with its last request
 
 
 def test_bounds(panda):
@@ -179,7 +179,7 @@ def test_stale_requests_go(panda):
     assert one.drop_stale(1.0) == [late, cancelled]
     assert (one.requests, one.problems) == (1, 5)
     assert not one.discard(late)
-    assert [share.work for share in one.take(lambda _: 10)] == [good]
+    assert [share.queued for share in one.take(lambda _: 10)] == [good]
 
 
 class Model(RuleBasedStateMachine):
@@ -198,7 +198,7 @@ class Model(RuleBasedStateMachine):
             self.queue.put(each)
         except QueueFullError:
             return
-        self.queue.open(each.key)
+        self.queue.open_group(each.key)
         self.waiting[each] = count
         self.handed[each] = 0
 
@@ -207,27 +207,27 @@ class Model(RuleBasedStateMachine):
         shares = self.queue.take(lambda _: budget)
         assert bool(shares) == bool(self.waiting)
         assert sum(share.count for share in shares) <= budget
-        assert len({share.work.key for share in shares}) <= 1
+        assert len({share.queued.key for share in shares}) <= 1
         if shares:
-            key = shares[0].work.key
-            most = None if shares[0].work.is_small else LARGE_AT_ONCE
-            size = shares[0].work.is_small
-            assert {share.work.is_small for share in shares} == {size}
+            key = shares[0].queued.key
+            most = None if shares[0].queued.is_small else LARGE_AT_ONCE
+            size = shares[0].queued.is_small
+            assert {share.queued.is_small for share in shares} == {size}
             there = sum(
                 [left for each, left in self.waiting.items() if each.key == key and each.is_small == size][:most]
             )
             assert sum(share.count for share in shares) == min(budget, there)  # greedy
             small = [each for each in self.waiting if each.key == key and each.is_small]
-            taken = [share.work for share in shares if share.work.is_small]
+            taken = [share.queued for share in shares if share.queued.is_small]
             assert taken == small[: len(taken)]  # in order
         for share in shares:
-            assert share.rows.start == self.handed[share.work]  # in order, none twice
-            self.handed[share.work] = share.rows.stop
-            self.waiting[share.work] -= share.count
-            if self.waiting[share.work] == 0:
-                del self.waiting[share.work]
+            assert share.rows.start == self.handed[share.queued]  # in order, none twice
+            self.handed[share.queued] = share.rows.stop
+            self.waiting[share.queued] -= share.count
+            if self.waiting[share.queued] == 0:
+                del self.waiting[share.queued]
         if shares:
-            self.queue.spend(shares, seconds)
+            self.queue.charge(shares, seconds)
 
     @rule(data=st.data())
     def discard(self, data):
@@ -241,7 +241,7 @@ class Model(RuleBasedStateMachine):
         assert self.queue.requests == len(self.waiting) <= ROOM["request_limit"]
         assert self.queue.problems == sum(self.waiting.values())
         assert set(self.queue) == set(self.waiting)
-        assert len({each.key for each in self.waiting}) <= ROOM["lane_limit"]
+        assert len({each.key for each in self.waiting}) <= ROOM["group_limit"]
 
 
 TestModel = Model.TestCase

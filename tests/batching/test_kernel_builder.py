@@ -13,10 +13,15 @@ import pytest
 import warp as wp
 
 from ik_service.batching.kernels import kernel_builder
-from ik_service.batching.kernels.builder_process import SAID_MOST, BuilderProcess, BuildFailedError, fill_caches
-from ik_service.batching.kernels.kernel_builder import Ended, KernelBuilder
+from ik_service.batching.kernels.builder_process import (
+    OUTPUT_CHARACTERS_MAX,
+    BuilderProcess,
+    BuildFailedError,
+    fill_caches,
+)
+from ik_service.batching.kernels.kernel_builder import BuildEnd, KernelBuilder
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
-from ik_service.batching.solver_cache import SolverShelf
+from ik_service.batching.solver_cache import SolverCache
 from ik_service.batching.solver_pool import SolverPool
 from tests.batching.conftest import numbered
 from tests.bounded import until
@@ -117,7 +122,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(processes, ask):
     processes[0].hangs = False
     for one in (first, *others):
         assert one.ended.wait(PATIENCE)
-    assert [one.how for one in (first, *others)] == [Ended.THERE, Ended.GIVEN_UP, Ended.THERE]
+    assert [one.how for one in (first, *others)] == [BuildEnd.COMPILED, BuildEnd.ABANDONED, BuildEnd.COMPILED]
     assert [sample.targets[0].link for sample in processes[0].begun] == ["panda_link3", "panda_link5"]
     until(lambda: processes[0].killed)  # nothing is left for it
     builder.close()
@@ -131,11 +136,11 @@ def test_one_that_outstays_its_turn_is_ended_and_others_go_on(processes, ask):
     assert not processes[0].killed  # nobody else wants the process, and somebody waits for this
     other = ask(builder, "panda_link4")
     assert hanging.ended.wait(PATIENCE)
-    assert (hanging.how, processes[0].killed) == (Ended.GIVEN_UP, True)
+    assert (hanging.how, processes[0].killed) == (BuildEnd.ABANDONED, True)
     until(lambda: len(processes) == 2)
     processes[1].hangs = False
     assert other.ended.wait(PATIENCE)
-    assert other.how is Ended.THERE
+    assert other.how is BuildEnd.COMPILED
     builder.close()
 
 
@@ -145,7 +150,7 @@ def test_one_that_outstays_its_turn_is_ended_once_nobody_waits(processes, ask):
     until(lambda: processes and processes[0].begun)
     hanging.owners = set()
     assert hanging.ended.wait(PATIENCE)
-    assert (hanging.how, processes[0].killed) == (Ended.GIVEN_UP, True)
+    assert (hanging.how, processes[0].killed) == (BuildEnd.ABANDONED, True)
     builder.close()
 
 
@@ -173,7 +178,7 @@ def test_owners_have_their_turn_after_each_step_of_another_and_so_have_builds_of
         + [("link4", 3), ("link5", 3)]
         + [("link6", 1), ("link7", 1)]
     )
-    assert [one.how for one in asked] == [Ended.THERE] * 5
+    assert [one.how for one in asked] == [BuildEnd.COMPILED] * 5
     marked = [each for each, mark in zip(order, processes[0].marks, strict=True) if mark is not None]
     assert sorted(marked) == [("link3", 4), ("link4", 3), ("link5", 3), ("link6", 1), ("link7", 1)]  # once all is there
 
@@ -214,7 +219,7 @@ def test_what_cannot_be_compiled_ends_as_such_and_others_go_on_in_the_same_proce
     for one in (faulty, good):
         assert one.ended.wait(PATIENCE)
     builder.close()
-    assert [faulty.how, good.how] == [Ended.FAILED, Ended.THERE]
+    assert [faulty.how, good.how] == [BuildEnd.FAILED, BuildEnd.COMPILED]
     assert made_by(processes[0]) == [("link3", 1), ("link4", 1)]
     assert len(processes) == 1
     told = [record.getMessage() for record in caplog.records if "cannot be compiled" in record.getMessage()]
@@ -234,7 +239,7 @@ def complain(*_):
 
 def complaining(*given):
     """The process that compiles, with a compiler that refuses all."""
-    SolverShelf.solve = complain
+    SolverCache.solve = complain
     fill_caches(*given)
 
 
@@ -253,7 +258,7 @@ def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache
             until(lambda: process.has_ended_one(1.0))
         assert others.exists()
         assert not list(folder.glob(f"wp_bad_*_p{process._process.pid}_*"))
-        assert len(str(caught.value)) < 2 * SAID_MOST
+        assert len(str(caught.value)) < 2 * OUTPUT_CHARACTERS_MAX
         assert not (tmp_path / "mark").exists()
     finally:
         process.kill()
@@ -299,7 +304,7 @@ def test_a_process_that_hangs_is_killed(ask, monkeypatch):
     assert hanging.was_looked_at.wait(PATIENCE)
     hanging.owners = set()
     assert hanging.ended.wait(PATIENCE)
-    assert hanging.how is Ended.GIVEN_UP
+    assert hanging.how is BuildEnd.ABANDONED
     builder.close()
 
 
@@ -315,14 +320,14 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
     monkeypatch.setattr(kernel_builder, "BuilderProcess", refuses)
     first = ask(builder)
     assert first.ended.wait(PATIENCE)
-    assert first.how is Ended.THERE  # for the solver, which compiles itself
+    assert first.how is BuildEnd.COMPILED  # for the solver, which compiles itself
     assert "the solver compiles itself" in caplog.text
     monkeypatch.setattr(kernel_builder, "BuilderProcess", FakeProcess)
     second = ask(builder)
     until(lambda: processes)
     processes[0].hangs = False
     assert second.ended.wait(PATIENCE)
-    assert second.how is Ended.THERE
+    assert second.how is BuildEnd.COMPILED
     builder.close()
 
 
@@ -353,6 +358,6 @@ def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monke
     builder, at_once = KernelBuilder("cpu"), Asked()
     monkeypatch.setattr(threading.Thread, "start", None)  # from here on none can be made
     builder.build(panda, numbered(5, 3, link="panda_link5", seeds=7), at_once.done)
-    assert at_once.how is Ended.THERE
+    assert at_once.how is BuildEnd.COMPILED
     with pytest.raises(TypeError):
         builder.build(panda, numbered(5, 3, link="panda_link6"), at_once.done)  # of these there is no mark

@@ -11,7 +11,7 @@ from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.solver_pool import SolverPool
 from objectives.errors import InputError
-from tests.batching.conftest import FakeShelf, numbered, numbers_of
+from tests.batching.conftest import FakeSolverCache, numbered, numbers_of
 from tests.bounded import run
 
 
@@ -21,9 +21,9 @@ def make_bridge(template):
 
     def make(limits=None, **fake):
         pool = SolverPool("cpu", limits=limits, compile_apart=False)
-        pool._shelf = FakeShelf(template, **fake)
+        pool._solver_cache = FakeSolverCache(template, **fake)
         pools.append(pool)
-        return LoopBridge(pool), pool._shelf
+        return LoopBridge(pool), pool._solver_cache
 
     yield make
     for pool in pools:
@@ -31,7 +31,7 @@ def make_bridge(template):
 
 
 def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
-    bridge, shelf = make_bridge()
+    bridge, cache = make_bridge()
     submit = bridge._pool.submit
 
     def submit_and_rest(*arguments, **options):
@@ -46,7 +46,7 @@ def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
         return [numbers_of(answer) for answer in answers]
 
     assert run(ask()) == [[k] for k in range(20)]
-    assert [len(batch) for batch in shelf.batches] == [20]
+    assert [len(batch) for batch in cache.batches] == [20]
 
 
 def test_errors_go_to_those_whose_they_are(make_bridge, panda):
@@ -63,7 +63,7 @@ def test_errors_go_to_those_whose_they_are(make_bridge, panda):
 
 
 def test_what_is_cancelled_before_its_turn_ends_is_never_submitted(make_bridge, panda):
-    bridge, shelf = make_bridge()
+    bridge, cache = make_bridge()
 
     async def ask():
         cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
@@ -71,43 +71,43 @@ def test_what_is_cancelled_before_its_turn_ends_is_never_submitted(make_bridge, 
         return numbers_of(await kept)
 
     assert run(ask()) == [8]
-    assert shelf.batches == [[8.0]]
+    assert cache.batches == [[8.0]]
 
 
 def test_what_is_cancelled_while_it_waits_is_dropped(make_bridge, panda):
-    bridge, shelf = make_bridge(gate=threading.Event())
+    bridge, cache = make_bridge(gate=threading.Event())
 
     async def ask():
         first = bridge.solve(panda, numbered(0, 1))
-        await asyncio.to_thread(shelf.entered.wait, 60)
+        await asyncio.to_thread(cache.entered.wait, 60)
         cancelled, kept = bridge.solve(panda, numbered(7, 1)), bridge.solve(panda, numbered(8, 1))
         await asyncio.sleep(0.01)
         cancelled.cancel()
         await asyncio.sleep(0.01)
-        shelf.gate.set()
+        cache.gate.set()
         assert numbers_of(await first) == [0]
         return numbers_of(await kept)
 
     assert run(ask()) == [8]
-    assert 7 not in shelf.solved
+    assert 7 not in cache.solved
 
 
 def test_a_deadline_holds_while_the_solver_hangs(make_bridge, panda):
-    bridge, shelf = make_bridge(gate=threading.Event())
+    bridge, cache = make_bridge(gate=threading.Event())
 
     async def ask():
         hung = bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
-        await asyncio.to_thread(shelf.entered.wait, 60)
+        await asyncio.to_thread(cache.entered.wait, 60)
         waiting, kept = (bridge.solve(panda, numbered(k, 1), timeout_s=t) for k, t in ((1, 0.05), (2, 50.0)))
         late = await asyncio.wait_for(asyncio.gather(hung, waiting, return_exceptions=True), 30)
         assert not kept.done()
-        shelf.gate.set()
+        cache.gate.set()
         return late, numbers_of(await kept)
 
     late, kept = run(ask())
     assert [type(error) for error in late] == [ExpiredError, ExpiredError]
     assert kept == [2]
-    assert 1 not in shelf.solved  # given up, and so dropped
+    assert 1 not in cache.solved  # given up, and so dropped
 
 
 def test_the_solver_itself_tells_of_a_deadline_where_it_can(make_bridge, panda):
@@ -129,7 +129,7 @@ def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
         await asyncio.sleep(0)
         cancelled.cancel()
         async with asyncio.timeout(30):
-            while bridge._swept is not None:
+            while bridge._sweeping_loop is not None:
                 await asyncio.sleep(0.01)
         return numbers_of(await bridge.solve(panda, numbered(2, 1)))
 
@@ -138,14 +138,14 @@ def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
 
 
 def test_a_loop_that_has_ended_does_not_disturb_the_pool(make_bridge, panda):
-    bridge, shelf = make_bridge(gate=threading.Event())
+    bridge, cache = make_bridge(gate=threading.Event())
 
     async def leave():
         bridge.solve(panda, numbered(0, 1))
-        await asyncio.to_thread(shelf.entered.wait, 60)
+        await asyncio.to_thread(cache.entered.wait, 60)
 
     run(leave())
-    shelf.gate.set()
+    cache.gate.set()
 
     async def ask():
         return numbers_of(await LoopBridge(bridge._pool).solve(panda, numbered(1, 1)))

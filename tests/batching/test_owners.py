@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ik_service.batching.errors import QueueFullError, ShareExhaustedError
 from ik_service.batching.queue.fair_queue import FairQueue
-from ik_service.batching.queue.queued_request import Work
+from ik_service.batching.queue.queued_request import QueuedRequest
 from tests.batching.conftest import numbered
 
 LINKS = [f"panda_link{k}" for k in range(1, 8)]
@@ -14,17 +14,17 @@ BATCH = 64
 
 
 def queue(**limits):
-    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "lane_limit": 100, "is_shared": True, **limits})
+    return FairQueue(**{"request_limit": 1000, "problem_limit": 10**6, "group_limit": 100, "is_shared": True, **limits})
 
 
 def work(robot, owner, count=1, link="panda_hand", *, is_small=True, seeds=None):
-    each = Work(robot, numbered(0, count, link=link, seeds=seeds), 0.0, 100.0, owner=owner)
+    each = QueuedRequest(robot, numbered(0, count, link=link, seeds=seeds), 0.0, 100.0, owner=owner)
     each.is_small = is_small
     return each
 
 
-def put(one, *works):
-    for each in works:
+def put(one, *queued_requests):
+    for each in queued_requests:
         one.put(each, is_open=True)
 
 
@@ -35,8 +35,8 @@ def serve(one, turns, seconds=1.0, budget=BATCH):
         shares = one.take(lambda _: budget)
         total = sum(share.count for share in shares)
         for share in shares:
-            had[share.work.owner] = had.get(share.work.owner, 0.0) + seconds * share.count / total
-        one.spend(shares, seconds)
+            had[share.queued.owner] = had.get(share.queued.owner, 0.0) + seconds * share.count / total
+        one.charge(shares, seconds)
     return had
 
 
@@ -57,19 +57,19 @@ def test_kinds_share_the_time_of_their_owner(panda):
     served = []
     for _ in range(60):
         shares = one.take(lambda _: BATCH)
-        served.append(shares[0].work.request.targets[0].link)
-        one.spend(shares, 1.0)
+        served.append(shares[0].queued.request.targets[0].link)
+        one.charge(shares, 1.0)
     assert [served.count(link) for link in LINKS[:3]] == [10] * 3
 
 
 def test_a_request_is_in_the_next_batch_whatever_another_owner_has_waiting_of_that_kind(panda):
     one, theirs, own = queue(), [work(panda, "flood") for _ in range(300)], work(panda, "calm")
     put(one, *theirs)
-    one.spend(one.take(lambda _: BATCH), 1.0)
+    one.charge(one.take(lambda _: BATCH), 1.0)
     put(one, own)
     shares = one.take(lambda _: BATCH)
-    assert shares[0].work is own
-    assert [share.work for share in shares[1:]] == theirs[BATCH : 2 * BATCH - 1]  # full, and in order
+    assert shares[0].queued is own
+    assert [share.queued for share in shares[1:]] == theirs[BATCH : 2 * BATCH - 1]  # full, and in order
 
 
 def test_a_batch_holds_requests_of_several_owners_and_each_pays_for_its_own(panda):
@@ -88,10 +88,10 @@ def test_who_has_gone_for_a_moment_still_owes_what_it_has_had(panda):
         if not any(each.owner == "slow" for each in one):
             put(one, work(panda, "slow", 1, "panda_link1"))
         shares = one.take(lambda _: BATCH)
-        owner = shares[0].work.owner
+        owner = shares[0].queued.owner
         seconds = 6.0 if owner == "slow" else 0.1
         had[owner] += seconds
-        one.spend(shares, seconds)
+        one.charge(shares, seconds)
     assert had["quick"] == pytest.approx(had["slow"], abs=6.0)  # of one batch
 
 
@@ -142,7 +142,7 @@ def test_one_request_alone_may_be_larger_than_a_share_and_still_leaves_room(pand
 
 
 def test_kinds_of_which_kernels_are_not_there_do_not_take_the_place_of_those_that_are(panda):
-    one = queue(lane_limit=3, is_shared=False)
+    one = queue(group_limit=3, is_shared=False)
     shut = [work(panda, None, link=link) for link in LINKS[:3]]
     for each in shut:
         one.put(each)
@@ -154,17 +154,17 @@ def test_kinds_of_which_kernels_are_not_there_do_not_take_the_place_of_those_tha
 
 
 def test_a_kind_that_has_waited_for_its_kernels_takes_no_place_of_another_once_they_are_there(panda):
-    one = queue(lane_limit=2, is_shared=False)
+    one = queue(group_limit=2, is_shared=False)
     for link in LINKS[:2]:
         each = work(panda, None, link=link)
         one.put(each)
-        one.open(each.key)
+        one.open_group(each.key)
     put(one, *(work(panda, None, link=link) for link in LINKS[2:4]))
     assert one.requests == 4
 
 
 def test_kinds_are_shared_too(panda):
-    one = queue(lane_limit=6)
+    one = queue(group_limit=6)
     put(one, *(work(panda, "many", link=link) for link in LINKS[:3]))
     with pytest.raises(ShareExhaustedError, match="3 kinds of requests waiting"):
         put(one, work(panda, "many", link=LINKS[3]))
@@ -181,7 +181,7 @@ steps = st.lists(
 
 @given(steps=steps)
 def test_whatever_comes_counts_agree_and_nothing_is_left_over(panda, steps):
-    one, waiting = queue(request_limit=12, problem_limit=300, lane_limit=5), {}
+    one, waiting = queue(request_limit=12, problem_limit=300, group_limit=5), {}
     for step in steps:
         if len(step) == 3:
             owner, link, count = step
@@ -195,15 +195,15 @@ def test_whatever_comes_counts_agree_and_nothing_is_left_over(panda, steps):
             budget, seconds = step
             shares = one.take(lambda _, most=budget: most)
             assert 0 < sum(share.count for share in shares) <= budget
-            assert len({share.work.key for share in shares}) == 1
+            assert len({share.queued.key for share in shares}) == 1
             for share in shares:
-                waiting[share.work] -= share.count
+                waiting[share.queued] -= share.count
             waiting = {each: left for each, left in waiting.items() if left}
-            one.spend(shares, seconds)
+            one.charge(shares, seconds)
         assert set(one) == set(waiting)
         assert (one.requests, one.problems) == (len(waiting), sum(waiting.values()))
     for each in list(waiting):
         assert one.discard(each)
-    assert (one.requests, one.problems, one.has_lane(work(panda, "a").key)) == (0, 0, False)
+    assert (one.requests, one.problems, one.has_group(work(panda, "a").key)) == (0, 0, False)
     for owner in ("a", "b", "c"):
         put(one, *(work(panda, owner, link=link) for link in LINKS[:1]))  # nothing is held any more

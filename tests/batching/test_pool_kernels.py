@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ik_service.batching.errors import CompileFailedError, CompilingError, ExpiredError
-from ik_service.batching.kernels import kernel_status as known_code
-from ik_service.batching.kernels.kernel_builder import Ended
+from ik_service.batching.kernels import kernel_status
+from ik_service.batching.kernels.kernel_builder import BuildEnd
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool
@@ -27,7 +27,7 @@ class SlowBuilder:
 
     def build(self, robot, request, done, owners, *, owner):
         if self._at_once:
-            done(Ended.THERE)
+            done(BuildEnd.COMPILED)
         else:
             self.asked.append((robot, request, done, owners))
 
@@ -36,7 +36,7 @@ class SlowBuilder:
 
     def close(self):
         for _, _, done, _ in self.asked:
-            done(Ended.THERE)
+            done(BuildEnd.COMPILED)
 
 
 def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
@@ -44,26 +44,26 @@ def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
     assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
     pool._gate.builder = builder = SlowBuilder()
     waiting = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(3)]
-    waiting.append(pool.submit(panda, numbered(3, 1, link="panda_link6", seeds=5)))  # another lane, the same code
+    waiting.append(pool.submit(panda, numbered(3, 1, link="panda_link6", seeds=5)))  # another group, the same code
     assert numbers_of(pool.solve(panda, numbered(2, 1))) == [2]
     assert len(builder.asked) == 1
     assert not any(future.done() for future in waiting)
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
     assert numbers_of(pool.solve(panda, numbered(5, 1, link="panda_link6"))) == [5]
     assert not builder.asked  # compiled once
 
 
 def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
-    pool, shelf = make_pool()
+    pool, cache = make_pool()
     pool._gate.builder = builder = SlowBuilder()
     late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
     with pytest.raises(CompilingError, match="is being compiled") as caught:
         late.result(PATIENCE)
     assert caught.value.retry_after_s == 7  # what the builder has left, in whole seconds
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
-    assert shelf.batches == [[1.0]]
+    assert cache.batches == [[1.0]]
 
 
 class FailingBuilder(SlowBuilder):
@@ -79,7 +79,7 @@ def test_where_no_process_can_be_asked_the_solver_compiles_itself(make_pool, pan
     pool._gate.builder = builder = FailingBuilder()
     assert numbers_of(pool.submit(panda, numbered(1, 1)).result(PATIENCE)) == [1]
     assert numbers_of(pool.submit(panda, numbered(2, 1)).result(PATIENCE)) == [2]
-    with pool.together():
+    with pool.submit_together():
         others = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(2)]
     assert [numbers_of(future.result(PATIENCE)) for future in others] == [[0], [1]]
     assert len(builder.asked) == 2  # once for each code
@@ -99,15 +99,15 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
 
     got = [numbers_of(pool.solve(panda, numbered(0, 1)))]
     pool._gate.builder = builder = OtherThreadSolves()
-    with pool.together():
+    with pool.submit_together():
         waiting = pool.submit(panda, numbered(5, 1, link="panda_link6"))
     assert got == [[0], [1]]
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     assert numbers_of(waiting.result(PATIENCE)) == [5]
 
 
 def test_what_nobody_waits_for_is_given_up_and_built_for_who_comes_next(make_pool, panda):
-    pool, shelf = make_pool()
+    pool, cache = make_pool()
     pool._gate.builder = builder = SlowBuilder()
     late = pool.submit(panda, numbered(0, 1), timeout_s=0.05)
     assert builder.asked[0][3]() == {None}  # it is wanted
@@ -115,12 +115,12 @@ def test_what_nobody_waits_for_is_given_up_and_built_for_who_comes_next(make_poo
         late.result(PATIENCE)
     _, _, done, owners = builder.asked.pop()
     assert not owners()
-    done(Ended.GIVEN_UP)
+    done(BuildEnd.ABANDONED)
     assert not builder.asked
     waiting = pool.submit(panda, numbered(1, 1))
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     assert numbers_of(waiting.result(PATIENCE)) == [1]
-    assert shelf.batches == [[1.0]]
+    assert cache.batches == [[1.0]]
 
 
 def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, panda):
@@ -128,36 +128,36 @@ def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, p
     pool._gate.builder = builder = SlowBuilder()
     gone, waiting = (pool.submit(panda, numbered(k, 1)) for k in range(2))
     gone.cancel()
-    builder.asked.pop()[2](Ended.GIVEN_UP)
+    builder.asked.pop()[2](BuildEnd.ABANDONED)
     _, request, done, _ = builder.asked.pop()
     assert request.targets[0].positions[0, 0] == 1.0
-    done(Ended.THERE)
+    done(BuildEnd.COMPILED)
     assert numbers_of(waiting.result(PATIENCE)) == [1]
 
 
 def test_a_lane_of_stale_requests_does_not_keep_new_ones_from_being_built_for(make_pool, panda):
-    pool, shelf = make_pool(gate=threading.Event())
+    pool, cache = make_pool(gate=threading.Event())
     first = pool.submit(panda, numbered(0, 1))
-    assert shelf.entered.wait(PATIENCE)  # from here on nothing is swept
+    assert cache.entered.wait(PATIENCE)  # from here on nothing is swept
     pool._gate.builder = builder = SlowBuilder()
     stale = pool.submit(panda, numbered(1, 1, link="panda_link6"))
     stale.cancel()
-    builder.asked.pop()[2](Ended.GIVEN_UP)
+    builder.asked.pop()[2](BuildEnd.ABANDONED)
     waiting = pool.submit(panda, numbered(2, 1, link="panda_link6"))
-    builder.asked.pop()[2](Ended.THERE)
-    shelf.gate.set()
+    builder.asked.pop()[2](BuildEnd.COMPILED)
+    cache.gate.set()
     assert [numbers_of(one.result(PATIENCE)) for one in (first, waiting)] == [[0], [2]]
 
 
 def test_once_kernels_are_there_a_late_answer_is_not_one_of_the_compiler(make_pool, panda, clock):
-    pool, shelf = make_pool(gate=threading.Event())
+    pool, cache = make_pool(gate=threading.Event())
     first = pool.submit(panda, numbered(0, 1))
-    assert shelf.entered.wait(PATIENCE)
+    assert cache.entered.wait(PATIENCE)
     pool._gate.builder = builder = SlowBuilder()
     late = pool.submit(panda, numbered(1, 1, link="panda_link6"), timeout_s=PATIENCE / 2)
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     clock.passed_s += PATIENCE / 2
-    shelf.gate.set()
+    cache.gate.set()
     with pytest.raises(ExpiredError) as caught:
         late.result(PATIENCE)
     assert not isinstance(caught.value, CompilingError)
@@ -167,17 +167,19 @@ def test_once_kernels_are_there_a_late_answer_is_not_one_of_the_compiler(make_po
 def test_the_builder_is_told_all_who_wait_for_the_same_code(make_pool, panda):
     pool, _ = make_pool(limits=PoolLimits(is_shared=True))
     pool._gate.builder = builder = SlowBuilder()
-    works = [pool.submit(panda, numbered(k, 1, seeds=k + 1), owner=owner) for k, owner in enumerate(("a", "b"))]
+    queued_requests = [
+        pool.submit(panda, numbered(k, 1, seeds=k + 1), owner=owner) for k, owner in enumerate(("a", "b"))
+    ]
     assert [owners() for _, _, _, owners in builder.asked] == [{"a", "b"}]
-    works[0].cancel()
+    queued_requests[0].cancel()
     assert builder.asked[0][3]() == {"b"}
 
 
 def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_not_tried_again(make_pool, panda):
-    pool, shelf = make_pool()
+    pool, cache = make_pool()
     pool._gate.builder = builder = SlowBuilder()
     waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(3)]
-    builder.asked.pop()[2](Ended.FAILED)
+    builder.asked.pop()[2](BuildEnd.FAILED)
     for one in waiting:
         with pytest.raises(CompileFailedError, match="robot 'panda' cannot be compiled"):
             one.result(PATIENCE)
@@ -186,39 +188,39 @@ def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_not_tried_again(mak
     assert not builder.asked
     assert pool.waiting_requests == 0
     other = pool.submit(panda, numbered(1, 1, link="panda_link6"))  # other code is compiled as ever
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     assert numbers_of(other.result(PATIENCE)) == [1]
-    assert shelf.batches == [[1.0]]
+    assert cache.batches == [[1.0]]
 
 
 def test_what_could_not_be_compiled_is_tried_again_after_a_while(make_pool, panda, monkeypatch):
-    monkeypatch.setattr(known_code, "FAILED_S", 0.0)
+    monkeypatch.setattr(kernel_status, "FAILED_S", 0.0)
     pool, _ = make_pool()
     pool._gate.builder = builder = SlowBuilder()
     waiting = pool.submit(panda, numbered(0, 1))
-    builder.asked.pop()[2](Ended.FAILED)
+    builder.asked.pop()[2](BuildEnd.FAILED)
     with pytest.raises(CompileFailedError):
         waiting.result(PATIENCE)
     again = pool.submit(panda, numbered(1, 1))
-    builder.asked.pop()[2](Ended.THERE)
+    builder.asked.pop()[2](BuildEnd.COMPILED)
     assert numbers_of(again.result(PATIENCE)) == [1]
 
 
 def test_failures_that_are_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr(known_code, "FAILED_MOST", 2)
-    codes = known_code.KnownCode()
+    monkeypatch.setattr(kernel_status, "FAILED_MOST", 2)
+    codes = kernel_status.KernelStatus()
     for code in "abc":
-        codes.failed(code, 0.0)
+        codes.set_failed(code, 0.0)
     assert [codes.has_failed(code, 1.0) for code in "abc"] == [False, True, True]
-    assert not codes.has_failed("c", known_code.FAILED_S)
+    assert not codes.has_failed("c", kernel_status.FAILED_S)
 
 
 @pytest.mark.parametrize("kind", [Exception, KernelBuildError])
 def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(make_pool, panda, caplog, kind):
-    pool, shelf = make_pool(error=kind("CPU kernel build failed with error code 1"))
+    pool, cache = make_pool(error=kind("CPU kernel build failed with error code 1"))
     tried = []
-    solve = shelf.solve_together
-    shelf.solve_together = lambda *given: tried.append(given) or solve(*given)
+    solve = cache.solve_together
+    cache.solve_together = lambda *given: tried.append(given) or solve(*given)
     with pytest.raises(CompileFailedError):
         pool.solve(panda, numbered(0, 1))
     with pytest.raises(CompileFailedError):

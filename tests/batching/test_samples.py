@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.batching.requests.objective_data import ObjectiveColumns
+from ik_service.batching.requests.objective_data import ObjectiveData
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.solver import SolverOptions
 from objectives import IKObjectivePosture
@@ -21,7 +21,7 @@ STAGED_DOFS = 36  # of a chain that generated code does not hold
 PROGRAM = """
 import sys
 import warp as wp
-from ik_service.batching.solver_cache import SolverShelf
+from ik_service.batching.solver_cache import SolverCache
 from tests.batching.test_samples import KINDS
 
 def loaded():
@@ -32,9 +32,9 @@ robot, request = KINDS[sys.argv[1]]()
 wp.config.log_level = wp.LOG_WARNING
 sample = request.sample()
 assert sample.problem_count <= 4
-SolverShelf("cpu").solve(robot, sample)
+SolverCache("cpu").solve(robot, sample)
 before = loaded()
-assert len(SolverShelf("cpu").solve(robot, request).success) == request.problem_count
+assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
 print(len(before), *sorted(loaded() - before))
 """
 
@@ -105,7 +105,7 @@ def with_objectives():
     weights = np.full((COUNT, 7), 0.01)
     weights[COUNT // 2 :, 6] = 0.0
     posture = {"joint_q_reference": np.asarray(robot.mid_joint_q, float), "row_weights": weights}
-    return robot, replace(request, objectives=(ObjectiveColumns("posture", IKObjectivePosture, (), posture),))
+    return robot, replace(request, objectives=(ObjectiveData("posture", IKObjectivePosture, (), posture),))
 
 
 def staged():

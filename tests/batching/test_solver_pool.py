@@ -10,7 +10,7 @@ import pytest
 
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.queue.queued_request import Expected, Work
+from ik_service.batching.queue.queued_request import Expected, QueuedRequest
 from objectives.errors import InputError
 from tests.batching.conftest import numbered, numbers_of
 from tests.bounded import until
@@ -20,78 +20,78 @@ PATIENCE = 60
 
 def held(make_pool, panda, **arguments):
     """A pool whose thread stands in a first solve until the gate opens."""
-    pool, shelf = make_pool(gate=threading.Event(), **arguments)
+    pool, cache = make_pool(gate=threading.Event(), **arguments)
     first = pool.submit(panda, numbered(-1, 1))
-    assert shelf.entered.wait(PATIENCE)
-    return pool, shelf, first
+    assert cache.entered.wait(PATIENCE)
+    return pool, cache, first
 
 
 def test_what_waits_is_solved_together(make_pool, panda):
-    pool, shelf, first = held(make_pool, panda)
+    pool, cache, first = held(make_pool, panda)
     futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(5)]
-    shelf.gate.set()
+    cache.gate.set()
     assert [numbers_of(future.result(PATIENCE)) for future in futures] == [
         [10 * k, 10 * k + 1, 10 * k + 2] for k in range(5)
     ]
     assert numbers_of(first.result(PATIENCE)) == [-1]
-    assert [len(batch) for batch in shelf.batches] == [1, 15]
+    assert [len(batch) for batch in cache.batches] == [1, 15]
 
 
 def test_requests_of_other_options_or_links_are_not_mixed(make_pool, panda):
-    pool, shelf, _ = held(make_pool, panda)
+    pool, cache, _ = held(make_pool, panda)
     futures = [pool.submit(panda, numbered(k, 1, seeds=k % 2 + 1)) for k in range(4)]
     futures += [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(4, 6)]
-    shelf.gate.set()
+    cache.gate.set()
     assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[k] for k in range(6)]
-    assert sorted(map(sorted, shelf.batches[1:])) == [[0, 2], [1, 3], [4, 5]]
+    assert sorted(map(sorted, cache.batches[1:])) == [[0, 2], [1, 3], [4, 5]]
 
 
 def test_problems_with_weights_of_their_own_are_solved_together_where_the_same_rows_are_on(make_pool, panda):
-    pool, shelf, _ = held(make_pool, panda)
+    pool, cache, _ = held(make_pool, panda)
     less, mixed = np.ones((2, 6)), np.ones((2, 6))
     less[:, 5] = mixed[1, 5] = 0.0
     futures = [pool.submit(panda, numbered(10 * k, 2, weights=1.0 + k * np.ones((2, 6)))) for k in range(2)]
     futures += [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k, weights in ((2, less), (3, mixed))]
     futures.append(pool.submit(panda, numbered(40, 2, weights=mixed)))
-    shelf.gate.set()
+    cache.gate.set()
     assert [numbers_of(future.result(PATIENCE))[0] for future in futures] == [0, 10, 20, 30, 40]
-    assert sorted(map(len, shelf.batches)) == [1, 2, 2, 2, 4]
-    assert sorted(max(shelf.batches, key=len)) == [0, 1, 10, 11]
+    assert sorted(map(len, cache.batches)) == [1, 2, 2, 2, 4]
+    assert sorted(max(cache.batches, key=len)) == [0, 1, 10, 11]
 
 
 def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
-    pool, shelf, _ = held(make_pool, panda)
+    pool, cache, _ = held(make_pool, panda)
     large, small = pool.submit(panda, numbered(0, 20_000)), pool.submit(panda, numbered(50_000, 1))
-    shelf.gate.set()
+    cache.gate.set()
     assert numbers_of(small.result(PATIENCE)) == [50_000]
     assert numbers_of(large.result(PATIENCE)) == list(range(20_000))
-    assert len(shelf.batches) > 2
-    assert 50_000 in shelf.batches[1]  # the small one did not wait for the large one
+    assert len(cache.batches) > 2
+    assert 50_000 in cache.batches[1]  # the small one did not wait for the large one
     assert len(large.result().islands) == 20_000
 
 
 def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, panda):
-    pool, shelf = make_pool(seconds_per_problem=4e-6)
+    pool, cache = make_pool(seconds_per_problem=4e-6)
     pool.solve(panda, numbered(0, 4000))
-    assert [len(batch) for batch in shelf.batches] == [4000]
+    assert [len(batch) for batch in cache.batches] == [4000]
     large = pool.submit(panda, numbered(0, 60_000))
-    until(lambda: len(shelf.batches) > 1)
+    until(lambda: len(cache.batches) > 1)
     pool.solve(panda, numbered(-1, 1))
-    before = len(shelf.batches)
+    before = len(cache.batches)
     assert numbers_of(large.result(PATIENCE)) == list(range(60_000))
-    assert max(map(len, shelf.batches[before : before + 20])) <= 1000
+    assert max(map(len, cache.batches[before : before + 20])) <= 1000
 
 
 def test_batches_can_be_bounded(make_pool, panda):
-    pool, shelf, _ = held(make_pool, panda, limits=PoolLimits(batch_problems=2))
+    pool, cache, _ = held(make_pool, panda, limits=PoolLimits(batch_problems=2))
     futures = [pool.submit(panda, numbered(10 * k, 3)) for k in range(2)]
-    shelf.gate.set()
+    cache.gate.set()
     assert [numbers_of(future.result(PATIENCE)) for future in futures] == [[0, 1, 2], [10, 11, 12]]
-    assert max(map(len, shelf.batches)) == 2
+    assert max(map(len, cache.batches)) == 2
 
 
 def test_many_threads_get_their_own_answers(make_pool, panda):
-    pool, shelf = make_pool(seconds=0.001)
+    pool, cache = make_pool(seconds=0.001)
     wrong = []
 
     def client(k):
@@ -107,19 +107,19 @@ def test_many_threads_get_their_own_answers(make_pool, panda):
     for each in clients:
         each.join(PATIENCE)
     assert not wrong
-    assert len(shelf.batches) < 16 * 40 / 2  # batched
+    assert len(cache.batches) < 16 * 40 / 2  # batched
     assert pool.waiting_requests == pool.waiting_problems == 0
 
 
 def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
-    pool, shelf, first = held(make_pool, panda, limits=PoolLimits(requests=2))
+    pool, cache, first = held(make_pool, panda, limits=PoolLimits(requests=2))
     futures = [pool.submit(panda, numbered(k, 1)) for k in range(2)]
     with pytest.raises(QueueFullError) as caught:
         pool.submit(panda, numbered(9, 1))
     assert caught.value.retry_after_s >= 1
     with pytest.raises(QueueFullError):
         pool.require_room()
-    shelf.gate.set()
+    cache.gate.set()
     for future in (first, *futures):
         future.result(PATIENCE)
     pool.require_room()
@@ -129,8 +129,8 @@ def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
 def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(make_pool, panda):
     pool, _, _ = held(make_pool, panda)
     waiting = pool.submit(panda, numbered(0, 900))
-    for lane in pool._queue._lanes:
-        pool._pace.note(lane, 100, 100 * 0.02)  # 20 ms a problem
+    for group in pool._queue._groups:
+        pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
     with pytest.raises(QueueFullError, match="18 s would pass") as caught:
         pool.submit(panda, numbered(0, 200), timeout_s=10.0)
     assert caught.value.retry_after_s == 9
@@ -143,15 +143,15 @@ def test_a_request_can_be_refused_by_what_it_will_be(make_pool, panda):
     pool, _, _ = held(make_pool, panda)
     small, large = (Expected.like(panda, numbered(0, count)) for count in (1, 200))
     pool.submit(panda, numbered(0, 900))
-    for lane in pool._queue._lanes:
-        pool._pace.note(lane, 100, 100 * 0.02)  # 20 ms a problem
+    for group in pool._queue._groups:
+        pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
     with pytest.raises(QueueFullError, match="18 s would pass") as caught:
         pool.require_room(large, timeout_s=10.0)
     assert (caught.value.reason, caught.value.retry_after_s) == ("wait", 9)
     pool.require_room(large, timeout_s=40.0)
     pool.require_room(small, timeout_s=10.0)
     pool.require_room(None, timeout_s=10.0)
-    pool.require_room(Expected.like(panda, numbered(0, 200, link="panda_link6")), timeout_s=10.0)  # a lane of its own
+    pool.require_room(Expected.like(panda, numbered(0, 200, link="panda_link6")), timeout_s=10.0)  # a group of its own
     with pytest.raises(QueueFullError) as caught:
         pool.require_room(None, timeout_s=10.0, lag_s=6.0)
     assert caught.value.reason == "lag"
@@ -160,121 +160,121 @@ def test_a_request_can_be_refused_by_what_it_will_be(make_pool, panda):
 
 
 def test_a_request_that_cannot_be_in_time_is_not_begun(make_pool, panda):
-    pool, shelf, first = held(make_pool, panda)
+    pool, cache, first = held(make_pool, panda)
     lost = pool.submit(panda, numbered(100, 64), timeout_s=5.0)
     good = pool.submit(panda, numbered(200, 64))
-    pool._pace.least_seconds = lambda key: 0.5
-    shelf.gate.set()
+    pool._batch_sizer.least_seconds = lambda key: 0.5
+    cache.gate.set()
     with pytest.raises(ExpiredError):
         lost.result(PATIENCE)
     assert numbers_of(good.result(PATIENCE))[0] == 200
     assert first.done()
-    assert not {100, 163} & shelf.solved
+    assert not {100, 163} & cache.solved
 
 
 def test_a_cancelled_request_is_never_solved_and_frees_its_place(make_pool, panda):
-    pool, shelf, _ = held(make_pool, panda, limits=PoolLimits(requests=2))
+    pool, cache, _ = held(make_pool, panda, limits=PoolLimits(requests=2))
     cancelled, kept = pool.submit(panda, numbered(7, 1)), pool.submit(panda, numbered(8, 1))
     assert cancelled.cancel()
-    shelf.gate.set()
+    cache.gate.set()
     assert numbers_of(kept.result(PATIENCE)) == [8]
-    assert 7 not in shelf.solved
+    assert 7 not in cache.solved
     assert pool.waiting_requests == 0
 
 
 def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, panda):
-    pool, shelf = make_pool(gate=threading.Event())
+    pool, cache = make_pool(gate=threading.Event())
     large = pool.submit(panda, numbered(0, 100_000))
-    assert shelf.entered.wait(PATIENCE)
+    assert cache.entered.wait(PATIENCE)
     assert large.cancel()
-    shelf.gate.set()
+    cache.gate.set()
     assert numbers_of(pool.solve(panda, numbered(-5, 1))) == [-5]
-    assert sum(map(len, shelf.batches)) < 50_000
+    assert sum(map(len, cache.batches)) < 50_000
     assert pool.waiting_problems == 0
 
 
 def test_a_request_past_its_deadline_is_never_solved(make_pool, panda, clock):
-    pool, shelf, _ = held(make_pool, panda)
+    pool, cache, _ = held(make_pool, panda)
     late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE)
     good = pool.submit(panda, numbered(8, 1), timeout_s=3 * PATIENCE)
     clock.passed_s += PATIENCE
-    shelf.gate.set()
+    cache.gate.set()
     with pytest.raises(ExpiredError):
         late.result(PATIENCE)
     assert numbers_of(good.result(PATIENCE)) == [8]
-    assert 7 not in shelf.solved
+    assert 7 not in cache.solved
 
 
 def test_an_answer_that_comes_after_its_deadline_is_an_error(make_pool, panda, clock):
-    pool, shelf = make_pool(gate=threading.Event())
+    pool, cache = make_pool(gate=threading.Event())
     late = pool.submit(panda, numbered(7, 1), timeout_s=PATIENCE)
-    assert shelf.entered.wait(PATIENCE)
+    assert cache.entered.wait(PATIENCE)
     clock.passed_s += PATIENCE
-    shelf.gate.set()
+    cache.gate.set()
     with pytest.raises(ExpiredError, match="while"):
         late.result(PATIENCE)
 
 
 def test_who_waits_in_a_thread_is_let_go_while_the_solver_hangs(make_pool, panda):
-    pool, shelf, first = held(make_pool, panda)
+    pool, cache, first = held(make_pool, panda)
     pool.limits = replace(pool.limits, timeout_s=0.05)
     with pytest.raises(ExpiredError, match="held up"):
         pool.solve(panda, numbered(1, 1))
-    shelf.gate.set()
+    cache.gate.set()
     assert numbers_of(first.result(PATIENCE)) == [-1]
-    assert 1 not in shelf.solved
+    assert 1 not in cache.solved
 
 
 def test_only_the_request_that_the_solver_refuses_fails(make_pool, panda):
-    pool, shelf, _ = held(make_pool, panda, refused=13.0)
+    pool, cache, _ = held(make_pool, panda, refused=13.0)
     futures = [pool.submit(panda, numbered(k, 2)) for k in (10, 12, 14)]
-    shelf.gate.set()
+    cache.gate.set()
     assert numbers_of(futures[0].result(PATIENCE)) == [10, 11]
     assert numbers_of(futures[2].result(PATIENCE)) == [14, 15]
     assert isinstance(futures[1].exception(PATIENCE), InputError)
 
 
 def test_the_thread_survives_any_error(make_pool, panda):
-    pool, shelf = make_pool(error=RuntimeError("broken"))
+    pool, cache = make_pool(error=RuntimeError("broken"))
     for _ in range(2):
         with pytest.raises(RuntimeError, match="broken"):
             pool.solve(panda, numbered(0, 3))
-    shelf.error = None
+    cache.error = None
     assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
     assert pool.waiting_requests == pool.waiting_problems == 0
 
 
 def test_a_failed_part_ends_its_whole_request(make_pool, panda):
-    pool, shelf = make_pool(refused=5000.0)
+    pool, cache = make_pool(refused=5000.0)
     with pytest.raises(InputError):
         pool.solve(panda, numbered(0, 50_000))
     assert pool.waiting_problems == 0
     assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
-    assert 40_000 not in shelf.solved
+    assert 40_000 not in cache.solved
 
 
 def test_an_answer_that_cannot_be_kept_fails_alone(make_pool, panda, monkeypatch):
-    pool, shelf, _ = held(make_pool, panda)
-    keep = Work.keep
+    pool, cache, _ = held(make_pool, panda)
+    keep = QueuedRequest.keep
 
     def keep_most(work, *arguments):
         if work.future is futures[1]:
             raise MemoryError
         keep(work, *arguments)
 
-    monkeypatch.setattr(Work, "keep", keep_most)
+    monkeypatch.setattr(QueuedRequest, "keep", keep_most)
     futures = [pool.submit(panda, numbered(k, 1)) for k in range(3)]
-    shelf.gate.set()
+    cache.gate.set()
     assert isinstance(futures[1].exception(PATIENCE), MemoryError)
     assert [numbers_of(futures[k].result(PATIENCE)) for k in (0, 2)] == [[0], [2]]
     assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
 
 
 def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch, caplog):
-    pool, shelf, running = held(make_pool, panda)
+    pool, cache, running = held(make_pool, panda)
     waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(3)]
-    monkeypatch.setattr(pool._pace, "note", lambda *_: 1 / 0)  # after the first batch
-    shelf.gate.set()
+    monkeypatch.setattr(pool._batch_sizer, "record", lambda *_: 1 / 0)  # after the first batch
+    cache.gate.set()
     assert numbers_of(running.result(PATIENCE)) == [-1]
     for future in waiting:
         assert isinstance(future.exception(PATIENCE), SolverLostError)
@@ -288,20 +288,20 @@ def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch
 
 def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypatch):
     pool, _ = make_pool()
-    monkeypatch.setattr(pool, "_solve_live", lambda _: 1 / 0)
+    monkeypatch.setattr(pool, "_solve_batch", lambda _: 1 / 0)
     failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE)
     assert isinstance(failure, SolverLostError)
     assert isinstance(failure.__cause__, ZeroDivisionError)
 
 
 def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
-    pool, shelf, running = held(make_pool, panda)
+    pool, cache, running = held(make_pool, panda)
     waiting = pool.submit(panda, numbered(1, 1))
     closing = threading.Thread(target=pool.close)
     closing.start()
     with pytest.raises(CancelledError):
         waiting.result(PATIENCE)
-    shelf.gate.set()
+    cache.gate.set()
     closing.join(PATIENCE)
     assert numbers_of(running.result(PATIENCE)) == [-1]
     with pytest.raises(ClosedError):
@@ -309,14 +309,14 @@ def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
 
 
 def test_draining_solves_what_waits(make_pool, panda):
-    pool, shelf, running = held(make_pool, panda)
+    pool, cache, running = held(make_pool, panda)
     waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(4)]
     closing = threading.Thread(target=pool.close, kwargs={"drain_s": PATIENCE})
     closing.start()
     until(lambda: pool._closed)
     with pytest.raises(ClosedError):
         pool.submit(panda, numbered(9, 1))
-    shelf.gate.set()
+    cache.gate.set()
     assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
     closing.join(PATIENCE)
     assert running.done()
@@ -332,8 +332,8 @@ class Record:
         assert len(result) == sum(share.count for share in shares)
         self.solved_problems.append(len(result))
 
-    def dropped(self, works):
-        self.dropped_requests += len(works)
+    def dropped(self, queued_requests):
+        self.dropped_requests += len(queued_requests)
 
     def compiled(self, work, seconds):
         self.compiled_count += 1
@@ -344,10 +344,10 @@ class Record:
 
 def test_an_observer_is_told(make_pool, panda):
     seen = Record()
-    pool, shelf, _ = held(make_pool, panda, observer=seen)
+    pool, cache, _ = held(make_pool, panda, observer=seen)
     late = pool.submit(panda, numbered(7, 1), timeout_s=0.0)
     good = pool.submit(panda, numbered(8, 4))
-    shelf.gate.set()
+    cache.gate.set()
     good.result(PATIENCE)
     with pytest.raises(ExpiredError):
         late.result(PATIENCE)

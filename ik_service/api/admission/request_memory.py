@@ -73,7 +73,7 @@ class Booking:
         if not self._amount:  # the key is known once somebody asks for more
             self._owner = owner_of(self._scope)
         try:
-            self._memory.cap.take(self._owner, amount)
+            self._memory.cap.acquire(self._owner, amount)
         except QueueFullError as error:
             self._memory.refused(error.reason)
             raise
@@ -106,11 +106,11 @@ class Booking:
         try:
             yield
         finally:
-            self._memory.cap.give(self._owner, amount)
+            self._memory.cap.release(self._owner, amount)
             self._amount -= amount
 
     def end(self) -> None:
         """Give back what is held."""
         if self._amount:
-            self._memory.cap.give(self._owner, self._amount)
+            self._memory.cap.release(self._owner, self._amount)
             self._amount = 0

@@ -29,11 +29,11 @@ class RequestShares:
             return await self._app(scope, receive, send)
         owner = owner_of(scope)
         try:
-            self._cap.take(owner)
+            self._cap.acquire(owner)
         except QueueFullError as error:
             self._refused(error.reason)
             return await send_error(error, scope, receive, send)
         try:
             return await self._app(scope, receive, send)
         finally:
-            self._cap.give(owner)
+            self._cap.release(owner)

@@ -11,14 +11,14 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.fields import NumericColumn, numeric_columns
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.schema.objective import JointObjective, Objective
-from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveColumns
+from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData
 from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from objectives.errors import InputError
 
 
-def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str) -> ObjectiveColumns:
+def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str) -> ObjectiveData:
     """Return an objective whose names the robot has and whose numbers are allowed.
 
     Args:
@@ -37,10 +37,10 @@ def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None,
         raise faulty_field(f"{pointer}/type", "no_masses", detail)
     data = dict(_columns(spec, robot, start, pointer))
     data[ROW_WEIGHTS] = _read_weights(spec, robot, pointer)
-    return ObjectiveColumns(spec.type, spec.objective_class, names, data)
+    return ObjectiveData(spec.type, spec.objective_class, names, data)
 
 
-def row_counts(objective: ObjectiveColumns, pointer: str) -> Iterator[tuple[str, int]]:
+def row_counts(objective: ObjectiveData, pointer: str) -> Iterator[tuple[str, int]]:
     """Give the columns of an objective that have a row per problem: JSON pointer and number of rows."""
     for name, column in objective.data.items():
         if column.ndim == 2:

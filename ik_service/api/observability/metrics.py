@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.errors import Refusal
-from ik_service.batching.queue.queued_request import Share, Work
+from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKStatus
@@ -140,16 +140,16 @@ class ServiceMetrics:
         timer.observe(seconds)
 
     # ------------------------------------------------------------------ of the pool
-    def solved(self, robot: RobotModel, shares: Sequence[Share], result: IKResult, seconds: float) -> None:
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
         """Count a batch; of robots that share one, each its own problems and the time of the whole."""
         started_at, row = time.monotonic() - seconds, 0
         rows: dict[str, list[slice]] = {}
         for share in shares:
-            name = self._name_of(share.work)
+            name = self._name_of(share.queued)
             rows.setdefault(name, []).append(slice(row, row + share.count))
             row += share.count
             if share.rows.start == 0:
-                self._of_robot(name).queue_wait.observe(max(0.0, started_at - share.work.queued_at))
+                self._of_robot(name).queue_wait.observe(max(0.0, started_at - share.queued.queued_at))
         for name, own in rows.items():
             metrics = self._of_robot(name)
             metrics.batch_problems.observe(sum(each.stop - each.start for each in own))
@@ -161,14 +161,14 @@ class ServiceMetrics:
                 if count:
                     self._islands.observe(name, islands, count)
 
-    def compiled(self, work: Work, seconds: float) -> None:
+    def compiled(self, queued: QueuedRequest, seconds: float) -> None:
         """Count a compilation."""
-        self._compile_time.labels(self._name_of(work)).observe(seconds)
+        self._compile_time.labels(self._name_of(queued)).observe(seconds)
 
-    def dropped(self, works: Sequence[Work]) -> None:
+    def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Count requests that nobody waits for any more."""
-        for work in works:
-            self._dropped.labels("cancelled" if work.future.cancelled() else "expired").inc()
+        for queued in queued_requests:
+            self._dropped.labels("cancelled" if queued.future.cancelled() else "expired").inc()
 
     def refused(self, reason: Refusal) -> None:
         """Count a request that found no room, before or after it was read."""
@@ -177,8 +177,8 @@ class ServiceMetrics:
             counter = self._by_reason.setdefault(reason, self._refused.labels(reason))
         counter.inc()
 
-    def _name_of(self, work: Work) -> str:
-        return work.label if work.label is not None and self._is_served(work.label) else REMOVED
+    def _name_of(self, queued: QueuedRequest) -> str:
+        return queued.label if queued.label is not None and self._is_served(queued.label) else REMOVED
 
     def _of_robot(self, name: str) -> _RobotMetrics:
         found = self._by_robot.get(name)

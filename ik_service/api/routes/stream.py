@@ -22,14 +22,14 @@ async def stream(websocket: WebSocket, robot: str) -> None:
     assert isinstance(state, ServiceState)  # put there by create_app
     owner = owner_of(websocket.scope)
     try:
-        state.stream_cap.take(owner)
+        state.stream_cap.acquire(owner)
     except QueueFullError as error:
         state.metrics.refused(error.reason)
         raise
     try:
         await _serve(websocket, robot, state)
     finally:
-        state.stream_cap.give(owner)
+        state.stream_cap.release(owner)
 
 
 async def _serve(websocket: WebSocket, robot: str, state: ServiceState) -> None:

@@ -21,16 +21,16 @@ from pathlib import Path
 import warp as wp
 
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_cache import SolverShelf
+from ik_service.batching.solver_cache import SolverCache
 from ik_service.errors import KernelBuildError
 from ik_service.robots import RobotModel
 from ik_service.solver.launches.cache_bound import keep_bound
 from ik_service.warp_start import start_warp
 from objectives.errors import IKError
 
-SAID_MOST = 300
+OUTPUT_CHARACTERS_MAX = 300
 """Characters of what a compiler says that are kept."""
-READ_MOST = 2**20
+OUTPUT_BYTES_MAX = 2**20
 """Bytes of what a compiler says that are looked at."""
 CLOCK_S = 2.0
 """How far the clock of a file system may be behind."""
@@ -90,7 +90,7 @@ class BuilderProcess:
         self._process.kill()
         self._process.join()
         if self._process.pid is not None:
-            remove_unfinished(self._process.pid, self._started_at)
+            remove_unfinished_kernels(self._process.pid, self._started_at)
         self._process.close()
 
 
@@ -115,7 +115,7 @@ def fill_caches(connection: Connection, device: str, log_level: int) -> None:
             robot, sample, mark = connection.recv()
             fault = fill_cache(robot, sample, device, mark)
             if fault is not None:
-                remove_unfinished(os.getpid(), started_at)
+                remove_unfinished_kernels(os.getpid(), started_at)
             connection.send(fault)
 
 
@@ -126,9 +126,9 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
         What is wrong, where code cannot be compiled. None otherwise, also where the solver refuses the request or the
         cache cannot be written: the solver's thread meets the same, and tells the caller.
     """
-    with caught_output() as said:
+    with captured_output() as compiler_output:
         try:
-            SolverShelf(device).solve(robot, sample)
+            SolverCache(device).solve(robot, sample)
         except KernelBuildError as error:
             fault: Exception | None = error
         except (IKError, OSError, MemoryError):
@@ -142,24 +142,24 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
         if mark is not None:
             put_mark(mark)
         return None
-    lines = [str(fault), *said]
-    told = " ".join(" ".join(lines).split())[:SAID_MOST]
-    return f"{type(fault).__name__}: {told} ({len(said)} lines from the compiler)"
+    lines = [str(fault), *compiler_output]
+    told = " ".join(" ".join(lines).split())[:OUTPUT_CHARACTERS_MAX]
+    return f"{type(fault).__name__}: {told} ({len(compiler_output)} lines from the compiler)"
 
 
 @contextmanager
-def caught_output() -> Iterator[list[str]]:
+def captured_output() -> Iterator[list[str]]:
     """Catch what is written to standard output and error, by native code too; the list is filled at the end."""
-    said: list[str] = []
+    compiler_output: list[str] = []
     with tempfile.TemporaryFile() as file, _redirected(file.fileno(), (1, 2)):
         try:
-            yield said
+            yield compiler_output
         finally:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(AttributeError, OSError, ValueError):
                     stream.flush()
             file.seek(0)
-            said += filter(str.strip, file.read(READ_MOST).decode(errors="replace").splitlines())
+            compiler_output += filter(str.strip, file.read(OUTPUT_BYTES_MAX).decode(errors="replace").splitlines())
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
             os.close(copy)
 
 
-def remove_unfinished(pid: int, since: float) -> None:
+def remove_unfinished_kernels(pid: int, since: float) -> None:
     """Remove what a process has begun in the kernel cache and will not finish: Warp puts its id into the names.
 
     Args:

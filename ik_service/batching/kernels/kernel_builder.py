@@ -43,11 +43,11 @@ OLD_SHARE = 0.8
 _log = logging.getLogger(__name__)
 
 
-class Ended(Enum):
+class BuildEnd(Enum):
     """How a build has ended."""
 
-    THERE = "kernels are there, or the solver's thread has to make them"
-    GIVEN_UP = "nobody wanted it, or a step of it took too long"
+    COMPILED = "kernels are there, or the solver's thread has to make them"
+    ABANDONED = "nobody wanted it, or a step of it took too long"
     FAILED = "it cannot be compiled"
 
 
@@ -60,7 +60,7 @@ class Build:
         sample: The least that needs them all, one problem of each pattern of rows that are on.
         mark: The file that stands for them.
         owner: Who has asked first.
-        done: Is told how it has ended.
+        on_end: Is told how it has ended.
         owners: Tells who still waits for them.
         made: Steps that are done.
     """
@@ -69,7 +69,7 @@ class Build:
     sample: SolveRequest
     mark: Path
     owner: Owner
-    done: Callable[[Ended], None]
+    on_end: Callable[[BuildEnd], None]
     owners: Callable[[], Collection[Owner]]
     made: int = 0
 
@@ -96,7 +96,7 @@ class KernelBuilder:
         self._device, self._turn_s = device, turn_s
         self._lock = threading.Lock()
         self._waiting: deque[Build] = deque()
-        self._at_hand: Build | None = None
+        self._in_progress: Build | None = None
         self._turns = 0
         self._last_turns: dict[Owner, int] = {}  # by number; for good: there are as many owners as API keys
         self._step_s = STEP_S
@@ -107,7 +107,7 @@ class KernelBuilder:
         self,
         robot: RobotModel,
         request: SolveRequest,
-        done: Callable[[Ended], None],
+        on_end: Callable[[BuildEnd], None],
         owners: Callable[[], Collection[Owner]] = lambda: (None,),
         *,
         owner: Owner = None,
@@ -120,7 +120,7 @@ class KernelBuilder:
         Args:
             robot: The robot.
             request: The request.
-            done: Called from some thread, once.
+            on_end: Called from some thread, once.
             owners: Called from some thread; tells who still waits for the kernels.
             owner: Who asks.
 
@@ -129,9 +129,9 @@ class KernelBuilder:
         """
         mark = mark_of(robot, request, self._device)
         if mark.exists():
-            done(Ended.THERE)
+            on_end(BuildEnd.COMPILED)
             return
-        build = Build(robot, request.sample(), mark, owner, done, owners)
+        build = Build(robot, request.sample(), mark, owner, on_end, owners)
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="ik-builder", daemon=True)
@@ -146,7 +146,7 @@ class KernelBuilder:
         """
         left: dict[Owner, int] = {}
         with self._lock:
-            builds = (*self._waiting, *(() if self._at_hand is None else (self._at_hand,)))
+            builds = (*self._waiting, *(() if self._in_progress is None else (self._in_progress,)))
             for build in builds:
                 left[build.owner] = left.get(build.owner, 0) + build.left
             own = left.pop(owner, 1)
@@ -171,30 +171,30 @@ class KernelBuilder:
 
     def _carry_out(self, build: Build, process: BuilderProcess | None) -> BuilderProcess | None:
         """Make a step; return the process that is there for the next one, None where there is none."""
-        ended: Ended | None = None
+        ended: BuildEnd | None = None
         goes_on = True
         try:
             process = process or BuilderProcess(self._device)
             goes_on = self._follow(process, build)
             if not goes_on:
-                ended = Ended.GIVEN_UP
+                ended = BuildEnd.ABANDONED
             elif not build.left:
-                ended = Ended.THERE
+                ended = BuildEnd.COMPILED
         except BuildFailedError as error:
             _log.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
-            ended = Ended.FAILED
+            ended = BuildEnd.FAILED
         except Exception as error:  # noqa: BLE001  # no descriptors, no memory, or ended from outside
             _log.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
-            ended, goes_on = Ended.THERE, False
+            ended, goes_on = BuildEnd.COMPILED, False
         if process is not None and not goes_on:
             process.kill()
             process = None
         with self._lock:
-            self._at_hand = None
+            self._in_progress = None
             if ended is None:
                 self._waiting.append(build)
         if ended is not None and not self._closed:
-            build.done(ended)
+            build.on_end(ended)
         return process
 
     def _next(self) -> Build | None:
@@ -213,14 +213,14 @@ class KernelBuilder:
                 for build in dropped:
                     self._waiting.remove(build)
                 if turns:
-                    _, self._at_hand, owner = min(turns, key=lambda turn: turn[0])  # the first of equal ones
-                    self._waiting.remove(self._at_hand)
+                    _, self._in_progress, owner = min(turns, key=lambda turn: turn[0])  # the first of equal ones
+                    self._waiting.remove(self._in_progress)
                     self._turns += 1
                     self._last_turns[owner] = self._turns
             for build in dropped:
-                build.done(Ended.GIVEN_UP)
+                build.on_end(BuildEnd.ABANDONED)
             if turns:
-                return self._at_hand
+                return self._in_progress
 
     def _follow(self, process: BuilderProcess, build: Build) -> bool:
         """Have the next step made; return False where it is given up, and the process with it.

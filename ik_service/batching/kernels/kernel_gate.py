@@ -1,9 +1,9 @@
-"""The gate between the queue and the solver's thread: a lane opens once the kernels for its requests are there.
+"""The gate between the queue and the solver's thread: a group opens once the kernels for its requests are there.
 
-A request in a shut lane opens it where its kernels are known. Else the first that wants them has them built, and others
-wait with it: every lane that has waited opens at once. What is given up is asked for again, behind what else is to be
-built, where anybody still waits for it, and is forgotten otherwise. What cannot be compiled is remembered for a while:
-who waits for it, and who asks for it later, is told so, and nobody tries again.
+A request opens its group where its kernels are known. Else the first request that needs them has them compiled, and
+all groups that have waited for them open at once. A build that is abandoned is asked for again where a request still
+waits for it, behind all other builds. Code that cannot be compiled is remembered for a while: requests that need it
+fail, and nothing tries again.
 """
 
 import logging
@@ -11,85 +11,85 @@ import threading
 import time
 from collections.abc import Iterator
 
-from ik_service.batching.errors import compile_failed
-from ik_service.batching.kernels.kernel_builder import Ended, KernelBuilder
-from ik_service.batching.kernels.kernel_status import KnownCode
-from ik_service.batching.pool_observer import Messenger
+from ik_service.batching.errors import compile_failed_error
+from ik_service.batching.kernels.kernel_builder import BuildEnd, KernelBuilder
+from ik_service.batching.kernels.kernel_status import KernelStatus
+from ik_service.batching.pool_observer import SafeObserver
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.fair_queue import FairQueue, is_stale
-from ik_service.batching.queue.queued_request import Work
+from ik_service.batching.queue.queued_request import QueuedRequest
 
 _log = logging.getLogger(__name__)
 
 
 class KernelGate:
-    """Opens the lanes of a queue.
+    """Opens the groups of a queue.
 
     Args:
         builder: Compiles in a process of its own; None: the solver's thread does it.
         queue: The queue.
-        changed: Holds the lock of the queue; told when a lane opens.
-        messenger: Told what has been compiled.
+        changed: Holds the lock of the queue; told when a group opens.
+        observer: Told what has been compiled.
 
     Attributes:
         builder: The builder.
     """
 
     def __init__(
-        self, builder: KernelBuilder | None, queue: FairQueue, changed: threading.Condition, messenger: Messenger
+        self, builder: KernelBuilder | None, queue: FairQueue, changed: threading.Condition, observer: SafeObserver
     ) -> None:
         self.builder = builder
-        self._queue, self._changed, self._messenger = queue, changed, messenger
-        self._code = KnownCode()
+        self._queue, self._changed, self._observer = queue, changed, observer
+        self._status = KernelStatus()
 
-    def is_known(self, work: Work, compile_here: bool) -> bool:
+    def is_ready(self, queued: QueuedRequest, compile_here: bool) -> bool:
         """Return whether nothing has to be compiled apart for a request. The lock is held.
 
         Raises:
             CompileFailedError: Its code cannot be compiled.
         """
-        code = work.code_key
-        if self._code.has_failed(code, time.monotonic()):
-            raise compile_failed(work.robot.name)
-        if self.builder is not None and not compile_here and code not in self._code:
+        code = queued.code_key
+        if self._status.has_failed(code, time.monotonic()):
+            raise compile_failed_error(queued.robot.name)
+        if self.builder is not None and not compile_here and code not in self._status:
             return False
-        self._code.add(code)
+        self._status.add(code)
         return True
 
-    def open_or_await(self, work: Work, compile_here: bool) -> bool:
-        """Open a shut lane if its kernels are there; return whether `compile` is to be called. The lock is held."""
-        if not self.is_known(work, compile_here):
-            return self._code.wait(work.code_key, work.key)
-        self._queue.open(work.key)
+    def open_or_wait(self, queued: QueuedRequest, compile_here: bool) -> bool:
+        """Open a shut group if its kernels are there; return whether `compile` is to be called. The lock is held."""
+        if not self.is_ready(queued, compile_here):
+            return self._status.wait(queued.code_key, queued.key)
+        self._queue.open_group(queued.key)
         return False
 
-    def compile(self, work: Work) -> None:
+    def compile(self, queued: QueuedRequest) -> None:
         """Have the code of a request compiled apart; where that cannot even begin, the solver's own thread does it."""
         assert self.builder is not None
 
-        def end(ended: Ended) -> None:
-            if ended is Ended.THERE:
-                self._open_lanes(work)
-            elif ended is Ended.FAILED:
-                self.fail(work)
-            elif (other := self._waits(work)) is not None:
+        def end(ended: BuildEnd) -> None:
+            if ended is BuildEnd.COMPILED:
+                self._open_groups(queued)
+            elif ended is BuildEnd.FAILED:
+                self.fail(queued)
+            elif (other := self._waits(queued)) is not None:
                 self.compile(other)
 
         try:
-            self.builder.build(work.robot, work.request, end, lambda: self._owners(work), owner=work.owner)
-        except Exception:  # noqa: BLE001  # without threads, memory or a cache that can be read; the lanes would wait
+            self.builder.build(queued.robot, queued.request, end, lambda: self._owners(queued), owner=queued.owner)
+        except Exception:  # noqa: BLE001  # without threads, memory or a cache that can be read; the groups would wait
             _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
-            self._open_lanes(work)
+            self._open_groups(queued)
 
-    def fail(self, work: Work) -> None:
+    def fail(self, queued: QueuedRequest) -> None:
         """Tell all that wait for the code of a request, and whoever asks for it later, that it cannot be compiled."""
         with self._changed:
-            lanes = {work.key, *self._code.failed(work.code_key, time.monotonic())}
-            left = list(self._queue.waiting(lanes))
+            groups = {queued.key, *self._status.set_failed(queued.code_key, time.monotonic())}
+            left = list(self._queue.waiting(groups))
             for each in left:
                 self._queue.discard(each)
         for each in left:
-            each.fail(compile_failed(each.robot.name))
+            each.fail(compile_failed_error(each.robot.name))
 
     def seconds_left(self, owner: Owner) -> float:
         """Return how long it takes, about, until all that is to be compiled for an owner is there [s]."""
@@ -100,28 +100,28 @@ class KernelGate:
         if self.builder is not None:
             self.builder.close()
 
-    def _open_lanes(self, work: Work) -> None:
+    def _open_groups(self, queued: QueuedRequest) -> None:
         with self._changed:
-            for key in self._code.arrived(work.code_key):
-                self._queue.open(key)
+            for key in self._status.set_compiled(queued.code_key):
+                self._queue.open_group(key)
             self._changed.notify()
-        self._messenger.compiled(work, time.monotonic() - work.queued_at)
+        self._observer.compiled(queued, time.monotonic() - queued.queued_at)
 
-    def _live(self, work: Work) -> Iterator[Work]:
+    def _live(self, queued: QueuedRequest) -> Iterator[QueuedRequest]:
         """Go through the requests that wait for the same code, and for whose answers somebody waits."""
         now = time.monotonic()
-        waiting = self._queue.waiting(self._code.awaiting(work.code_key))
+        waiting = self._queue.waiting(self._status.waiting_groups(queued.code_key))
         return (each for each in waiting if not is_stale(each, now))
 
-    def _owners(self, work: Work) -> set[Owner]:
+    def _owners(self, queued: QueuedRequest) -> set[Owner]:
         """Whose requests still wait for the same code."""
         with self._changed:
-            return {each.owner for each in self._live(work)}
+            return {each.owner for each in self._live(queued)}
 
-    def _waits(self, work: Work) -> Work | None:
+    def _waits(self, queued: QueuedRequest) -> QueuedRequest | None:
         """A request that still waits for the same code; the code is forgotten where there is none."""
         with self._changed:
-            found = next(self._live(work), None)
+            found = next(self._live(queued), None)
             if found is None:
-                self._code.given_up(work.code_key)
+                self._status.abandon(queued.code_key)
             return found

@@ -1,4 +1,4 @@
-"""Which kernels are there, which can never be, and which lanes wait for those that are being compiled.
+"""Which kernels are there, which can never be, and which groups wait for those that are being compiled.
 
 It holds no lock; its owner does.
 """
@@ -12,7 +12,7 @@ FAILED_S = 600.0
 """How long code that could not be compiled is not tried again [s]: longer than anybody waits for an answer."""
 
 
-class KnownCode:
+class KernelStatus:
     """Keys of code that has been compiled, or is being compiled."""
 
     def __init__(self) -> None:
@@ -31,27 +31,27 @@ class KnownCode:
         if len(self._compiled) > CODES_MOST:
             self._compiled.popitem(last=False)
 
-    def wait(self, code: Hashable, lane: Hashable) -> bool:
-        """Let a lane wait for code; return whether it is the first, so that somebody has to compile it."""
+    def wait(self, code: Hashable, group: Hashable) -> bool:
+        """Let a group wait for code; return whether it is the first, so that somebody has to compile it."""
         is_first = code not in self._awaited
-        self._awaited.setdefault(code, {})[lane] = None
+        self._awaited.setdefault(code, {})[group] = None
         return is_first
 
-    def awaiting(self, code: Hashable) -> Collection[Hashable]:
-        """Return the lanes that wait for code."""
+    def waiting_groups(self, code: Hashable) -> Collection[Hashable]:
+        """Return the groups that wait for code."""
         return self._awaited.get(code, {})
 
-    def arrived(self, code: Hashable) -> Collection[Hashable]:
-        """Remember that code is there, and return the lanes that have waited for it."""
+    def set_compiled(self, code: Hashable) -> Collection[Hashable]:
+        """Remember that code is there, and return the groups that have waited for it."""
         self.add(code)
         return self._awaited.pop(code, {})
 
-    def given_up(self, code: Hashable) -> None:
-        """Forget code that nobody waits for; the next lane that wants it is the first again."""
+    def abandon(self, code: Hashable) -> None:
+        """Forget code that nobody waits for; the next group that wants it is the first again."""
         self._awaited.pop(code, None)
 
-    def failed(self, code: Hashable, now: float) -> Collection[Hashable]:
-        """Remember for a while that code cannot be compiled, and return the lanes that have waited for it."""
+    def set_failed(self, code: Hashable, now: float) -> Collection[Hashable]:
+        """Remember for a while that code cannot be compiled, and return the groups that have waited for it."""
         self._failed.pop(code, None)
         self._failed[code] = now + FAILED_S
         if len(self._failed) > FAILED_MOST:

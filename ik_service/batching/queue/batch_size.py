@@ -42,7 +42,7 @@ class _Times:
 _GUESS = _Times.of((FIRST_GUESS_S,))
 
 
-class Pace:
+class BatchSizer:
     """Solver time per problem [s] by key: the least of the last batches.
 
     Args:
@@ -55,7 +55,7 @@ class Pace:
         self._untried: OrderedDict[Hashable, bool] = OrderedDict()  # that may be slow: whether none has been solved
         self._bounds: OrderedDict[Hashable, int] = OrderedDict()
 
-    def may_be_slow(self, key: Hashable) -> None:
+    def start_small(self, key: Hashable) -> None:
         """Begin with single problems of a key that nothing is known of; the first of them has the solver made."""
         if key not in self._seconds and key not in self._untried:
             self._untried[key] = True
@@ -100,7 +100,7 @@ class Pace:
         """Return the time that a problem of a key has taken lately, with whatever else has the core meanwhile [s]."""
         return self._seconds.get(key, _GUESS).mean
 
-    def note(self, key: Hashable, problem_count: int, seconds: float) -> None:
+    def record(self, key: Hashable, problem_count: int, seconds: float) -> None:
         """Remember the time of a batch; those of fewer problems than it could hold say little and are left out."""
         if self._untried.get(key):
             self._untried[key] = False

@@ -15,7 +15,7 @@ from ik_service.batching.errors import QueueFullError, Refusal, ShareExhaustedEr
 Owner = str | None
 """Name of the API key of a caller; None is the service itself, or everybody where there are no keys."""
 
-STRANGER: Owner = ""
+UNKNOWN_OWNER: Owner = ""
 """One of whom nothing is known yet, so that it is taken to hold nothing; no API key has this name."""
 
 
@@ -29,46 +29,46 @@ class FairCap:
         is_shared: Whether there can be several owners. Where there is only one, it has the whole cap.
 
     Attributes:
-        held: What all owners hold together.
-        alone: What an owner may hold while nobody else holds anything.
+        used: What all owners hold together.
+        limit_alone: What an owner may hold while nobody else holds anything.
     """
 
     def __init__(self, most: int, what: str, reason: Refusal, *, is_shared: bool) -> None:
         self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
-        self._held: dict[Owner, int] = {}
-        self.held = 0
-        self.alone = max(1, most // 2) if is_shared else most
+        self._used: dict[Owner, int] = {}
+        self.used = 0
+        self.limit_alone = max(1, most // 2) if is_shared else most
 
-    def held_by(self, owner: Owner) -> int:
+    def used_by(self, owner: Owner) -> int:
         """Return what an owner holds."""
-        return self._held.get(owner, 0)
+        return self._used.get(owner, 0)
 
     def require(self, owner: Owner, amount: int = 1) -> None:
-        """Refuse what an owner could not take now.
+        """Refuse what an owner could not acquire now.
 
         Raises:
             ShareExhaustedError: The owner would hold more than its share.
             QueueFullError: The whole cap is full, through no fault of this owner.
         """
-        own, free = self._held.get(owner, 0), self._most - self.held - amount
+        own, free = self._used.get(owner, 0), self._most - self.used - amount
         if free < 0 or (self._is_shared and own + amount > free):
             self._refuse(own, amount, free)
 
     def _refuse(self, own: int, amount: int, free: int) -> None:
         """Raise the error of an owner that would leave less free than it holds, unless it asks for its first unit."""
         if self._is_shared and (own > 0 or (amount > 1 and free >= 0)):
-            share = max(0, (self._most - self.held + own) // 2)
+            share = max(0, (self._most - self.used + own) // 2)
             raise ShareExhaustedError(
                 f"Your API key has {own} {self._what}, and {amount} more would exceed its share, which is {share} of "
                 f"{self._most} now. Wait until some have ended, and have fewer at once."
             )
         if free < 0:
             raise QueueFullError(
-                f"There are {self.held} {self._what}, and {amount} more would exceed {self._most}. Try again later.",
+                f"There are {self.used} {self._what}, and {amount} more would exceed {self._most}. Try again later.",
                 self._reason,
             )
 
-    def take(self, owner: Owner, amount: int = 1) -> None:
+    def acquire(self, owner: Owner, amount: int = 1) -> None:
         """Let an owner hold more.
 
         Raises:
@@ -80,20 +80,20 @@ class FairCap:
 
     def add(self, owner: Owner, amount: int = 1) -> None:
         """Let an owner hold more, after `require` with the same numbers."""
-        self._held[owner] = self._held.get(owner, 0) + amount
-        self.held += amount
+        self._used[owner] = self._used.get(owner, 0) + amount
+        self.used += amount
 
-    def give(self, owner: Owner, amount: int = 1) -> None:
-        """Take back from an owner what it has held.
+    def release(self, owner: Owner, amount: int = 1) -> None:
+        """Take back from an owner what it has used.
 
         Raises:
-            ValueError: It has not held so much.
+            ValueError: It has not used so much.
         """
-        left = self.held_by(owner) - amount
+        left = self.used_by(owner) - amount
         if left < 0:
-            raise ValueError(f"{amount} {self._what} are given back, but only {self.held_by(owner)} were held.")
-        self.held -= amount
+            raise ValueError(f"{amount} {self._what} are given back, but only {self.used_by(owner)} were held.")
+        self.used -= amount
         if left:
-            self._held[owner] = left
+            self._used[owner] = left
         else:
-            self._held.pop(owner, None)
+            self._used.pop(owner, None)

@@ -1,9 +1,9 @@
 """The queue in front of a solver: bounded, and fair to every owner, to small requests and to every kind of request.
 
-    put -> a lane per kind, a line per owner in it -> take: the owner that has had least of the solver, of its lines the
-    one that has had least, a batch of what waits there, and beside it what others have in that lane
+    put -> a group per key, a queue per owner in it -> take: the owner with the least solver time, of its queues the one
+    with the least, a batch of that queue, filled up with requests of others in the same group
 
-Requests of equal keys share a lane and batches, whoever sends them. Small ones, which fit into a batch, are taken
+Requests of equal keys share a group and batches, whoever sends them. Small ones, which fit into a batch, are taken
 whole and in the order in which they came; large ones move on batch by batch in turn with them. Problems are counted,
 not requests. Nothing waits for company: a batch is whatever is there. What may wait is bounded, and each owner has a
 share of every bound. It holds no lock and reads no clock; whoever owns it does.
@@ -15,24 +15,24 @@ from dataclasses import dataclass
 
 from ik_service.batching.errors import CompilingError, ExpiredError
 from ik_service.batching.queue.fair_cap import FairCap, Owner
-from ik_service.batching.queue.queued_request import Share, Work
-from ik_service.batching.queue.request_groups import Lane, Line
+from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
+from ik_service.batching.queue.request_groups import OwnerQueue, RequestGroup
 
 RETRY_MOST_S = 60
 """Longest time after which a caller is asked to try again [s]."""
 
 
 @dataclass(slots=True)
-class Account:
+class OwnerAccount:
     """What one owner has had.
 
     Attributes:
-        spent: Solver time [s], from a start common to all owners.
-        common_start: Where its new lines start.
+        used_s: Solver time [s], from a start common to all owners.
+        start_s: Where its new queues start.
     """
 
-    spent: float = 0.0
-    common_start: float = 0.0
+    used_s: float = 0.0
+    start_s: float = 0.0
 
 
 class FairQueue:
@@ -41,28 +41,30 @@ class FairQueue:
     Args:
         request_limit: Requests that may wait.
         problem_limit: Problems that may wait; one request alone may have more, and counts as what an owner may have.
-        lane_limit: Keys with waiting requests: so many whose kernels are there, and so many more whose kernels are not.
+        group_limit: Keys with waiting requests: so many with kernels, and so many without.
         is_shared: Whether there are several owners, each with a share of these limits.
     """
 
-    def __init__(self, *, request_limit: int, problem_limit: int, lane_limit: int, is_shared: bool = False) -> None:
+    def __init__(self, *, request_limit: int, problem_limit: int, group_limit: int, is_shared: bool = False) -> None:
         self._requests = FairCap(request_limit, "requests waiting", "requests", is_shared=is_shared)
         self._problems = FairCap(problem_limit, "problems waiting", "problems", is_shared=is_shared)
-        self._open_kinds = FairCap(lane_limit, "kinds of requests waiting", "kinds", is_shared=is_shared)
-        self._shut_kinds = FairCap(lane_limit, "kinds of requests waiting to be compiled", "kinds", is_shared=is_shared)
-        self._lanes: dict[Hashable, Lane] = {}
-        self._accounts: dict[Owner, Account] = {}  # for good: there are as many owners as API keys
+        self._open_kinds = FairCap(group_limit, "kinds of requests waiting", "kinds", is_shared=is_shared)
+        self._shut_kinds = FairCap(
+            group_limit, "kinds of requests waiting to be compiled", "kinds", is_shared=is_shared
+        )
+        self._groups: dict[Hashable, RequestGroup] = {}
+        self._accounts: dict[Owner, OwnerAccount] = {}  # for good: there are as many owners as API keys
         self._common_start = 0.0
 
     @property
     def requests(self) -> int:
         """Requests that wait, those partly handed out included."""
-        return self._requests.held
+        return self._requests.used
 
     @property
     def problems(self) -> int:
         """Problems that wait."""
-        return sum(sum(line.problems) for _, _, line in self._lines())
+        return sum(sum(queue.problems) for _, _, queue in self._queues())
 
     def seconds_until(
         self, owner: Owner, key: Hashable, per_problem: Callable[[Hashable], float], *, is_small: bool
@@ -73,56 +75,56 @@ class FairQueue:
             owner: Whose it is.
             key: Its key.
             per_problem: Solver time of a problem of a key [s].
-            is_small: Whether it is a small one. Before that there are the small ones of its line, and large ones in
-                turn with them; beside its line, the owner's others have as much of the solver, and beside all of its
-                lines, other owners have.
+            is_small: Whether it is a small one. Before that there are the small ones of its queue, and large ones in
+                turn with them; beside its queue, the owner's others have as much of the solver, and beside all of its
+                queues, other owners have.
         """
-        if not self._lanes:
+        if not self._groups:
             return 0.0
         large = small = 0.0
         own: list[float] = []
         others: dict[Owner, float] = {}
-        for each, whose, line in self._lines():
+        for each, whose, queue in self._queues():
             per = per_problem(each)
             if whose != owner:
-                others[whose] = others.get(whose, 0.0) + sum(line.problems) * per
+                others[whose] = others.get(whose, 0.0) + sum(queue.problems) * per
             elif each == key:
-                large, small = (n * per for n in line.problems)
+                large, small = (n * per for n in queue.problems)
             else:
-                own.append(sum(line.problems) * per)
+                own.append(sum(queue.problems) * per)
         before = small + min(large, small) if is_small else small + large
         before += sum(min(before, seconds) for seconds in own)
         return before + sum(min(before, seconds) for seconds in others.values())
 
-    def put(self, work: Work, *, is_open: bool = False) -> bool:
-        """Let a request wait; return whether it opened a lane.
+    def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
+        """Let a request wait; return whether it opened a group.
 
         Args:
-            work: The request.
-            is_open: Whether a lane that it opens is open from the start. One that is not counts among the kinds that
+            queued: The request.
+            is_open: Whether a group that it opens is open from the start. One that is not counts among the kinds that
                 wait to be compiled as long as it is there, so that those never take the place of kinds that are.
 
         Raises:
             QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
         """
-        owner = work.owner
-        self.require_room(owner, work.problem_count)
-        lane, is_new = self._lanes.get(work.key), work.key not in self._lanes
-        if lane is None:
-            lane = Lane(self._open_kinds if is_open else self._shut_kinds, is_open=is_open)
-        if owner not in lane.lines:
-            lane.kinds.take(owner)
-            account = self._accounts.setdefault(owner, Account())
-            if not self._requests.held_by(owner):
-                account.spent = max(account.spent, self._common_start)
-            lane.lines[owner] = Line(account.common_start)
-        self._lanes[work.key] = lane
-        line = lane.lines[owner]
-        work.is_compiled = lane.is_open
-        line.works[work.is_small][work] = None
-        line.problems[work.is_small] += work.remaining
+        owner = queued.owner
+        self.require_room(owner, queued.problem_count)
+        group, is_new = self._groups.get(queued.key), queued.key not in self._groups
+        if group is None:
+            group = RequestGroup(self._open_kinds if is_open else self._shut_kinds, is_open=is_open)
+        if owner not in group.queues:
+            group.kinds.acquire(owner)
+            account = self._accounts.setdefault(owner, OwnerAccount())
+            if not self._requests.used_by(owner):
+                account.used_s = max(account.used_s, self._common_start)
+            group.queues[owner] = OwnerQueue(account.start_s)
+        self._groups[queued.key] = group
+        queue = group.queues[owner]
+        queued.is_compiled = group.is_open
+        queue.requests[queued.is_small][queued] = None
+        queue.problems[queued.is_small] += queued.remaining
         self._requests.add(owner)
-        self._problems.add(owner, self._counted(work.remaining))
+        self._problems.add(owner, self._counted(queued.remaining))
         return is_new
 
     def require_room(self, owner: Owner, problem_count: int) -> None:
@@ -134,125 +136,127 @@ class FairQueue:
         self._requests.require(owner)
         self._problems.require(owner, self._counted(problem_count))
 
-    def has_lane(self, key: Hashable) -> bool:
+    def has_group(self, key: Hashable) -> bool:
         """Tell whether requests of a key wait."""
-        return key in self._lanes
+        return key in self._groups
 
-    def open(self, key: Hashable) -> None:
-        """Let batches of a lane be taken from now on."""
-        if key in self._lanes:
-            self._lanes[key].is_open = True
-            for work in self.waiting((key,)):
-                work.is_compiled = True
+    def open_group(self, key: Hashable) -> None:
+        """Let batches of a group be taken from now on."""
+        if key in self._groups:
+            self._groups[key].is_open = True
+            for queued in self.waiting((key,)):
+                queued.is_compiled = True
 
     def is_open(self, key: Hashable) -> bool:
-        """Tell whether batches of a lane may be taken."""
-        return key in self._lanes and self._lanes[key].is_open
+        """Tell whether batches of a group may be taken."""
+        return key in self._groups and self._groups[key].is_open
 
-    def waiting(self, keys: Collection[Hashable]) -> Iterator[Work]:
-        """Go through the requests of some lanes."""
-        lanes = (self._lanes[key] for key in keys if key in self._lanes)
-        return (work for lane in lanes for line in lane.lines.values() for size in line.works for work in size)
+    def waiting(self, keys: Collection[Hashable]) -> Iterator[QueuedRequest]:
+        """Go through the requests of some groups."""
+        groups = (self._groups[key] for key in keys if key in self._groups)
+        return (
+            queued for group in groups for queue in group.queues.values() for size in queue.requests for queued in size
+        )
 
-    def take(self, budget: Callable[[Hashable], int]) -> tuple[Share, ...]:
-        """Return the next batch: problems of one key; nothing where nothing waits in an open lane.
+    def take(self, budget: Callable[[Hashable], int]) -> tuple[BatchShare, ...]:
+        """Return the next batch: problems of one key; nothing where nothing waits in an open group.
 
         Args:
             budget: How many problems a batch of a key may hold.
         """
-        ready = [(key, owner, line) for key, owner, line in self._lines() if self._lanes[key].is_open]
+        ready = [(key, owner, queue) for key, owner, queue in self._queues() if self._groups[key].is_open]
         if not ready:
             return ()
-        key, owner, first = min(ready, key=lambda each: (self._accounts[each[1]].spent, each[2].spent))
-        account, lane = self._accounts[owner], self._lanes[key]
-        self._common_start, account.common_start = account.spent, first.spent
-        further = sorted((each for each in lane.lines if each != owner), key=lambda each: self._accounts[each].spent)
+        key, owner, first = min(ready, key=lambda each: (self._accounts[each[1]].used_s, each[2].used_s))
+        account, group = self._accounts[owner], self._groups[key]
+        self._common_start, account.start_s = account.used_s, first.used_s
+        further = sorted((each for each in group.queues if each != owner), key=lambda each: self._accounts[each].used_s)
         shares = []
-        for work, count in lane.next_batch(budget(key), first, [lane.lines[each] for each in further]):
-            before = self._counted(work.remaining)
-            shares.append(work.take(count))
-            lane.lines[work.owner].problems[work.is_small] -= count
-            self._problems.give(work.owner, before - self._counted(work.remaining))
-            if work.remaining == 0:
-                del lane.lines[work.owner].works[work.is_small][work]
-                self._requests.give(work.owner)
+        for queued, count in group.next_batch(budget(key), first, [group.queues[each] for each in further]):
+            before = self._counted(queued.remaining)
+            shares.append(queued.take(count))
+            group.queues[queued.owner].problems[queued.is_small] -= count
+            self._problems.release(queued.owner, before - self._counted(queued.remaining))
+            if queued.remaining == 0:
+                del group.queues[queued.owner].requests[queued.is_small][queued]
+                self._requests.release(queued.owner)
         return tuple(shares)
 
-    def spend(self, shares: Sequence[Share], seconds: float) -> None:
-        """Charge the owners of a batch with solver time, by their problems; a line without requests is forgotten."""
-        key, counts = shares[0].work.key, dict.fromkeys((share.work.owner for share in shares), 0)
+    def charge(self, shares: Sequence[BatchShare], seconds: float) -> None:
+        """Charge the owners of a batch with solver time, by their problems; a queue without requests is forgotten."""
+        key, counts = shares[0].queued.key, dict.fromkeys((share.queued.owner for share in shares), 0)
         for share in shares:
-            counts[share.work.owner] += share.count
-        total, lane = sum(counts.values()), self._lanes.get(key)
+            counts[share.queued.owner] += share.count
+        total, group = sum(counts.values()), self._groups.get(key)
         for owner, count in counts.items():
-            self._accounts[owner].spent += seconds * count / total
-            if lane is not None and owner in lane.lines:
-                lane.lines[owner].spent += seconds * count / total
+            self._accounts[owner].used_s += seconds * count / total
+            if group is not None and owner in group.queues:
+                group.queues[owner].used_s += seconds * count / total
                 self._forget_if_empty(key, owner)
 
-    def discard(self, work: Work) -> bool:
+    def discard(self, queued: QueuedRequest) -> bool:
         """Forget a request that waits; return whether it was there."""
-        lane = self._lanes.get(work.key)
-        line = None if lane is None else lane.lines.get(work.owner)
-        if line is None or work not in line.works[work.is_small]:
+        group = self._groups.get(queued.key)
+        queue = None if group is None else group.queues.get(queued.owner)
+        if queue is None or queued not in queue.requests[queued.is_small]:
             return False
-        del line.works[work.is_small][work]
-        line.problems[work.is_small] -= work.remaining
-        self._requests.give(work.owner)
-        self._problems.give(work.owner, self._counted(work.remaining))
-        self._forget_if_empty(work.key, work.owner)
+        del queue.requests[queued.is_small][queued]
+        queue.problems[queued.is_small] -= queued.remaining
+        self._requests.release(queued.owner)
+        self._problems.release(queued.owner, self._counted(queued.remaining))
+        self._forget_if_empty(queued.key, queued.owner)
         return True
 
-    def clear(self) -> list[Work]:
+    def clear(self) -> list[QueuedRequest]:
         """Forget all requests that wait, and return them."""
-        works = list(self)
-        for work in works:
-            self.discard(work)
-        return works
+        queued_requests = list(self)
+        for queued in queued_requests:
+            self.discard(queued)
+        return queued_requests
 
-    def drop_stale(self, now: float) -> list[Work]:
+    def drop_stale(self, now: float) -> list[QueuedRequest]:
         """Take out the requests that are cancelled or past their deadline."""
-        stale = [work for work in self if is_stale(work, now)]
-        for work in stale:
-            self.discard(work)
+        stale = [queued for queued in self if is_stale(queued, now)]
+        for queued in stale:
+            self.discard(queued)
         return stale
 
-    def __iter__(self) -> Iterator[Work]:
+    def __iter__(self) -> Iterator[QueuedRequest]:
         """Go through the requests that wait."""
-        lines = [line for _, _, line in self._lines()]
-        return (work for line in lines for works in line.works for work in list(works))
+        queues = [queue for _, _, queue in self._queues()]
+        return (queued for queue in queues for queued_requests in queue.requests for queued in list(queued_requests))
 
-    def _lines(self) -> Iterator[tuple[Hashable, Owner, Line]]:
-        return ((key, owner, line) for key, lane in self._lanes.items() for owner, line in lane.lines.items())
+    def _queues(self) -> Iterator[tuple[Hashable, Owner, OwnerQueue]]:
+        return ((key, owner, queue) for key, group in self._groups.items() for owner, queue in group.queues.items())
 
     def _counted(self, problem_count: int) -> int:
         """What the problems of one request count: never more than their owner may have, or it would never get in."""
-        return min(problem_count, self._problems.alone)
+        return min(problem_count, self._problems.limit_alone)
 
     def _forget_if_empty(self, key: Hashable, owner: Owner) -> None:
-        lane = self._lanes[key]
-        if not any(lane.lines[owner].works):
-            del lane.lines[owner]
-            lane.kinds.give(owner)
-            if not lane.lines:
-                del self._lanes[key]
+        group = self._groups[key]
+        if not any(group.queues[owner].requests):
+            del group.queues[owner]
+            group.kinds.release(owner)
+            if not group.queues:
+                del self._groups[key]
 
 
-def is_stale(work: Work, now: float) -> bool:
+def is_stale(queued: QueuedRequest, now: float) -> bool:
     """Return whether a request is cancelled or past its deadline."""
-    return work.future.cancelled() or work.deadline <= now
+    return queued.future.cancelled() or queued.deadline <= now
 
 
-def expired(work: Work, now: float, compile_s: float) -> ExpiredError:
+def expired(queued: QueuedRequest, now: float, compile_s: float) -> ExpiredError:
     """Return the error of a request whose deadline has passed.
 
     Args:
-        work: The request.
+        queued: The request.
         now: The time [s].
         compile_s: How long it takes until all kernels that its owner wants now are there, about [s].
     """
-    waited = now - work.queued_at
-    if not work.is_compiled:
+    waited = now - queued.queued_at
+    if not queued.is_compiled:
         retry_s = max(1, min(RETRY_MOST_S, math.ceil(compile_s)))
         return CompilingError(
             f"Code for requests of this kind is being compiled, which happens once, and it was not there after "

@@ -40,7 +40,7 @@ class Expected:
         return cls((robot.content_hash, request.joint_key), request.problem_count, owner)
 
 
-class Work:
+class QueuedRequest:
     """One request under way. Its future stays cancellable until the answer is there.
 
     Args:
@@ -84,7 +84,7 @@ class Work:
 
     @cached_property
     def code_key(self) -> Hashable:
-        """Requests of equal ones need the same kernels; only the first of a lane is asked."""
+        """Requests of equal ones need the same kernels; only the first of a group is asked."""
         return (self.robot.content_hash, self.request.code_key)
 
     @property
@@ -100,9 +100,9 @@ class Work:
         """Problems that have not been handed out."""
         return self.problem_count - self.taken
 
-    def take(self, count: int) -> "Share":
+    def take(self, count: int) -> "BatchShare":
         """Hand out the next problems."""
-        share = Share(self, slice(self.taken, self.taken + count))
+        share = BatchShare(self, slice(self.taken, self.taken + count))
         self.taken += count
         return share
 
@@ -138,15 +138,15 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Share:
+class BatchShare:
     """Problems of a request that are solved together with others.
 
     Attributes:
-        work: The request.
+        queued: The request.
         rows: Its problems.
     """
 
-    work: Work
+    queued: QueuedRequest
     rows: slice
 
     @property

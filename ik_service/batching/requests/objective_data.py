@@ -19,7 +19,7 @@ ROW_WEIGHTS = "row_weights"
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectiveColumns:
+class ObjectiveData:
     """One objective of every problem of a request.
 
     Attributes:
@@ -61,7 +61,7 @@ class ObjectiveColumns:
         )
 
 
-def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveColumns], counts: Sequence[int]) -> None:
+def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveData], counts: Sequence[int]) -> None:
     """Give an objective the numbers of the problems of several requests, one after the other.
 
     Args:

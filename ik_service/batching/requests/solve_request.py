@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveColumns, joined_lines, patterns_on
+from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData, joined_lines, patterns_on
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 
@@ -107,7 +107,7 @@ class SolveRequest:
     targets: tuple[TargetColumns, ...]
     initial_joint_q: FloatArray | None = None
     options: SolverOptions = field(default_factory=SolverOptions)
-    objectives: tuple[ObjectiveColumns, ...] = ()
+    objectives: tuple[ObjectiveData, ...] = ()
     count: int = 0
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.batching.solver_cache import SolverShelf
+from ik_service.batching.solver_cache import SolverCache
 from ik_service.cli.console import message_console, problem_progress
 from ik_service.cli.default_links import default_links
 from ik_service.cli.solving.answer_files import check_output, csv_text, write_answer
@@ -55,7 +55,7 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     decoded = read_targets(targets, robot, links)
     decoded = replace(decoded, request=job.with_options(decoded.request))
     request = decoded.request
-    answer = _solve(SolverShelf(job.device), robot, request)
+    answer = _solve(SolverCache(job.device), robot, request)
     if output is None:
         sys.stdout.write(csv_text(robot, answer))
         sys.stdout.flush()  # before anything is said of it
@@ -93,14 +93,14 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
     request = job.with_options(random_request(robot, links, problem_count, seed))
-    shelf = SolverShelf(job.device)
-    _solve(shelf, robot, request, "Loading kernels")
-    answer = _solve(shelf, robot, request)
+    cache = SolverCache(job.device)
+    _solve(cache, robot, request, "Loading kernels")
+    answer = _solve(cache, robot, request)
     print_report(report_of(robot, request, answer, seed), as_json=as_json)
     return bool(answer.success.any())
 
 
-def _solve(shelf: SolverShelf, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> SolveAnswer:
+def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> SolveAnswer:
     with problem_progress(description, request.problem_count) as progress:
         task = progress.task_ids[0]
-        return shelf.solve(robot, request, lambda count: progress.advance(task, count))
+        return cache.solve(robot, request, lambda count: progress.advance(task, count))

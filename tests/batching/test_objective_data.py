@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service.batching import solver_cache as solver_shelf
-from ik_service.batching.requests.objective_data import ObjectiveColumns
+from ik_service.batching import solver_cache
+from ik_service.batching.requests.objective_data import ObjectiveData
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
-from ik_service.batching.solver_cache import SolverShelf
+from ik_service.batching.solver_cache import SolverCache
 from ik_service.solver import SolverOptions
 from objectives import IKObjectivePlane, IKObjectivePosture
 
@@ -17,12 +17,12 @@ COLUMNS = ("joint_q", "success", "status", "position_error", "cost", "iterations
 
 
 def posture(values, weights):
-    return ObjectiveColumns("posture", IKObjectivePosture, (), {"joint_q_reference": values, "row_weights": weights})
+    return ObjectiveData("posture", IKObjectivePosture, (), {"joint_q_reference": values, "row_weights": weights})
 
 
 def plane(points, weights, link="panda_link6"):
     data = {"points": points, "normals": np.array([0.0, 0.0, 1.0]), "row_weights": weights}
-    return ObjectiveColumns("plane", IKObjectivePlane, (("link", link),), data)
+    return ObjectiveData("plane", IKObjectivePlane, (("link", link),), data)
 
 
 def request_for(robot, count, seed, *, weight=0.01, alone=False):
@@ -40,29 +40,29 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with targets", "without"])
 def test_a_batch_gives_each_request_what_it_gets_alone(panda, alone):
-    shelf = SolverShelf("cpu")
+    cache = SolverCache("cpu")
     requests = [request_for(panda, count, seed, alone=alone) for seed, count in enumerate((3, 5, 1, 1, 4))]
     assert len({request.joint_key for request in requests}) == 1
-    together, row = shelf.solve_together(panda, requests), 0
+    together, row = cache.solve_together(panda, requests), 0
     for request in requests:
-        single, rows = shelf.solve(panda, request), slice(row, row + request.problem_count)
+        single, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
         row = rows.stop
         cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
-        fresh = SolverShelf("cpu").solve(panda, request)
+        fresh = SolverCache("cpu").solve(panda, request)
         for name in COLUMNS:
             assert getattr(cut, name).tobytes() == getattr(single, name).tobytes(), name
             assert getattr(cut, name).tobytes() == getattr(fresh, name).tobytes(), name
         assert list(cut.islands) == list(single.islands)
     assert row == len(together)
-    assert len(shelf) == 1
+    assert len(cache) == 1
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_parts_do_not_change_the_answer(panda, monkeypatch, seed):
     request = request_for(panda, 7, seed)
-    whole = SolverShelf("cpu").solve(panda, request)
-    monkeypatch.setattr(solver_shelf, "PART_SIZE", 3)
-    parts = SolverShelf("cpu").solve(panda, request)
+    whole = SolverCache("cpu").solve(panda, request)
+    monkeypatch.setattr(solver_cache, "PART_SIZE", 3)
+    parts = SolverCache("cpu").solve(panda, request)
     for name in COLUMNS:
         assert getattr(parts, name).tobytes() == getattr(whole, name).tobytes(), name
     assert parts.islands[6][0].rows == ("target panda_hand", "posture", "plane panda_link6")
@@ -88,10 +88,10 @@ def test_problems_in_which_other_rows_are_on_are_solved_alone(panda):
     request = request_for(panda, 2, 1)
     request = replace(request, objectives=(posture(np.zeros(7), mixed), request.objectives[1]))
     assert request.joint_key is None
-    shelf = SolverShelf("cpu")
-    whole = shelf.solve(panda, request)
+    cache = SolverCache("cpu")
+    whole = cache.solve(panda, request)
     for k in range(2):
-        single = shelf.solve(panda, request.part(slice(k, k + 1)))
+        single = cache.solve(panda, request.part(slice(k, k + 1)))
         assert single.joint_q.tobytes() == whole.joint_q[k : k + 1].tobytes()
 
 

@@ -1,15 +1,15 @@
-"""The shelf: solvers that are reused, bounded and left out; parts and batches do not change answers."""
+"""The cache: solvers that are reused, bounded and left out; parts and batches do not change answers."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ik_service.batching import solver_cache as solver_shelf
-from ik_service.batching.queue.queued_request import Work
+from ik_service.batching import solver_cache
+from ik_service.batching.queue.queued_request import QueuedRequest
 from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
-from ik_service.batching.solver_cache import EFFORT_MOST, SolverShelf
+from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
@@ -23,20 +23,20 @@ def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
 
 
 def test_requests_of_equal_structure_share_a_solver(panda):
-    shelf = SolverShelf("cpu", capacity=2)
+    cache = SolverCache("cpu", capacity=2)
     for count, seed in ((3, 0), (5, 1), (2, 2)):
-        assert shelf.solve(panda, request_for(panda, count, seed=seed)).joint_q.shape == (count, 7)
-    assert len(shelf) == 1
-    shelf.solve(panda, request_for(panda, 2, offset=np.array([0, 0, 0.1, 0, 0, 0, 1.0])))
-    assert len(shelf) == 2
+        assert cache.solve(panda, request_for(panda, count, seed=seed)).joint_q.shape == (count, 7)
+    assert len(cache) == 1
+    cache.solve(panda, request_for(panda, 2, offset=np.array([0, 0, 0.1, 0, 0, 0, 1.0])))
+    assert len(cache) == 2
 
 
 def test_the_least_recently_used_solver_goes(panda):
-    shelf = SolverShelf("cpu", capacity=2)
+    cache = SolverCache("cpu", capacity=2)
     links = ["panda_hand", "panda_link7", "panda_hand", "panda_link6"]
     for link in links:
-        shelf.solve(panda, request_for(panda, 1, link=link))
-    kept = [key[1][0][0] for key in shelf._solvers]
+        cache.solve(panda, request_for(panda, 1, link=link))
+    kept = [key[1][0][0] for key in cache._solvers]
     assert kept == ["panda_hand", "panda_link6"]
 
 
@@ -46,9 +46,9 @@ def test_parts_do_not_change_the_answer(panda, monkeypatch):
     offsets[:, 2] = np.linspace(0.0, 0.1, 7)
     for offset in (None, offsets):
         request = request_for(panda, 7, offset=offset)
-        whole = SolverShelf("cpu").solve(panda, request)
-        monkeypatch.setattr(solver_shelf, "PART_SIZE", 3)
-        parts, counts = SolverShelf("cpu"), []
+        whole = SolverCache("cpu").solve(panda, request)
+        monkeypatch.setattr(solver_cache, "PART_SIZE", 3)
+        parts, counts = SolverCache("cpu"), []
         answer = parts.solve(panda, request, counts.append)
         monkeypatch.undo()
         assert counts == [3, 3, 1]
@@ -57,21 +57,21 @@ def test_parts_do_not_change_the_answer(panda, monkeypatch):
 
 
 def test_tools_and_weights_are_data_of_one_solver(panda):
-    shelf, rng = SolverShelf("cpu"), np.random.default_rng(0)
+    cache, rng = SolverCache("cpu"), np.random.default_rng(0)
     requests = [
         tool_request(panda, count, rng, many=many) for count, many in ((3, True), (1, False), (4, False), (2, True))
     ]
     assert len({request.joint_key for request in requests}) == len({request.code_key for request in requests}) == 1
-    together, row = shelf.solve_together(panda, requests), 0
+    together, row = cache.solve_together(panda, requests), 0
     for request in requests:
         rows = slice(row, row + request.problem_count)
         row = rows.stop
         cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
-        for alone in (shelf.solve(panda, request), SolverShelf("cpu").solve(panda, request)):
+        for alone in (cache.solve(panda, request), SolverCache("cpu").solve(panda, request)):
             for name in ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index"):
                 assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
     assert together.success.sum() >= len(together) - 2
-    assert len(shelf) == 1
+    assert len(cache) == 1
 
 
 def tool_request(robot, count, rng, *, many):
@@ -97,11 +97,11 @@ def test_requests_in_which_other_rows_are_on_have_other_keys(panda):
 
 
 def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):
-    shelf = SolverShelf("cpu")
+    cache = SolverCache("cpu")
     requests = [request_for(panda, count, seed=count) for count in (1, 5, 3)]
-    together, row = shelf.solve_together(panda, requests), 0
+    together, row = cache.solve_together(panda, requests), 0
     for request in requests:
-        alone, rows = shelf.solve(panda, request), slice(row, row + request.problem_count)
+        alone, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
         row = rows.stop
         cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
         for name in ("joint_q", "success", "status", "position_error", "iterations", "seed_index", "active_limits"):
@@ -139,6 +139,8 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     pool = SolverPool("cpu", compile_apart=False)
     try:
         assert pool.solve(robot, request).success.all()
-        assert pool._pace._bounds == {Work(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))}
+        assert pool._batch_sizer._bounds == {
+            QueuedRequest(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))
+        }
     finally:
         pool.close()

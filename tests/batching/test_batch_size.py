@@ -1,0 +1,96 @@
+"""How many problems a batch holds: what fits into a quantum of time, whatever else has the core meanwhile."""
+
+from ik_service.batching.queue.batch_size import (
+    BATCH_LEAST,
+    BATCHES_KEPT,
+    FIRST_GUESS_S,
+    HOLD_S,
+    LONG_QUANTUM_S,
+    QUANTUM_S,
+    BatchSizer,
+)
+
+
+def test_a_key_that_is_not_known_gets_a_guess():
+    assert QUANTUM_S / 2 < BatchSizer(4096).budget("new") * FIRST_GUESS_S <= QUANTUM_S
+
+
+def test_a_batch_holds_what_fits_into_a_quantum():
+    sizer = BatchSizer(4096)
+    sizer.record("key", 100, 100 * QUANTUM_S / 600)
+    assert sizer.budget("key") == 512
+
+
+def test_small_changes_of_pace_leave_the_size_of_batches():
+    sizer = BatchSizer(4096)
+    sizes = set()
+    for per_quantum in (600, 650, 700, 580, 640):
+        sizer.record("key", 512, 512 * QUANTUM_S / per_quantum)
+        sizes.add(sizer.budget("key"))
+    assert sizes == {512}
+
+
+def test_a_batch_that_had_to_wait_for_the_core_changes_nothing():
+    sizer = BatchSizer(4096)
+    sizer.record("key", 600, QUANTUM_S)
+    sizer.record("key", 600, 20 * QUANTUM_S)
+    assert sizer.budget("key") == 512
+
+
+def test_problems_that_have_become_slow_shrink_the_batches():
+    sizer = BatchSizer(4096)
+    sizer.record("key", 1100, QUANTUM_S)
+    for _ in range(BATCHES_KEPT):
+        sizer.record("key", 1100, 5 * QUANTUM_S)
+    assert sizer.budget("key") == 128
+
+
+def test_a_batch_is_never_tiny_and_never_too_large():
+    sizer = BatchSizer(1000)
+    sizer.record("slow", 100, 100 * HOLD_S / BATCH_LEAST)
+    sizer.record("fast", 100, 1e-9)
+    assert sizer.budget("slow") == BATCH_LEAST
+    assert sizer.budget("fast") == 1000
+
+
+def test_of_problems_that_would_hold_up_everybody_a_batch_holds_few():
+    sizer = BatchSizer(4096)
+    sizer.record("slow", BATCH_LEAST, 20 * HOLD_S)
+    assert sizer.budget("slow") == 2
+    sizer.record("slower", BATCH_LEAST, 1000.0)
+    assert sizer.budget("slower") == sizer.budget("slower", alone=True) == 1
+    for _ in range(BATCHES_KEPT):
+        sizer.record("slower", 1, HOLD_S / 600)  # now they say something
+    assert sizer.budget("slower") == BATCH_LEAST
+
+
+def test_what_is_known_to_take_long_at_worst_never_fills_a_batch():
+    sizer = BatchSizer(4096)
+    sizer.bound("key", 5)
+    for _ in range(BATCHES_KEPT):
+        sizer.record("key", BATCH_LEAST, 1e-6)
+    assert sizer.budget("key") == sizer.budget("key", alone=True) == 5
+
+
+def test_a_kind_that_may_be_slow_begins_with_single_problems():
+    sizer = BatchSizer(4096)
+    sizer.start_small("key")
+    assert sizer.budget("key", alone=True) == 1
+    sizer.record("key", 1, 10.0)  # which has made the solver
+    assert sizer.seconds("key") == FIRST_GUESS_S
+    assert sizer.budget("key") == 1
+    sizer.record("key", 1, QUANTUM_S)
+    sizer.start_small("key")
+    assert sizer.budget("key") == BATCH_LEAST
+
+
+def test_who_is_alone_gets_long_batches():
+    sizer = BatchSizer(10**6)
+    sizer.record("key", 1000, QUANTUM_S)
+    assert sizer.budget("key", alone=True) >= 0.5 * LONG_QUANTUM_S / QUANTUM_S * sizer.budget("key")
+
+
+def test_a_few_problems_say_nothing():
+    sizer = BatchSizer(4096)
+    sizer.record("key", BATCH_LEAST - 1, 1.0)
+    assert sizer.seconds("key") == FIRST_GUESS_S
