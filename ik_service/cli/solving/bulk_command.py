@@ -23,7 +23,7 @@ LINE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
-class BulkWishes:
+class BulkOptions:
     """What only bulk jobs can be asked for.
 
     Attributes:
@@ -43,13 +43,13 @@ class BulkWishes:
     mark_faulty: bool = False
 
 
-def is_bulk(targets: Sequence[Path], output: Path | None, wishes: BulkWishes) -> bool:
+def is_bulk(targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:
     """Return whether this is a bulk job: by its files, its folder, or what only bulk jobs can be asked for."""
     large = len(targets) > 1 or any(path.suffix == ".parquet" for path in targets)
-    return large or (output is not None and not output.suffix) or wishes != BulkWishes()
+    return large or (output is not None and not output.suffix) or options != BulkOptions()
 
 
-def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, wishes: BulkWishes) -> bool:
+def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:
     """Solve files of targets into a folder; returns whether any problem was solved.
 
     Raises:
@@ -59,8 +59,8 @@ def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, wishes: B
     if output is None or output.suffix in (*SUFFIXES, ".parquet"):
         found = "none" if output is None else repr(str(output))
         raise InputError(f"The output is {found}. A bulk job writes into a folder: give --output FOLDER.")
-    if wishes.result_format not in (None, *FORMATS):
-        raise InputError(f"--format is {wishes.result_format!r}. Allowed: {', '.join(FORMATS)}.")
+    if options.result_format not in (None, *FORMATS):
+        raise InputError(f"--format is {options.result_format!r}. Allowed: {', '.join(FORMATS)}.")
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
     bulk = BulkJob(
@@ -70,32 +70,32 @@ def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, wishes: B
         output=output,
         options=SolverOptions().merged(dict(job.options)),
         device=job.device,
-        format="npz" if wishes.result_format == "npz" else "parquet",
-        columns=wishes.columns or None,
-        part_rows=wishes.part_rows,
+        format="npz" if options.result_format == "npz" else "parquet",
+        columns=options.columns or None,
+        part_rows=options.part_rows,
     )
     started = time.perf_counter()
     with told_progress() as progress:
-        report = solve_job(bulk, workers_of(wishes), mark_faulty=wishes.mark_faulty, progress=progress)
+        report = solve_job(bulk, workers_of(options), mark_faulty=options.mark_faulty, progress=progress)
     console = message_console()
     for line in lines_of(report, links, output, time.perf_counter() - started):
         console.print(line, markup=False)
     return report.solved > 0
 
 
-def workers_of(wishes: BulkWishes) -> Workers:
+def workers_of(options: BulkOptions) -> Workers:
     """Return who solves.
 
     Raises:
         InputError: Ray is asked for and not installed.
     """
-    if wishes.ray is None:
-        return LocalWorker(threads=wishes.workers)
+    if options.ray is None:
+        return LocalWorker(threads=options.workers)
     try:
         from ik_service.deploy.bulk.ray_workers import RayWorkers
     except ModuleNotFoundError as error:
         raise InputError(f"--ray needs Ray. {how_to_install('ray')}") from error
-    return RayWorkers(wishes.ray, count=wishes.workers)
+    return RayWorkers(options.ray, count=options.workers)
 
 
 @contextmanager

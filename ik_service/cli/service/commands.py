@@ -1,0 +1,95 @@
+"""The commands about the service, with their options. Bodies import what they need, so that help is there at once."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ik_service.cli.console import reported_errors
+
+
+def serve() -> None:
+    """Serve the robots over HTTP and print a request to try."""
+    # Only for the list of commands: `CommandGroup` of `app` puts the command with its options in this one's place.
+
+
+def serve_with_options() -> Any:
+    """Return the command `serve` with an option for every setting."""
+    from ik_service.cli.service.setting_options import EPILOG, with_setting_options
+
+    def run(**options: Any) -> None:
+        with reported_errors():
+            from ik_service.cli.service.serve import run_server
+
+            run_server(**options)
+
+    single = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
+    single.command("serve", help=serve.__doc__, epilog=EPILOG)(with_setting_options(run))
+    return typer.main.get_command(single)
+
+
+def config(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show the settings of the service, and where each comes from."""
+    with reported_errors():
+        from ik_service.cli.service.config_command import print_config
+
+        print_config(as_json=as_json)
+
+
+def health(
+    url: Annotated[
+        str | None,
+        typer.Argument(help="Where the service listens, such as http://127.0.0.1:8000. Default: as the settings say."),
+    ] = None,
+    *,
+    live: Annotated[bool, typer.Option("--live", help="Ask whether it lives, not whether it is ready.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.0, help=r"Longest time for the answer \[s].")] = 3.0,
+) -> None:
+    """Tell whether a running service is ready, for containers and supervisors: exit code 0, else 1."""
+    from ik_service.cli.service.health_command import print_health
+
+    raise typer.Exit(0 if print_health(url, live=live, timeout_s=timeout) else 1)
+
+
+def load(
+    url: Annotated[str, typer.Argument(help="Where the service listens, such as http://127.0.0.1:8000.")],
+    *,
+    robot: Annotated[str, typer.Option(help="Robot to solve for.")] = "panda",
+    link: Annotated[str | None, typer.Option(help="Link with the target. Default: the last one of the robot.")] = None,
+    problems: Annotated[int, typer.Option(min=1, help="Problems in each request.")] = 1,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests per second, sent whether answers come or not. Default: as they come.")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Connections.")] = 64,
+    duration: Annotated[float, typer.Option(help=r"How long to measure \[s].")] = 10.0,
+    warm_up: Annotated[float, typer.Option(help=r"How long to send before that \[s].")] = 2.0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of targets and arrivals.")] = 0,
+    api_key: Annotated[str | None, typer.Option(envvar="IK_SERVICE_API_KEY", help="Key of the service.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Put a running service under load: answers per second, latencies, problems per launch."""
+    with reported_errors():
+        from ik_service.bench.load import LoadPlan
+        from ik_service.cli.service.load_command import load_service
+
+        plan = LoadPlan(
+            url=url,
+            robot=robot,
+            link=link,
+            problems=problems,
+            rate_hz=rate,
+            clients=clients,
+            duration_s=duration,
+            warm_up_s=warm_up,
+            random_seed=seed,
+            api_key=api_key,
+        )
+        answered = load_service(plan, as_json=as_json)
+    raise typer.Exit(0 if answered else 1)
+
+
+def openapi() -> None:
+    """Print the OpenAPI document of the service."""
+    with reported_errors():
+        from ik_service.cli.service.openapi_command import print_openapi
+
+        print_openapi()
