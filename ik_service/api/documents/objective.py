@@ -69,17 +69,18 @@ def _columns(
         value, place = getattr(spec, name), f"{pointer}/{name}"
         if column.kind == "weights":
             continue
-        if value is None and not type(spec).model_fields[name].is_required():
-            yield name, _start_configuration(robot, start, place)
-        else:
+        if value is not None or type(spec).model_fields[name].is_required():
             yield name, _read_column(column, value, robot, place)
+        elif column.kind == "configuration":
+            yield name, _start_configuration(robot, start, place)
     offset = getattr(spec, "offset", None)
     if offset is not None:
         yield "offset", read_offset(offset, f"{pointer}/offset")
 
 
 def _read_column(column: NumericColumn, value: Any, robot: RobotModel, pointer: str) -> FloatArray:
-    width = robot.joint_coord_count if column.width is None else column.width
+    own_width = robot.joint_dof_count if column.kind == "dof_values" else robot.joint_coord_count
+    width = own_width if column.width is None else column.width
     numbers = read_row_or_rows(list(value) if isinstance(value, tuple) else value, width, pointer)
     if column.kind == "direction":
         check_directions(numbers, pointer)

@@ -94,7 +94,7 @@ class NumericColumn:
         width: Numbers in a row; None where the robot decides: its coordinates, its DOFs, or the rows of the objective.
     """
 
-    kind: Literal["vector", "direction", "quaternion", "configuration", "weights"]
+    kind: Literal["vector", "direction", "quaternion", "configuration", "dof_values", "weights"]
     width: int | None = None
 
 
