@@ -1,4 +1,4 @@
-"""Objective that pulls joints back inside their limits."""
+"""Objective that pulls joints back inside their limits, or inside a narrower range."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,39 +31,59 @@ class IKObjectiveJointLimit(ExpressionObjective):
     residual = weight row_weights (max(q - upper, 0) - max(lower - q, 0)), one row for every DOF that has a limit, in
     the order of the DOFs; it is 0 inside the limits and on them. `weight` stands for 1/m or 1/rad.
 
-    The limits are the robot's; `set_data("joint_limit_lower", ...)` and `"joint_limit_upper"` replace them, shape
-    [joint_dof_count] or [problem_count, joint_dof_count], once the objective is bound.
+    The limits are the robot's, or those given: `set_data("joint_limit_lower", ...)` and `"joint_limit_upper"` replace
+    them, shape [joint_dof_count] or [problem_count, joint_dof_count], once the objective is bound.
     """
 
-    def __init__(self, weight: float = 1.0, *, joints: Sequence[str] | None = None, row_weights: Any = None) -> None:
+    def __init__(
+        self,
+        weight: float = 1.0,
+        *,
+        joint_limit_lower: Any = None,
+        joint_limit_upper: Any = None,
+        joints: Sequence[str] | None = None,
+        row_weights: Any = None,
+    ) -> None:
         """State that joints should stay inside their limits.
 
         Args:
             weight: Factor of all rows.
+            joint_limit_lower: Lower limits [rad or m], shape [joint_dof_count] or [problem_count, joint_dof_count];
+                None takes the robot's. A DOF that the robot does not limit has no row.
+            joint_limit_upper: Upper limits, alike.
             joints: Names of the joints; None for all.
             row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off.
 
         Raises:
-            InputError: A weight is negative or not finite.
+            InputError: A weight is negative or not finite, or a limit is NaN.
         """
         owner = type(self).__name__
-        none = {"lower": -np.inf, "upper": np.inf}  # until the robot is known
-        fields = [DataField(owner, f"joint_limit_{side}", None, [limit], finite=False) for side, limit in none.items()]
+        given = {"joint_limit_lower": joint_limit_lower, "joint_limit_upper": joint_limit_upper}
+        self._given_limits = frozenset(name for name, limits in given.items() if limits is not None)
+        unknown = [np.inf]  # stands for the robot's limits until the robot is known
+        fields = [
+            DataField(owner, name, None, unknown if limits is None else limits, finite=False)
+            for name, limits in given.items()
+        ]
         super().__init__(fields, row_count=None, row_weights=row_weights, weight=weight)
         self._joints = joints
 
     def bind_model(self, model: IKModel) -> None:
-        """Take the limits of the robot.
+        """Take the limits of the robot where none are given.
 
         Raises:
             UnknownNameError: A joint is not in the robot.
-            InputError: The row weights do not fit the number of limited DOFs.
+            InputError: The limits do not fit the number of DOFs, or the row weights that of limited DOFs.
         """
-        for side, limits in (("lower", model.joint_limit_lower), ("upper", model.joint_limit_upper)):
-            name = f"joint_limit_{side}"
-            self._fields[name] = DataField(
-                type(self).__name__, name, model.joint_dof_count, limits.numpy(), finite=False
-            )
+        own, count = type(self).__name__, model.joint_dof_count
+        for name, limits in (
+            ("joint_limit_lower", model.joint_limit_lower),
+            ("joint_limit_upper", model.joint_limit_upper),
+        ):
+            if name in self._given_limits:
+                self._fields[name].set_columns(count)
+            else:
+                self._fields[name] = DataField(own, name, count, limits.numpy(), finite=False)
         super().bind_model(model)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:

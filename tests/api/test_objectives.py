@@ -42,6 +42,16 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "line": ("panda", {"link": HAND, "points": POINTS, "directions": [[0, 0, 1]] * 3, "row_weights": [[1, 2]] * 3}, {}),
     "posture": ("panda", {"joint_q_reference": 0.9 * np.tile(READY, (3, 1)), "joints": JOINTS}, {}),
     "damping": ("panda", {"row_weights": [1, 1, 1, 1, 1, 1, 0]}, {"joint_q_reference": np.tile(READY, (3, 1))}),
+    "joint_limit": (
+        "panda",
+        {
+            "joint_limit_lower": [-0.1] * 7,
+            "joint_limit_upper": np.linspace(-0.5, 0.5, 21).reshape(3, 7),
+            "joints": JOINTS,
+            "row_weights": [1, 2],
+        },
+        {},
+    ),
     "center_of_mass": ("humanoid", {"target_positions": 0.1 * POINTS, "row_weights": [1, 1, 0]}, {}),
 }
 WEIGHT = 0.25  # a power of two, which rounds nothing wherever it is multiplied in
@@ -98,6 +108,14 @@ def test_each_type_gives_what_the_solver_gives_in_process(client, kind):
     errors = expected.position_error.max(axis=1).tolist() if targets else [None] * 3
     assert answer["position_error_m"] == errors
     assert answer["orientation_error_rad"] == [None] * 3
+
+
+def test_limits_have_a_number_per_dof(client):
+    spec = {"type": "joint_limit", "joint_limit_upper": [0.1] * 6}
+    reply = client.post("/v1/robots/panda/solve", json={"objectives": [spec], "problem_count": 1})
+    fault = reply.json()["errors"][0]
+    assert (reply.status_code, fault["code"]) == (422, "wrong_shape")
+    assert fault["pointer"] == "/objectives/0/joint_limit_upper"
 
 
 def test_messagepack_brings_the_same(client):

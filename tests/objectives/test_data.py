@@ -282,6 +282,16 @@ class TestChanges:
         objective.set_data("joint_limit_upper", panda.mid_joint_q - 0.25)
         np.testing.assert_allclose(rows(place), 0.25, atol=1e-6)
 
+    def test_limits_may_be_given(self, place_at, panda):
+        place = place_at(objectives.IKObjectiveJointLimit(joint_limit_upper=panda.mid_joint_q - 0.25))
+        place.bind(IKJacobianType.ANALYTIC)
+        np.testing.assert_allclose(rows(place), 0.25, atol=1e-6)
+
+    def test_limits_that_are_given_have_a_number_per_dof(self, panda):
+        objective = objectives.IKObjectiveJointLimit(joint_limit_lower=np.zeros(6))
+        with pytest.raises(InputError, match="joint_limit_lower"):
+            objective.bind_model(panda.on_device("cpu"))
+
     @pytest.mark.parametrize(
         ("objective", "change"),
         [

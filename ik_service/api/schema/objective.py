@@ -25,6 +25,7 @@ from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,
     IKObjectiveDamping,
+    IKObjectiveJointLimit,
     IKObjectiveLine,
     IKObjectiveLookAt,
     IKObjectivePlane,
@@ -40,6 +41,7 @@ Directions = Annotated[Any, required(*row_or_rows(3)), NumericColumn("direction"
 Orientations = Annotated[Any, required(*row_or_rows(4)), NumericColumn("quaternion", 4)]
 Configurations = Annotated[Any, required(*row_or_rows(None)), NumericColumn("configuration")]
 OptionalConfigurations = Annotated[Any, nullable(*row_or_rows(None)), NumericColumn("configuration")]
+OptionalDofValues = Annotated[Any, nullable(*row_or_rows(None)), NumericColumn("dof_values")]
 OneWeight = Annotated[Any, nullable(*row_or_rows(1, 0.0)), NumericColumn("weights", 1)]
 TwoWeights = Annotated[Any, nullable(*row_or_rows(2, 0.0)), NumericColumn("weights", 2)]
 ThreeWeights = Annotated[Any, nullable(*row_or_rows(3, 0.0)), NumericColumn("weights", 3)]
@@ -199,6 +201,27 @@ class DampingObjective(JointObjective):
     )
 
 
+class JointLimitObjective(JointObjective):
+    """Keep joints inside a range that is narrower than their limits: row max(q - upper, 0) - max(lower - q, 0)."""
+
+    objective_class = IKObjectiveJointLimit
+
+    type: Literal["joint_limit"]
+    joint_limit_lower: OptionalDofValues = Field(
+        default=None, description="Lower ends of the ranges [rad or m], in the order of `dof_names`; null: the limits."
+    )
+    joint_limit_upper: OptionalDofValues = Field(
+        default=None, description="Upper ends of the ranges [rad or m], in the order of `dof_names`; null: the limits."
+    )
+
+    def row_count(self, robot: RobotModel) -> int:
+        """Return the number of rows: one for each DOF of the joints that has a limit."""
+        limited = np.isfinite(robot.joint_limit_lower) | np.isfinite(robot.joint_limit_upper)
+        limited &= robot.dof_coordinate >= 0
+        starts = robot.joint_qd_start
+        return sum(int(limited[starts[joint] : starts[joint + 1]].sum()) for joint in self.joint_indices(robot))
+
+
 class CenterOfMassObjective(WeightedObjective):
     """Bring the centre of mass of the whole robot to a point. 3 rows: c - c_target [m]."""
 
@@ -220,6 +243,7 @@ Objective = Annotated[
     | LineObjective
     | PostureObjective
     | DampingObjective
+    | JointLimitObjective
     | CenterOfMassObjective,
     Field(discriminator="type"),
 ]
