@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import warp as wp
 
+from tests.kept_code import code_is_kept
+
 wp.config.log_level = wp.LOG_WARNING
 
 SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
@@ -52,6 +54,13 @@ def pytest_timeout_set_timer() -> Generator[None, bool, bool]:
 def pytest_unconfigure() -> None:
     """End the process even where a thread of a test that hung goes on."""
     faulthandler.dump_traceback_later(PROCESS_END_S, exit=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _code_is_kept() -> Iterator[None]:
+    """Keep code for GPUs and of exports from run to run."""
+    with code_is_kept():
+        yield
 
 
 @contextmanager

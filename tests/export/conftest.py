@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ik_service.control import IKController
 from ik_service.export import Export, export_solver
 from tests.export.c_controller import controller_in_c
 from tests.export.c_library import CLibrary
+from tests.kept_code import kept_folder
 
 PANDA_COUNT, OTHER_COUNT = 10_000, 500
 
@@ -66,11 +68,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _clang_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give the Clang of PyPI a place for what it keeps."""
+def _clang_cache() -> Iterator[None]:
+    """Give the Clang of PyPI a place for what it keeps from run to run."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
-            patch.setenv(name, str(tmp_path_factory.getbasetemp() / "clang"))
+            patch.setenv(name, str(kept_folder() / f"zig-{metadata.version('ziglang')}"))
         yield
 
 

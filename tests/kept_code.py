@@ -1,0 +1,94 @@
+"""Code that tests compile, kept across processes and runs: equal sources and settings give equal code.
+
+Only what would be compiled anew each time is kept here: code for GPUs, and objects of exports, which Warp makes in
+temporary folders. Kernels of this machine have Warp's own cache. The folder is beside that cache; what is older than two
+weeks is removed.
+"""
+
+import datetime
+import functools
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import warp as wp
+
+FOLDERS = 2  # of the latest weeks
+NO_MATTER = ("pch_dir", "use_precompiled_headers")  # settings that change no code
+COMPILERS = wp._src.build
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+@functools.cache
+def kept_folder() -> Path:
+    """The folder of this week."""
+    wp.init()
+    beside = Path(str(wp.config.kernel_cache_dir)).parent
+    year, week, _ = datetime.date.today().isocalendar()
+    folder = beside / f"tests-{year}-{week:02}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in sorted(beside.glob("tests-*"))[:-FOLDERS]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def code_is_kept() -> Iterator[None]:
+    """Have Warp's compilers give what they gave before."""
+    build_cuda, build_cpu = COMPILERS.build_cuda, COMPILERS.build_cpu
+
+    def cuda(source: str, architecture: int, output: str, **settings: object) -> None:
+        key = _key(source, output, architecture, settings)
+        _keep(key, Path(output), lambda: build_cuda(source, architecture, output, **settings))
+
+    def cpu(output: str, source: str, **settings: object) -> None:
+        if settings["enable_tiles_in_stack_memory"]:  # a kernel of this machine
+            build_cpu(output, source, **settings)
+        else:
+            _keep(
+                _key(source, output, _processor(), settings),
+                Path(output),
+                lambda: build_cpu(output, source, **settings),
+            )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(COMPILERS, "build_cuda", cuda)
+        patch.setattr(COMPILERS, "build_cpu", cpu)
+        yield
+
+
+@contextmanager
+def compiled_anew() -> Iterator[None]:
+    """Look for nothing, for a test of what the compilers make."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}._keep", lambda key, output, build: build())
+        yield
+
+
+def _key(source: str, output: str, target: object, settings: dict[str, object]) -> str:
+    settings = {name: value for name, value in settings.items() if name not in NO_MATTER}
+    given = (wp.config.version, Path(output).suffix, target, sorted(settings.items()))
+    return hashlib.sha256(repr(given).encode() + Path(source).read_bytes()).hexdigest()
+
+
+def _keep(key: str, output: Path, build: Callable[[], None]) -> None:
+    """Copy what was built for the key, or build it."""
+    kept = kept_folder() / key
+    if kept.exists():
+        shutil.copyfile(kept, output)
+        return
+    build()
+    made = kept.with_name(f"{key}-{os.getpid()}")
+    shutil.copyfile(output, made)
+    made.replace(kept)
+
+
+@functools.cache
+def _processor() -> str:
+    """What sort of CPU this is; flags of the compiler may say 'native'."""
+    lines = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
