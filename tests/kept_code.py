@@ -1,8 +1,8 @@
 """Code that tests compile, kept across processes and runs: equal sources and settings give equal code.
 
-Only what would be compiled anew each time is kept here: code for GPUs, and objects of exports, which Warp makes in
-temporary folders. Kernels of this machine have Warp's own cache. The folder is beside that cache; what is older than two
-weeks is removed.
+Kept is what would be compiled anew each time: code for GPUs, and objects of exports, which Warp makes in temporary
+folders. Kernels of this machine have Warp's own cache, and are kept here only for tests that begin with an empty one.
+The folder is beside that cache; what is older than two weeks is removed.
 """
 
 import datetime
@@ -37,20 +37,25 @@ def kept_folder() -> Path:
 
 
 @contextmanager
-def code_is_kept() -> Iterator[None]:
-    """Have Warp's compilers give what they gave before."""
+def code_is_kept(folder: Callable[[], Path] = kept_folder, *, kernels: bool = False) -> Iterator[None]:
+    """Have Warp's compilers give what they gave before.
+
+    Args:
+        folder: Gives the place; asked once something is compiled.
+        kernels: Whether kernels of this machine are kept, too.
+    """
     build_cuda, build_cpu = COMPILERS.build_cuda, COMPILERS.build_cpu
 
     def cuda(source: str, architecture: int, output: str, **settings: object) -> None:
         key = _key(source, output, architecture, settings)
-        _keep(key, Path(output), lambda: build_cuda(source, architecture, output, **settings))
+        _keep(folder() / key, Path(output), lambda: build_cuda(source, architecture, output, **settings))
 
     def cpu(output: str, source: str, **settings: object) -> None:
-        if settings["enable_tiles_in_stack_memory"]:  # a kernel of this machine
+        if settings["enable_tiles_in_stack_memory"] and not kernels:
             build_cpu(output, source, **settings)
         else:
             _keep(
-                _key(source, output, _processor(), settings),
+                folder() / _key(source, output, _processor(), settings),
                 Path(output),
                 lambda: build_cpu(output, source, **settings),
             )
@@ -65,7 +70,7 @@ def code_is_kept() -> Iterator[None]:
 def compiled_anew() -> Iterator[None]:
     """Look for nothing, for a test of what the compilers make."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{__name__}._keep", lambda key, output, build: build())
+        patch.setattr(f"{__name__}._keep", lambda kept, output, build: build())
         yield
 
 
@@ -75,14 +80,13 @@ def _key(source: str, output: str, target: object, settings: dict[str, object]) 
     return hashlib.sha256(repr(given).encode() + Path(source).read_bytes()).hexdigest()
 
 
-def _keep(key: str, output: Path, build: Callable[[], None]) -> None:
-    """Copy what was built for the key, or build it."""
-    kept = kept_folder() / key
+def _keep(kept: Path, output: Path, build: Callable[[], None]) -> None:
+    """Copy what was built before, or build it."""
     if kept.exists():
         shutil.copyfile(kept, output)
         return
     build()
-    made = kept.with_name(f"{key}-{os.getpid()}")
+    made = kept.with_name(f"{kept.name}-{os.getpid()}")
     shutil.copyfile(output, made)
     made.replace(kept)
 

@@ -12,22 +12,23 @@ import pytest
 import warp as wp
 
 from ik_service.solver.launches.kernel_loading import cached_files
+from tests.fork_server import fork_server
+from tests.kept_code import kept_folder
 
 COUNT = 20
-# Gives up what lets root write where modes forbid it (CAP_DAC_OVERRIDE, by PR_CAPBSET_DROP), then runs the program.
-LIKE_ANYBODY = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
-os.execv(sys.executable, [sys.executable, "-c", os.environ["PROGRAM"]])
-"""
-
-PROGRAM = f"""
-import json, sys
+IMPORTS = """
+import json, os, pathlib
 import numpy as np
 import warp as wp
 wp.config.log_level = wp.LOG_ERROR
 import ik_service
 from ik_service.cli.robots.warmup_command import compiled_objects
+from tests.kept_code import code_is_kept
+"""
+PROGRAM = f"""
+if os.environ["KEPT"]:
+    kept = code_is_kept(lambda: pathlib.Path(os.environ["KEPT"]), kernels=True)
+    kept.__enter__()
 
 def counted(action):
     wp.init()
@@ -58,24 +59,28 @@ except ik_service.KernelCacheError as error:
 """
 
 
-def start(code, cache, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-c", LIKE_ANYBODY],
-        env=os.environ | {"WARP_CACHE_PATH": str(cache), "PROGRAM": PROGRAM + code} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Processes:
+    """Runs programs, each in a process that finds a kernel cache."""
+
+    def __init__(self, server):
+        self._server = server
+
+    def start(self, code, cache, **environment):
+        variables = {"WARP_CACHE_PATH": str(cache), "KEPT": "", **environment}
+        return self._server.start(PROGRAM + code, variables)
+
+    def finish(self, process):
+        return json.loads(self._server.finish(process).partition("REPORT")[2].splitlines()[0])
+
+    def __call__(self, code, cache, **environment):
+        """What a program reports; the compiler gives what it gave before."""
+        return self.finish(self.start(code, cache, KEPT=str(kept_folder()), **environment))
 
 
-def finish(process):
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return json.loads(out.partition("REPORT")[2].splitlines()[0])
-
-
-def run(code, cache, **environment):
-    return finish(start(code, cache, **environment))
+@pytest.fixture(scope="module")
+def run():
+    with fork_server(IMPORTS) as server:
+        yield Processes(server)
 
 
 def files(cache):
@@ -129,7 +134,7 @@ def test_warmup_tells_what_it_compiled(filled):
     assert panda["compiled"] == len(objects(filled[0])) == 2
 
 
-def test_after_warmup_nothing_is_compiled(cache):
+def test_after_warmup_nothing_is_compiled(run, cache):
     before = files(cache)
     found = run(SOLVES, cache)
     assert found["compiled"] == 0
@@ -137,7 +142,7 @@ def test_after_warmup_nothing_is_compiled(cache):
     assert files(cache) == before
 
 
-def test_data_compile_nothing_and_other_rows_do(cache):
+def test_data_compile_nothing_and_other_rows_do(run, cache):
     found = run(
         """
 import dataclasses
@@ -163,21 +168,21 @@ report(data=counts, rows=rows, link=link, offsets=[counted(lambda: solve(targets
     assert found["offsets"] == [1, 0]
 
 
-def test_processes_fill_one_cache_at_once(tmp_path):
-    results = [finish(process) for process in [start(SOLVES, tmp_path) for _ in range(2)]]
+def test_processes_fill_one_cache_at_once(run, tmp_path):
+    results = [run.finish(process) for process in [run.start(SOLVES, tmp_path) for _ in range(2)]]
     assert results[0]["joint_q"] == results[1]["joint_q"]
     assert [result["solved"] for result in results] == [COUNT] * 2
     assert len(objects(tmp_path)) == 2
     assert not [path for path in tmp_path.glob("*/*") if "_p" in path.name.rpartition("_")[0][-12:]]
 
 
-def test_a_filled_cache_may_be_read_only(cache, read_only):
+def test_a_filled_cache_may_be_read_only(run, cache, read_only):
     found = run(SOLVES, read_only(cache))
     assert found["solved"] == COUNT
     assert found["compiled"] == 0
 
 
-def test_a_read_only_cache_that_lacks_code_says_what_to_do(cache, read_only):
+def test_a_read_only_cache_that_lacks_code_says_what_to_do(run, cache, read_only):
     shutil.rmtree(next(cache.glob("*/wp_packet*")))
     error = run(FAILS, read_only(cache))["error"]
     assert str(cache) in error
@@ -186,13 +191,13 @@ def test_a_read_only_cache_that_lacks_code_says_what_to_do(cache, read_only):
 
 
 @pytest.mark.parametrize("place", ["", "new/folder"])
-def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(tmp_path, read_only, place):
+def test_a_folder_in_which_no_cache_can_be_made_says_what_to_do(run, tmp_path, read_only, place):
     error = run(FAILS, read_only(tmp_path) / place)["error"]
     assert str(tmp_path / place) in error
     assert "WARP_CACHE_PATH" in error
 
 
-def test_the_staged_engine_says_it_too(cache, read_only):
+def test_the_staged_engine_says_it_too(run, cache, read_only):
     code = "import ik_service.solver; make = ik_service.IKSolver\n" + FAILS.replace(
         "solve()", 'make(panda, ["panda_hand"], device="cpu", engine="staged").solve(*wanted)'
     )
@@ -212,7 +217,7 @@ def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path,
 
     with ThreadPoolExecutor(1) as executor:
         looking = executor.submit(look)
-        for _ in range(200):
+        for _ in range(100):
             for folder in passing:
                 folder.mkdir()
             for folder in passing:
@@ -222,7 +227,7 @@ def test_files_are_found_while_other_processes_make_and_remove_folders(tmp_path,
     assert found == {frozenset([kept])}
 
 
-def test_files_that_another_process_removes_are_compiled_again(tmp_path):
+def test_files_that_another_process_removes_are_compiled_again(run, tmp_path):
     found = run(
         """
 from ik_service.solver.launches import kernel_loading
@@ -248,7 +253,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_object_is_compiled_anew(cache, damage):
+def test_a_damaged_object_is_compiled_anew(run, cache, damage):
     (path,) = cache.glob("*/wp_packet*/*.o")
     whole = path.read_bytes()
     path.write_bytes(DAMAGES[damage](whole))
@@ -257,15 +262,15 @@ def test_a_damaged_object_is_compiled_anew(cache, damage):
     assert len(path.read_bytes()) == len(whole)
 
 
-def test_processes_that_meet_in_a_damaged_cache_all_solve(cache):
+def test_processes_that_meet_in_a_damaged_cache_all_solve(run, cache):
     for path in cache.glob("*/wp_*/*.o"):
         path.write_bytes(path.read_bytes()[:1000])
-    results = [finish(process) for process in [start(SOLVES, cache) for _ in range(3)]]
-    assert [result["solved"] for result in results] == [COUNT] * 3
+    results = [run.finish(process) for process in [run.start(SOLVES, cache) for _ in range(2)]]
+    assert [result["solved"] for result in results] == [COUNT] * 2
 
 
 @pytest.mark.parametrize("kind", ["packet", "ik_service_solve_io"])
-def test_an_object_without_a_checksum_is_compiled_anew(cache, kind):
+def test_an_object_without_a_checksum_is_compiled_anew(run, cache, kind):
     (path,) = cache.glob(f"*/wp_{kind}*/*.o")
     path.with_name(f"{path.name}.sha256").unlink()
     before = path.stat().st_ino
@@ -274,20 +279,20 @@ def test_an_object_without_a_checksum_is_compiled_anew(cache, kind):
     assert path.with_name(f"{path.name}.sha256").exists()
 
 
-def test_damaged_metadata_are_made_anew(cache):
+def test_damaged_metadata_are_made_anew(run, cache):
     (path,) = cache.glob("*/wp_packet*/*.meta")
     path.write_bytes(path.read_bytes()[:5])
     assert run(SOLVES, cache)["solved"] == COUNT
     json.loads(path.read_bytes())
 
 
-def test_a_damaged_object_in_a_read_only_cache_is_an_error(cache, read_only):
+def test_a_damaged_object_in_a_read_only_cache_is_an_error(run, cache, read_only):
     (path,) = cache.glob("*/wp_packet*/*.o")
     path.write_bytes(path.read_bytes()[:1000])
     assert str(cache) in run(FAILS, read_only(cache))["error"]
 
 
-def test_lower_targets_have_code_of_their_own_and_the_same_answers(cache):
+def test_lower_targets_have_code_of_their_own_and_the_same_answers(run, cache):
     before = len(objects(cache))
     found = run(SOLVES, cache)
     lower = run(SOLVES, cache, IK_SERVICE_CPU_TARGET="x86-64-v3")
@@ -295,7 +300,7 @@ def test_lower_targets_have_code_of_their_own_and_the_same_answers(cache):
     assert len(objects(cache)) in (before, before + 2)
 
 
-def test_code_that_another_user_may_have_put_there_is_not_run(cache):
+def test_code_that_another_user_may_have_put_there_is_not_run(run, cache):
     (path,) = cache.glob("*/wp_packet*/*.o")
     path.chmod(0o666)
     error = run(FAILS, cache)["error"]
@@ -303,7 +308,7 @@ def test_code_that_another_user_may_have_put_there_is_not_run(cache):
     assert "WARP_CACHE_PATH" in error
 
 
-def test_code_is_looked_at_again_when_it_is_loaded(cache):
+def test_code_is_looked_at_again_when_it_is_loaded(run, cache):
     found = run(
         """
 import os
@@ -320,14 +325,14 @@ except ik_service.KernelCacheError as error:
     assert "can be written by every user" in found["error"]
 
 
-def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(tmp_path):
+def test_what_is_compiled_is_for_its_user_to_write_whatever_the_umask(run, tmp_path):
     found = run("import os\nos.umask(0o002)\n" + SOLVES, tmp_path)
     assert found["compiled"] == 2
     modes = [path.stat().st_mode & 0o777 for path in objects(tmp_path)]
     assert modes == [0o644] * 2
 
 
-def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(cache):
+def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(run, cache):
     old = cache / wp.config.version / "wp_old_robot"
     old.mkdir()
     (old / "code.o").write_bytes(bytes(2_000_000))
