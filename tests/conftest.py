@@ -67,7 +67,7 @@ def _code_is_kept() -> Iterator[None]:
 def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
     """A service with its own server on a free port of this machine: its address and the server."""
     from ik_service.api import create_app
-    from ik_service.api.server.connection import server_config
+    from ik_service.api.server.server_config import server_config
     from ik_service.cli.service.serve import ServiceServer
     from ik_service.settings import ServiceSettings
 

@@ -11,12 +11,12 @@ from typing import Any, TextIO
 
 import uvloop
 
-from ik_service.api.admission.access import AccessCheck
-from ik_service.api.admission.request_memory import RequestMemory
+from ik_service.api.admission.access import AccessMiddleware
+from ik_service.api.admission.request_memory import MemoryBudget
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
-from ik_service.api.server.body_limits import BodyBounds
-from ik_service.api.server.request_middleware import FrontDoor
+from ik_service.api.server.body_limits import BodyLimitMiddleware
+from ik_service.api.server.request_middleware import RequestMiddleware
 from ik_service.settings import ServiceSettings
 
 ROUNDS, REQUESTS = 31, 2000
@@ -55,18 +55,16 @@ def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
     settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
     metrics = ServiceMetrics(lambda robot: "panda")
     log = AccessLog(settings, sink)
-    checked = AccessCheck(application, settings, None)
-    memory = RequestMemory(
-        settings.memory_bytes, settings.max_answer_bytes, is_shared=True, refused=lambda reason: None
-    )
-    bounded = BodyBounds(checked, settings.max_body_bytes, settings.body_timeout_s, memory)
+    checked = AccessMiddleware(application, settings, None)
+    memory = MemoryBudget(settings.memory_bytes, settings.max_answer_bytes, is_shared=True, refused=lambda reason: None)
+    bounded = BodyLimitMiddleware(checked, settings.max_body_bytes, settings.body_timeout_s, memory)
     return {
         "no layer": application,
         "API keys": checked,
         "and bounds of the body": bounded,
-        "and request id, last word on errors": FrontDoor(bounded, (), lambda: False),
-        "and metrics": FrontDoor(bounded, (metrics,), lambda: False),
-        "and access log": FrontDoor(bounded, (metrics, log), lambda: False),
+        "and request id, last word on errors": RequestMiddleware(bounded, (), lambda: False),
+        "and metrics": RequestMiddleware(bounded, (metrics,), lambda: False),
+        "and access log": RequestMiddleware(bounded, (metrics, log), lambda: False),
     }
 
 

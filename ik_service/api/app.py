@@ -2,49 +2,30 @@
 
 Nothing is global: two applications in one process share no state. Kernels begin to load at the application's start-up,
 and health routes answer meanwhile.
-
-    admission by headers -> request ids and errors -> bounds of bodies -> CORS -> API keys -> shares of keys
-    -> routes (admission)
 """
 
 import asyncio
 import logging
-import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
 
-from ik_service.api.admission.access import AccessCheck, require_safe_address
+from ik_service.api.admission.access import require_safe_address
 from ik_service.api.admission.admission import Admission
-from ik_service.api.admission.request_memory import RequestMemory
-from ik_service.api.admission.request_shares import RequestShares
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.errors.problem_handlers import install_problem_handlers
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
-from ik_service.api.routes import forward as forward_routes
-from ik_service.api.routes import health as health_routes
-from ik_service.api.routes import metrics as metrics_routes
+from ik_service.api.routes import forward, health, metrics, solve, stream
 from ik_service.api.routes import robots as robot_routes
-from ik_service.api.routes import solve as solve_routes
-from ik_service.api.routes import stream as stream_routes
 from ik_service.api.routes.docs_page import install_docs_page
-from ik_service.api.routes.openapi import build_openapi
-from ik_service.api.routes.stream import end_streams
-from ik_service.api.server.body_limits import BodyBounds
-from ik_service.api.server.early_refusal import EarlyRefusalMiddleware
-from ik_service.api.server.request_middleware import FrontDoor, RequestObserver
+from ik_service.api.service_app import ServiceApp
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import warm_up
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.queue.fair_cap import FairCap
-from ik_service.batching.side_threads import SideWork
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.settings import ServiceSettings, load_settings
@@ -54,76 +35,9 @@ _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurati
 
 SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
 RFC 9457 problem documents with a stable `code`."""
-_CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
-_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
-
-SIDE_THREADS = 2
-"""Threads that decode and encode what is large: with more, Python would hold up the event loop."""
-CLOSE_S = 5.0
-"""How long the end of the service waits for the solver's thread, once nobody waits for an answer any more."""
+_ROUTES = (solve, stream, forward, robot_routes, health, metrics)
 
 _log = logging.getLogger(__name__)
-
-
-class Service(FastAPI):
-    """The application, with its layers around FastAPI's own.
-
-    Args:
-        settings: The settings.
-        bound_to: Address that its server listens on; None where it is not known.
-        admission: Refuses requests that would be answered too late.
-        observers: Are told about every request.
-        options: For FastAPI.
-    """
-
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        bound_to: str | None,
-        admission: Admission,
-        observers: Sequence[RequestObserver] = (),
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._settings, self._bound_to, self._observers = settings, bound_to, observers
-        self.admission = admission
-        is_shared = len(settings.keys) > 1
-        self._memory = RequestMemory(
-            settings.memory_bytes, settings.max_answer_bytes, is_shared=is_shared, refused=admission.count_refused
-        )
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return FastAPI's layers inside ours."""
-        settings = self._settings
-        shares = RequestShares(
-            super().build_middleware_stack(),
-            settings.max_connections,
-            is_shared=len(settings.keys) > 1,
-            refused=self.admission.count_refused,
-        )
-        stack: ASGIApp = AccessCheck(shares, settings, self._bound_to)
-        if settings.cors_origins:
-            stack = CORSMiddleware(
-                stack,
-                allow_origins=settings.cors_origins,
-                allow_methods=_CORS_METHODS,
-                allow_headers=_CORS_HEADERS,
-                expose_headers=("ETag", "Retry-After", "X-Request-ID"),
-            )
-        stack = BodyBounds(stack, settings.max_body_bytes, settings.body_timeout_s, self._memory)
-        stack = FrontDoor(stack, self._observers, self.is_draining)
-        return EarlyRefusalMiddleware(stack, self.admission)
-
-    def openapi(self) -> dict[str, Any]:
-        """Return our OpenAPI document."""
-        if self.openapi_schema is None:
-            self.openapi_schema = build_openapi(self)
-        return self.openapi_schema
-
-    def is_draining(self) -> bool:
-        """Return whether the service is about to end."""
-        service = getattr(self.state, "service", None)
-        return service is not None and service.draining
 
 
 def create_app(
@@ -149,60 +63,32 @@ def create_app(
     settings = settings or load_settings()
     require_safe_address(settings, bound_to)
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
-    if not catalog.robots and settings.catalog_dir is None:
-        raise InputError(
-            "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
-            "(IK_SERVICE_CATALOG_DIR) where robots could be put. Leave robots out to serve all built-in ones."
-        )
-    unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.robots))
-    if unknown and settings.catalog_dir is None:
-        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
-    if unknown:
-        _log.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
-
-    metrics = ServiceMetrics(catalog.serves)
-    admission = Admission(settings.request_timeout_s, metrics)
-    is_shared = len(settings.keys) > 1
+    observer = ServiceMetrics(catalog.serves)
+    admission = Admission(settings.request_timeout_s, observer)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool = SolverPool(
             settings.device,
-            limits=pool_limits(settings),
+            limits=_pool_limits(settings),
             threads=settings.threads,
             compile_apart=compile_apart,
-            observer=metrics,
+            observer=observer,
         )
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
-        state = ServiceState(
-            catalog=catalog,
-            pool=pool,
-            metrics=metrics,
-            admission=admission,
-            max_body_bytes=settings.max_body_bytes,
-            side_work=SideWork(SIDE_THREADS, "ik-side", is_shared=is_shared),
-            catalog_work=SideWork(1, "ik-catalog", is_shared=is_shared),
-            stream_cap=FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared),
-            uploaders=settings.uploaders,
-        )
+        state = ServiceState.of(settings, catalog, pool, observer, admission)
         state.warm_up = warm_up(state, settings.warm_up_robots)
-        metrics.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
+        observer.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
         app.state.service = state
         yield
-        state.draining = True
-        admission.lag.stop()
-        await end_streams(state)
-        await close_pool(pool)
-        state.side_work.close()
-        state.catalog_work.close()
-        state.catalog_watch.close()
+        await state.end()
 
-    app = Service(
+    app = ServiceApp(
         settings,
         bound_to,
         admission,
-        (metrics, AccessLog(settings)) if settings.access_log else (metrics,),
+        (observer, AccessLog(settings)) if settings.access_log else (observer,),
         title="ik-service",
         version=version("ik-service"),
         description=_DESCRIPTION,
@@ -212,38 +98,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    for routes in (
-        solve_routes,
-        stream_routes,
-        forward_routes,
-        robot_routes,
-        health_routes,
-        metrics_routes,
-    ):
+    for routes in _ROUTES:
         app.include_router(routes.router)
     install_problem_handlers(app)
     install_docs_page(app)
     return app
 
 
-async def close_pool(pool: SolverPool) -> None:
-    """End a pool; give up waiting where it cannot be ended, because something is being compiled."""
-    ended = asyncio.get_running_loop().create_future()
-    loop = asyncio.get_running_loop()
-
-    def close() -> None:
-        pool.close()
-        with suppress(RuntimeError):  # the loop is gone, nobody waits any more
-            loop.call_soon_threadsafe(ended.set_result, None)
-
-    threading.Thread(target=close, name="ik-close", daemon=True).start()  # must not keep the process alive
-    await asyncio.wait([ended], timeout=CLOSE_S)
-    if not ended.done():
-        _log.warning("The solver is still compiling %.0f s after the end; it is left behind.", CLOSE_S)
-
-
-def pool_limits(settings: ServiceSettings) -> PoolLimits:
-    """Return the bounds of the solver's queue."""
+def _pool_limits(settings: ServiceSettings) -> PoolLimits:
     return PoolLimits(
         requests=settings.queue_requests,
         problems=settings.queue_problems,
@@ -256,8 +118,24 @@ def pool_limits(settings: ServiceSettings) -> PoolLimits:
 
 
 def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> RobotCatalog:
+    """Return the catalog of the robots that are served.
+
+    Raises:
+        InputError: There is none and none can be put, or one to warm up is unknown.
+    """
     store = None if settings.catalog_dir is None else RobotStore(settings.catalog_dir)
-    return RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, is_open=settings.uploads_enabled)
+    catalog = RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, is_open=settings.uploads_enabled)
+    if not catalog.robots and store is None:
+        raise InputError(
+            "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
+            "(IK_SERVICE_CATALOG_DIR) where robots could be put. Leave robots out to serve all built-in ones."
+        )
+    unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.robots))
+    if unknown and store is None:
+        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
+    if unknown:
+        _log.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
+    return catalog
 
 
 def _built_in(settings: ServiceSettings) -> dict[str, RobotModel]:

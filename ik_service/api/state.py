@@ -1,13 +1,17 @@
-"""What the routes of one application share, and the state of its warm-up."""
+"""The state that the routes of one application share, from its start to its end."""
 
+import asyncio
+import logging
+import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import Depends, Path, Request
 
 from ik_service.api.admission.admission import Admission
-from ik_service.api.catalog.catalog_refresh import CatalogWatch
+from ik_service.api.catalog.catalog_refresh import CatalogRefresh
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS
@@ -16,9 +20,19 @@ from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.queue.fair_cap import FairCap
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import Robots
-from ik_service.batching.side_threads import SideWork
+from ik_service.batching.side_threads import SideThreads
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
+from ik_service.settings import ServiceSettings
+
+SIDE_THREADS = 2
+"""Threads that decode and encode large documents; Python runs one at a time, so more would delay the event loop."""
+STREAMS_END_S = 2.0
+"""Longest time for streams to end with the service."""
+POOL_END_S = 5.0
+"""How long the end of the service waits for the solver's thread."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -28,15 +42,15 @@ class ServiceState:
     Attributes:
         catalog: Robots that are served.
         pool: The solver thread.
-        metrics: What is counted.
+        metrics: Counts requests and solves.
         admission: Refuses requests that would be answered too late.
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
-        side_work: Threads for what would hold up the event loop.
-        catalog_work: The thread that puts and deletes robots, one at a time.
-        stream_cap: Streams that are open, by API key.
-        catalog_watch: The catalog as it is now.
+        side_threads: For work that would hold up the event loop.
+        catalog_thread: Puts and deletes robots, one at a time.
+        stream_cap: Counts open streams by API key.
+        catalog_refresh: Keeps the catalog up to date.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
         bridge: Between the application's event loop and the solver thread.
@@ -47,8 +61,8 @@ class ServiceState:
     metrics: ServiceMetrics
     admission: Admission
     max_body_bytes: int
-    side_work: SideWork
-    catalog_work: SideWork
+    side_threads: SideThreads
+    catalog_thread: SideThreads
     stream_cap: FairCap
     uploaders: tuple[str, ...] | None = None
     warm_up: Future[SolveAnswer] = field(default_factory=Future)
@@ -57,8 +71,31 @@ class ServiceState:
 
     def __post_init__(self) -> None:
         """Bridge the pool and the catalog to the application's event loop."""
-        self.catalog_watch = CatalogWatch(self.catalog)
+        self.catalog_refresh = CatalogRefresh(self.catalog)
         self.bridge = LoopBridge(self.pool)
+
+    @classmethod
+    def of(
+        cls,
+        settings: ServiceSettings,
+        catalog: RobotCatalog,
+        pool: SolverPool,
+        metrics: ServiceMetrics,
+        admission: Admission,
+    ) -> Self:
+        """Return the state of an application that starts."""
+        is_shared = len(settings.keys) > 1
+        return cls(
+            catalog=catalog,
+            pool=pool,
+            metrics=metrics,
+            admission=admission,
+            max_body_bytes=settings.max_body_bytes,
+            side_threads=SideThreads(SIDE_THREADS, "ik-side", is_shared=is_shared),
+            catalog_thread=SideThreads(1, "ik-catalog", is_shared=is_shared),
+            stream_cap=FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared),
+            uploaders=settings.uploaders,
+        )
 
     @property
     def robots(self) -> Robots:
@@ -67,7 +104,7 @@ class ServiceState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether callers are welcome: the first solves went well, and the end has not come."""
+        """Whether the service is ready: the first solves succeeded, and it is not about to end."""
         done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
         return done and not self.draining
 
@@ -77,7 +114,42 @@ class ServiceState:
         Raises:
             UnknownRobotError: None of that name; the message lists those there are.
         """
-        return (await self.catalog_watch.now()).robot(name).model
+        return (await self.catalog_refresh.current()).robot(name).model
+
+    async def end_streams(self) -> None:
+        """End all streams, each with the close code of a server that goes away."""
+        for session in list(self.streams):
+            session.end()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + STREAMS_END_S
+        while self.streams and loop.time() < end:
+            await asyncio.sleep(0.01)
+
+    async def end(self) -> None:
+        """End streams, solver and threads."""
+        self.draining = True
+        self.admission.lag.stop()
+        await self.end_streams()
+        await _close_pool(self.pool)
+        self.side_threads.close()
+        self.catalog_thread.close()
+        self.catalog_refresh.close()
+
+
+async def _close_pool(pool: SolverPool) -> None:
+    """End a pool; stop waiting after a while, since a kernel that is being compiled cannot be interrupted."""
+    ended = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+
+    def close() -> None:
+        pool.close()
+        with suppress(RuntimeError):  # the event loop has ended
+            loop.call_soon_threadsafe(ended.set_result, None)
+
+    threading.Thread(target=close, name="ik-close", daemon=True).start()  # must not keep the process alive
+    await asyncio.wait([ended], timeout=POOL_END_S)
+    if not ended.done():
+        _log.warning("The solver is still compiling %.0f s after the end; it is left behind.", POOL_END_S)
 
 
 async def service_state(request: Request) -> ServiceState:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from objectives.errors import IKError
 
-Refusal = Literal[
+RefusalReason = Literal[
     "requests", "problems", "kinds", "wait", "lag", "deadline", "share", "streams", "connections", "bytes"
 ]
 """Why a request found no room: too many requests, problems or kinds of requests wait, or it would be answered too late,
@@ -30,7 +30,7 @@ class QueueFullError(IKError):
         retry_after_s: When it is worth trying again [s].
     """
 
-    def __init__(self, message: str, reason: Refusal, retry_after_s: int = 1) -> None:
+    def __init__(self, message: str, reason: RefusalReason, retry_after_s: int = 1) -> None:
         """Say what is full, and when there may be room."""
         super().__init__(message)
         self.reason, self.retry_after_s = reason, retry_after_s

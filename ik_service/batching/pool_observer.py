@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from ik_service.batching.errors import Refusal
+from ik_service.batching.errors import RefusalReason
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
@@ -25,7 +25,7 @@ class PoolObserver(Protocol):
     def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Requests were dropped before they were solved: cancelled, or past their deadline."""
 
-    def refused(self, reason: Refusal) -> None:
+    def refused(self, reason: RefusalReason) -> None:
         """A request was refused by `submit`, in the thread that called it."""
 
 
@@ -57,7 +57,7 @@ class SafeObserver:
             if observer is not None and queued_requests:
                 observer.dropped(queued_requests)
 
-    def refused(self, reason: Refusal) -> None:
+    def refused(self, reason: RefusalReason) -> None:
         """Tell `PoolObserver.refused`."""
         with self._guarded() as observer:
             if observer is not None:

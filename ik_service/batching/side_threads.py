@@ -32,7 +32,7 @@ SHORT_TURN_S = 0.0005
 _log = logging.getLogger(__name__)
 
 
-class GivingWay:
+class ShortThreadTurns:
     """Lets other threads go on soon, as long as anybody works; of the whole process, as what it sets is."""
 
     def __init__(self) -> None:
@@ -60,18 +60,18 @@ class GivingWay:
                         gc.enable()
 
 
-_GIVING_WAY = GivingWay()
+_SHORT_TURNS = ShortThreadTurns()
 
 
 @dataclass(eq=False)
-class _Job:
+class _Task:
     owner: Owner
     call: Callable[[], Any]
     future: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
 
 
-class SideWork:
+class SideThreads:
     """Threads that work for one event loop.
 
     Args:
@@ -83,10 +83,10 @@ class SideWork:
     def __init__(self, threads: int, name: str, *, is_shared: bool = False) -> None:
         self._threads, self._name = threads, name
         self._each = 1 if is_shared else threads  # threads that one owner may keep busy
-        self._waiting: dict[Owner, deque[_Job]] = {}  # in the order of turns
+        self._waiting: dict[Owner, deque[_Task]] = {}  # in the order of turns
         self._busy: dict[Owner, int] = {}
         self._started = 0
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
 
     def run(
         self,
@@ -105,7 +105,7 @@ class SideWork:
         """
         context, loop = contextvars.copy_context(), asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        job = _Job(owner, lambda: context.run(function, *arguments, **options), future, loop)
+        job = _Task(owner, lambda: context.run(function, *arguments, **options), future, loop)
         self._waiting.setdefault(owner, deque()).append(job)
         self._hand_out()
         return future
@@ -124,7 +124,7 @@ class SideWork:
             self._busy[job.owner] = self._busy.get(job.owner, 0) + 1
             self._jobs.put(job)
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> _Task | None:
         """Take the next job of the owner whose turn it is; its next turn comes after those of all others."""
         for owner, jobs in list(self._waiting.items()):
             while jobs and jobs[0].future.done():
@@ -144,7 +144,7 @@ class SideWork:
         while (job := self._jobs.get()) is not None:
             result, error = None, None
             try:
-                with _GIVING_WAY.working():
+                with _SHORT_TURNS.working():
                     result = job.call()
             except BaseException as caught:  # noqa: BLE001  # it belongs to who waits, whatever it is
                 error = caught
@@ -154,7 +154,7 @@ class SideWork:
                 return
             del job, result, error
 
-    def _done(self, job: _Job, result: Any, error: BaseException | None) -> None:
+    def _done(self, job: _Task, result: Any, error: BaseException | None) -> None:
         left = self._busy.pop(job.owner) - 1
         if left:
             self._busy[job.owner] = left

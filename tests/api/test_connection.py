@@ -10,8 +10,8 @@ import time
 import pytest
 import uvicorn
 
-from ik_service.api.server.connection import server_config
-from ik_service.api.server.connection_slots import GUESTS_MOST, ConnectionBook
+from ik_service.api.server.connection_slots import EXTRA_MOST, ConnectionSlots
+from ik_service.api.server.server_config import server_config
 from ik_service.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(
@@ -214,20 +214,20 @@ def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(c
         assert reply.startswith(b"HTTP/1.1 200")
         assert b"connection: close" in reply
     for data in (b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n", b""):
-        guest = connect()
-        guest.sendall(data)
-        refused = rest(guest)
+        extra = connect()
+        extra.sendall(data)
+        refused = rest(extra)
         assert problem(refused) == (503, "unavailable")
         assert b"retry-after: " in refused
 
 
-def test_guests_give_way_to_guests(connect):
+def test_an_extra_connection_is_closed_for_the_next(connect):
     fill(connect, busy=True)
-    guests = [connect() for _ in range(GUESTS_MOST + 1)]
+    extra = [connect() for _ in range(EXTRA_MOST + 1)]
     supervisor = connect()
     supervisor.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
     assert rest(supervisor).startswith(b"HTTP/1.1 200")
-    assert rest(guests[0]) == b""
+    assert rest(extra[0]) == b""
 
 
 def test_who_has_shown_no_key_gives_way_first_but_for_some_and_then_who_keeps_most():
@@ -237,16 +237,16 @@ def test_who_has_shown_no_key_gives_way_first_but_for_some_and_then_who_keeps_mo
         def __init__(self, name):
             self.name = name
 
-        def give_way(self):
+        def close_now(self):
             closed.append(self.name)
 
-    book = ConnectionBook(8)
+    slots = ConnectionSlots(8)
     for owner, name in [("a", "a1"), ("a", "a2"), ("b", "b1"), (None, "n1"), ("a", "a3"), (None, "n2")]:
-        book.rests(Connection(name), owner)
+        slots.add_idle(Connection(name), owner)
     gone = Connection("gone")
-    book.rests(gone, None)
-    book.forget(gone)
-    while book.make_room():
+    slots.add_idle(gone, None)
+    slots.remove(gone)
+    while slots.make_room():
         pass
     assert closed == ["n1", "a1", "a2", "a3", "b1", "n2"]
 

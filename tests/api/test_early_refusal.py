@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 
 from ik_service.api.admission.admission import Admission
-from ik_service.api.server.connection import server_config
 from ik_service.api.server.early_refusal import DISCARDED_BYTES_MAX, EarlyRefusalMiddleware
+from ik_service.api.server.server_config import server_config
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 

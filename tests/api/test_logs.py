@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 
 from ik_service.api.admission.access import KEY_NAME
 from ik_service.api.observability.logs import AccessLog, configured_logs, is_for_people
-from ik_service.api.server.request_middleware import FrontDoor
+from ik_service.api.server.request_middleware import RequestMiddleware
 from ik_service.settings import ServiceSettings
 
 
@@ -31,7 +31,7 @@ def lines_of(paths, **options):
     stream = io.StringIO()
     settings = ServiceSettings(**{"log_format": "json", **options})
     with configured_logs(settings, stream):
-        client = TestClient(FrontDoor(application, (AccessLog(settings, stream),), lambda: False))
+        client = TestClient(RequestMiddleware(application, (AccessLog(settings, stream),), lambda: False))
         for path in paths:
             client.get(path, headers={"X-Request-ID": f"id-of-{path.strip('/')}"})
     return [line for line in stream.getvalue().splitlines() if "HTTP Request" not in line]  # of the test's client
@@ -92,7 +92,7 @@ def test_a_log_that_cannot_be_written_is_no_error_of_the_request():
     stream = io.StringIO()
     log = AccessLog(ServiceSettings(log_format="json"), stream)
     stream.close()
-    client = TestClient(FrontDoor(application, (log,), lambda: False))
+    client = TestClient(RequestMiddleware(application, (log,), lambda: False))
     assert client.get("/a").status_code == 200
 
 

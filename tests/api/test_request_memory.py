@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.api.admission.access import KEY_NAME
-from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, Booking, RequestMemory
-from ik_service.api.codecs.codec import MadeRows
+from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
+from ik_service.api.codecs.codec import LazyRows
 from ik_service.api.codecs.media_types import BY_NAME
 from ik_service.api.documents.answer_size import forward_answer_bytes, solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
@@ -93,7 +93,7 @@ def test_pieces_are_the_same_bytes(media_type):
         "names": ("a", "b"),
         "status": ["converged"] * 40_000,
         "targets": [{"link": "x", "error": numbers[:, 0].copy()}, {"link": "y", "error": numbers[:, 1].copy()}],
-        "advice": MadeRows(1000, lambda row: f"row {row}"),
+        "advice": LazyRows(1000, lambda row: f"row {row}"),
         "none": [],
         "nothing": {},
     }
@@ -105,17 +105,17 @@ def test_pieces_are_the_same_bytes(media_type):
     assert len(pieces) > 1 or media_type == NPZ
 
 
-def memory(most: int = 1_000_000, *, is_shared: bool = True) -> RequestMemory:
-    return RequestMemory(most, 10**9, is_shared=is_shared, refused=lambda _: None)
+def memory(most: int = 1_000_000, *, is_shared: bool = True) -> MemoryBudget:
+    return MemoryBudget(most, 10**9, is_shared=is_shared, refused=lambda _: None)
 
 
 def test_one_key_leaves_room_for_another():
     shared = memory()
-    first, second = Booking(shared, {KEY_NAME: "a"}), Booking(shared, {KEY_NAME: "b"})
-    first.take(400_000)
+    first, second = MemoryReservation(shared, {KEY_NAME: "a"}), MemoryReservation(shared, {KEY_NAME: "b"})
+    first.reserve(400_000)
     with pytest.raises(ShareExhaustedError):
-        first.take(200_000)
-    second.take(250_000)
+        first.reserve(200_000)
+    second.reserve(250_000)
     first.end()
     second.end()
     assert shared.cap.used == 0
@@ -123,33 +123,33 @@ def test_one_key_leaves_room_for_another():
 
 def test_who_is_alone_has_all_of_it():
     alone = memory(is_shared=False)
-    booking = Booking(alone, {})
-    booking.take(1_000_000)
+    reservation = MemoryReservation(alone, {})
+    reservation.reserve(1_000_000)
     with pytest.raises(QueueFullError):
-        Booking(alone, {}).take(1)
-    booking.end()
+        MemoryReservation(alone, {}).reserve(1)
+    reservation.end()
     assert alone.cap.used == 0
 
 
 def test_what_is_held_for_a_while_is_given_back_whatever_happens():
     shared = memory()
-    booking = Booking(shared, {KEY_NAME: "a"})
-    booking.take(100)
-    with contextlib.suppress(ZeroDivisionError), booking.holding(1000):
+    reservation = MemoryReservation(shared, {KEY_NAME: "a"})
+    reservation.reserve(100)
+    with contextlib.suppress(ZeroDivisionError), reservation.reserved(1000):
         assert shared.cap.used == 1100
         raise ZeroDivisionError
     assert shared.cap.used == 100
 
 
 def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
-    bounded = RequestMemory(10**9, 1_000_000, is_shared=False, refused=lambda _: None)
-    booking = Booking(bounded, {})
-    booking.take_answer(UNCOUNTED_BYTES)
+    bounded = MemoryBudget(10**9, 1_000_000, is_shared=False, refused=lambda _: None)
+    reservation = MemoryReservation(bounded, {})
+    reservation.reserve_answer(UNCOUNTED_BYTES)
     assert bounded.cap.used == 0
-    booking.take_answer(UNCOUNTED_BYTES + 1)
+    reservation.reserve_answer(UNCOUNTED_BYTES + 1)
     assert bounded.cap.used == UNCOUNTED_BYTES + 1
     with pytest.raises(AnswerTooLargeError, match="1000001 bytes, and at most 1000000"):
-        booking.take_answer(1_000_001)
+        reservation.reserve_answer(1_000_001)
 
 
 def test_an_answer_in_pieces_goes_on_as_the_caller_takes_it():
@@ -211,7 +211,7 @@ def test_bodies_that_unpack_to_much_are_refused_before_they_are(small):
 
 
 def test_all_is_given_back_after_answers_and_errors(small):
-    memory = small.app._memory
+    memory = small.app._memory_budget
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * 1000}
     for body in ({"targets": [target]}, {"targets": [target], "options": {"seeds": 0}}):
         small.post("/v1/robots/panda/solve", content=json.dumps(body) + " " * 100_000, headers={"Content-Type": JSON})

@@ -33,7 +33,7 @@ def catalog_of(folder, **options):
 
 def fresh(catalog):
     """A catalog that has taken in what others have changed."""
-    catalog.look()
+    catalog.refresh()
     return catalog
 
 

@@ -332,9 +332,8 @@ def test_streams_end_with_the_service(panda):
 
 
 async def _end(app: Any) -> None:
-    from ik_service.api.routes.stream import end_streams
 
-    await end_streams(app.state.service)
+    await app.state.service.end_streams()
 
 
 def test_streams_and_requests_are_told_of_a_solver_that_is_lost(panda, monkeypatch):

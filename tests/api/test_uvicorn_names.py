@@ -7,31 +7,31 @@ import pytest
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.websockets import websockets_sansio_impl
 
-from ik_service.api.server.connection import BoundedConnection
+from ik_service.api.server.connection import LimitedConnection
 from ik_service.api.server.stream_connection import StreamConnection
 
 OVERRIDDEN = {
-    BoundedConnection: """__init__ connection_made connection_lost data_received eof_received pause_writing
+    LimitedConnection: """__init__ connection_made connection_lost data_received eof_received pause_writing
         resume_writing on_message_begin on_header on_headers_complete on_body on_message_complete on_response_complete
         handle_websocket_upgrade send_400_response timeout_keep_alive_handler""",
     StreamConnection: """__init__ connection_lost data_received pause_writing resume_writing receive send shutdown
         handle_ping handle_pong handle_cont handle_close send_receive_event_to_app""",
 }
 USED = {
-    BoundedConnection: "connections cycle flow headers loop pipeline server_state transport url",
+    LimitedConnection: "connections cycle flow headers loop pipeline server_state transport url",
     StreamConnection: """close_sent conn curr_msg_data_type frames handle_parser_exception loop read_paused transport
         writable""",
 }
 USED_OF_PARTS = {
-    BoundedConnection: {
+    LimitedConnection: {
         "cycle": "keep_alive more_body response_complete response_started scope",
         "flow": "write_paused",
         "server_state": "default_headers",
     },
     StreamConnection: {"conn": "fail", "frames": "", "writable": "is_set"},
 }
-MODULES = {BoundedConnection: httptools_impl, StreamConnection: websockets_sansio_impl}
-KINDS = [BoundedConnection, StreamConnection]
+MODULES = {LimitedConnection: httptools_impl, StreamConnection: websockets_sansio_impl}
+KINDS = [LimitedConnection, StreamConnection]
 
 
 def attributes(kind, owner):
@@ -71,5 +71,5 @@ def test_the_names_that_are_listed_are_there(kind):
     missing = [name for name in USED[kind].split() if f"self.{name}" not in text]
     assert not missing
     assert httptools_impl.STATUS_LINE[503].startswith(b"HTTP/1.1 503 ")
-    for name in USED_OF_PARTS[BoundedConnection]["cycle"].split():
+    for name in USED_OF_PARTS[LimitedConnection]["cycle"].split():
         assert f"self.{name} = " in inspect.getsource(httptools_impl.RequestResponseCycle)

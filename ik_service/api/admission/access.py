@@ -89,7 +89,7 @@ class Keyring:
         return found
 
 
-class AccessCheck:
+class AccessMiddleware:
     """ASGI layer that lets a request through, with the name of its key, or answers why not.
 
     Args:

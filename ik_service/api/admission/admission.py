@@ -31,7 +31,7 @@ from starlette.types import Scope
 
 from ik_service.api.admission import deadline
 from ik_service.api.admission.loop_lag import LoopLag
-from ik_service.batching.errors import ExpiredError, QueueFullError, Refusal
+from ik_service.batching.errors import ExpiredError, QueueFullError, RefusalReason
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.queued_request import Expected
 from ik_service.batching.requests.solve_request import SolveRequest
@@ -78,7 +78,7 @@ class Arrival:
 class AdmissionObserver(Protocol):
     """Is told what is refused."""
 
-    def refused(self, reason: Refusal) -> None:
+    def refused(self, reason: RefusalReason) -> None:
         """A request was refused before it was read."""
 
     def answered_unread(self, status: int, seconds: float) -> None:
@@ -165,7 +165,7 @@ class Admission:
         if len(self._last) > SENDERS_MOST:
             self._last.popitem(last=False)
 
-    def count_refused(self, reason: Refusal) -> None:
+    def count_refused(self, reason: RefusalReason) -> None:
         """Count a request that was refused elsewhere, because of what its caller holds."""
         self._observer.refused(reason)
 

@@ -1,8 +1,8 @@
-"""Memory that requests hold, admitted before it is made: bodies that are read, what they unpack to, and answers.
+"""Memory of requests, reserved before it is allocated: bodies, what they are decoded to, and answers.
 
-    body: as its bytes come -> unpacked: by its shape, before -> answer: by its shape, before the solve -> given back
+    body: as its bytes come -> decoded: by its shape -> answer: by its shape, before the solve -> released at the end
 
-What fits into the buffers of a connection is not counted: the number of connections bounds it.
+The buffers of connections are not counted: the number of connections bounds them.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -11,30 +11,30 @@ from typing import Any
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.exceptions import AnswerTooLargeError
-from ik_service.batching.errors import QueueFullError, Refusal
+from ik_service.batching.errors import QueueFullError, RefusalReason
 from ik_service.batching.queue.fair_cap import FairCap
 
-Refused = Callable[[Refusal], None]
+Refused = Callable[[RefusalReason], None]
 
-BOOKING = "ik_service.booking"
-"""Where the booking of a request stands in its scope."""
+RESERVATION = "ik_service.memory_reservation"
+"""Key of the reservation of a request in its scope."""
 UNCOUNTED_BYTES = 64 * 1024
-"""Bodies and answers of no more than this are not counted."""
+"""Bodies and answers up to this size are not counted."""
 
 
-class RequestMemory:
-    """Bytes that all requests may hold together, shared by API keys.
+class MemoryBudget:
+    """Bytes that all requests may reserve together, shared by API keys.
 
     Args:
-        most_bytes: The most that all requests may hold.
+        most_bytes: The most that all requests may reserve.
         answer_bytes: The most that one answer may have.
         is_shared: Whether there are several API keys.
-        refused: Is told of every refusal.
+        refused: Called for every refusal.
 
     Attributes:
         cap: Counts the bytes; used by one event loop.
         answer_bytes: The most that one answer may have.
-        refused: Is told of every refusal.
+        refused: Called for every refusal.
     """
 
     def __init__(self, most_bytes: int, answer_bytes: int, *, is_shared: bool, refused: Refused) -> None:
@@ -42,75 +42,75 @@ class RequestMemory:
         self.answer_bytes, self.refused = answer_bytes, refused
 
 
-def booking_of(scope: MutableMapping[str, Any]) -> "Booking":
-    """Return what a request holds."""
-    booking = scope[BOOKING]
-    assert isinstance(booking, Booking)  # put there by the layer that bounds bodies
-    return booking
+def reservation_of(scope: MutableMapping[str, Any]) -> "MemoryReservation":
+    """Return the reservation of a request."""
+    reservation = scope[RESERVATION]
+    assert isinstance(reservation, MemoryReservation)  # put there by BodyLimitMiddleware
+    return reservation
 
 
-class Booking:
-    """What one request holds.
+class MemoryReservation:
+    """Bytes reserved for one request.
 
     Args:
-        memory: What it is part of.
-        scope: The request's; the name of its API key comes to stand there before anything is booked.
+        budget: The budget of all requests.
+        scope: The request's scope; holds the name of its API key before anything is reserved.
     """
 
-    __slots__ = ("_amount", "_memory", "_owner", "_scope")
+    __slots__ = ("_amount", "_budget", "_owner", "_scope")
 
-    def __init__(self, memory: RequestMemory, scope: MutableMapping[str, Any]) -> None:
-        self._memory, self._scope = memory, scope
+    def __init__(self, budget: MemoryBudget, scope: MutableMapping[str, Any]) -> None:
+        self._budget, self._scope = budget, scope
         self._amount, self._owner = 0, owner_of(scope)
 
-    def take(self, amount: int) -> None:
-        """Hold more, until the request ends.
+    def reserve(self, amount: int) -> None:
+        """Reserve more bytes until the request ends.
 
         Raises:
-            ShareExhaustedError: Requests of this API key would hold more than its share.
-            QueueFullError: All requests hold too much.
+            ShareExhaustedError: Requests of this API key would exceed its share.
+            QueueFullError: All requests together would exceed the budget.
         """
-        if not self._amount:  # the key is known once somebody asks for more
+        if not self._amount:  # the API key may have been read since
             self._owner = owner_of(self._scope)
         try:
-            self._memory.cap.acquire(self._owner, amount)
+            self._budget.cap.acquire(self._owner, amount)
         except QueueFullError as error:
-            self._memory.refused(error.reason)
+            self._budget.refused(error.reason)
             raise
         self._amount += amount
 
-    def take_answer(self, amount: int) -> None:
-        """Hold an answer, until it has been sent.
+    def reserve_answer(self, amount: int) -> None:
+        """Reserve the bytes of an answer until it has been sent.
 
         Args:
-            amount: Bytes that it will have at most.
+            amount: The most bytes that it may have.
 
         Raises:
-            AnswerTooLargeError: It alone would be too large.
-            ShareExhaustedError: Requests of this API key would hold more than its share.
-            QueueFullError: All requests hold too much.
+            AnswerTooLargeError: One answer may not have so many.
+            ShareExhaustedError: Requests of this API key would exceed its share.
+            QueueFullError: All requests together would exceed the budget.
         """
-        most = self._memory.answer_bytes
+        most = self._budget.answer_bytes
         if amount > most:
             raise AnswerTooLargeError(
                 f"The answer may have {amount} bytes, and at most {most} are sent. Ask for fewer problems, "
                 "configurations, solutions or links at once, include less, or accept application/msgpack."
             )
         if amount > UNCOUNTED_BYTES:
-            self.take(amount)
+            self.reserve(amount)
 
     @contextmanager
-    def holding(self, amount: int) -> Iterator[None]:
-        """Hold more for a while; errors are those of `take`."""
-        self.take(amount)
+    def reserved(self, amount: int) -> Iterator[None]:
+        """Reserve bytes within a block; errors are those of `reserve`."""
+        self.reserve(amount)
         try:
             yield
         finally:
-            self._memory.cap.release(self._owner, amount)
+            self._budget.cap.release(self._owner, amount)
             self._amount -= amount
 
     def end(self) -> None:
-        """Give back what is held."""
+        """Release what is reserved."""
         if self._amount:
-            self._memory.cap.release(self._owner, self._amount)
+            self._budget.cap.release(self._owner, self._amount)
             self._amount = 0

@@ -1,4 +1,4 @@
-"""Requests under way are shared by API keys: none of them can keep all connections busy."""
+"""Shares of requests under way: no API key can occupy all connections."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -9,14 +9,14 @@ from ik_service.batching.errors import QueueFullError
 from ik_service.batching.queue.fair_cap import FairCap
 
 
-class RequestShares:
-    """ASGI layer that refuses requests of a key that has its share under way; health is never refused.
+class RequestShareMiddleware:
+    """ASGI layer that refuses requests of an API key whose share is under way; health is never refused.
 
     Args:
-        app: What stands behind.
+        app: The application behind it.
         most: Requests that may be under way.
         is_shared: Whether there are several API keys.
-        refused: Is told of every refusal.
+        refused: Called for every refusal.
     """
 
     def __init__(self, app: ASGIApp, most: int, *, is_shared: bool, refused: Refused) -> None:
@@ -24,7 +24,7 @@ class RequestShares:
         self._cap = FairCap(most, "requests under way", "connections", is_shared=is_shared)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or send_error it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http" or scope["path"].startswith("/health/"):
             return await self._app(scope, receive, send)
         owner = owner_of(scope)

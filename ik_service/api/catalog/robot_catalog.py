@@ -115,7 +115,7 @@ class RobotCatalog:
         self._version = 0  # of the snapshot
         self._coming: ServedRobot | None = None  # whose file is being written here
         self._set({name: ServedRobot(model, "built_in", _urdf_of(name, model)) for name, model in models.items()})
-        self.look()
+        self.refresh()
 
     @property
     def robots(self) -> Mapping[str, ServedRobot]:
@@ -160,7 +160,7 @@ class RobotCatalog:
         self._check_put(name, precondition)  # before the parser has work with it
         robot = ServedRobot(_parsed(text), "uploaded", text)
         with _kept_in_folder(), self._store.alone():
-            self.look()
+            self.refresh()
             is_new = self._check_put(name, precondition)
             self._coming = robot
             try:
@@ -193,7 +193,7 @@ class RobotCatalog:
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
         with _kept_in_folder(), self._store.alone():
-            self.look()
+            self.refresh()
             precondition.check(name, self.robot(name))
             self._store.delete(name)
             self._swap(self._store, name, None)
@@ -227,7 +227,7 @@ class RobotCatalog:
             return False
         return changed_at is not None and changed_at == self._changed_at
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Take in what other processes have changed in the folder. Blocks for the disk and the parser."""
         if self._store is None or self.is_current():
             return

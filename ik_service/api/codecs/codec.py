@@ -6,7 +6,7 @@ from typing import Any, Protocol, overload
 Document = Mapping[str, Any]
 
 
-class MadeRows(Sequence[Any]):
+class LazyRows(Sequence[Any]):
     """A column whose rows are made when they are written, so that never all of them are there.
 
     Args:

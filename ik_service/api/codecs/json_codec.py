@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ik_service.api.codecs.codec import Document, MadeRows
+from ik_service.api.codecs.codec import Document, LazyRows
 from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedBodyError, faulty_field, pointer_token
 
 CONTAINER_LIMIT = 2_000_000
@@ -105,7 +105,7 @@ def _dumps(value: Any) -> bytes:
 
 
 def _listed(value: object) -> list[Any]:
-    if not isinstance(value, MadeRows):
+    if not isinstance(value, LazyRows):
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
     return value[:]
 
@@ -122,7 +122,7 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield b"," if number else b"["
             yield from _parts(entry)
         yield b"]"
-    elif isinstance(value, (np.ndarray, list, MadeRows)) and len(value) > (step := _rows_at_once(value)):
+    elif isinstance(value, (np.ndarray, list, LazyRows)) and len(value) > (step := _rows_at_once(value)):
         for start in range(0, len(value), step):
             yield (b"," if start else b"[") + _dumps(value[start : start + step])[1:-1]
         yield b"]"
@@ -131,7 +131,7 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 
 def _rows_at_once(column: Any) -> int:
-    if isinstance(column, MadeRows):
+    if isinstance(column, LazyRows):
         return MADE_ROWS
     width = column[0].size if isinstance(column, np.ndarray) and column.ndim > 1 else 1
     return max(1, NUMBERS_AT_ONCE // max(1, width))

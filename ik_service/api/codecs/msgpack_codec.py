@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.api.codecs.codec import Document, MadeRows
+from ik_service.api.codecs.codec import Document, LazyRows
 from ik_service.api.codecs.packed_column import PACKED_FIELDS, PackedColumn
 from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedMsgpackError
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
@@ -111,7 +111,7 @@ class MsgpackCodec:
             parts.append(packer.pack(name))
             if isinstance(value, np.ndarray):
                 parts += _column_parts(packer, value)
-            elif isinstance(value, MadeRows):
+            elif isinstance(value, LazyRows):
                 parts.append(packer.pack_array_header(len(value)))
                 parts += [msgpack.packb(row) for row in value]
             else:

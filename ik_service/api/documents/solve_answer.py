@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.api.codecs.codec import MadeRows
+from ik_service.api.codecs.codec import LazyRows
 from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
 from ik_service.batching.requests.solve_request import SolveRequest
@@ -58,10 +58,10 @@ def answer_document(
         document["dof_names"] = robot.dof_names
         document["active_limits"] = answer.active_limits
     if "islands" in include:
-        document["islands"] = MadeRows(count, lambda row: [_island(island) for island in answer.islands[row]])
+        document["islands"] = LazyRows(count, lambda row: [_island(island) for island in answer.islands[row]])
     if "advice" in include:
         advise = partial(advice, robot, request.targets, answer, request.options)
-        document["advice"] = MadeRows(count, advise)
+        document["advice"] = LazyRows(count, advise)
     document["resolved"] = {"engine": answer.engine, "seeds": answer.seeds, "device": answer.device}
     document["timing_ms"] = {
         "queue": round(answer.queue_ms, 3),

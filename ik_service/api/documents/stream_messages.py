@@ -22,7 +22,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import STATUS_WORDS
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()
-Frame = str | bytes
+Message = str | bytes
 """A message on the wire: text is JSON, bytes are MessagePack."""
 
 _PLACEHOLDERS = {"positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
@@ -47,7 +47,7 @@ class StreamPlan:
     tick_timeout_s: float
 
 
-def decode_frame(frame: Frame) -> Any:
+def decode_frame(frame: Message) -> Any:
     """Return the document in a message.
 
     Raises:
@@ -57,7 +57,7 @@ def decode_frame(frame: Frame) -> Any:
     return JSON.decode(frame.encode()) if isinstance(frame, str) else MSGPACK.decode(frame)
 
 
-def read_configuration(frame: Frame, robot: RobotModel) -> StreamPlan:
+def read_configuration(frame: Message, robot: RobotModel) -> StreamPlan:
     """Return what the first message asks for.
 
     Raises:

@@ -17,7 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from starlette.types import Scope
 
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
-from ik_service.batching.errors import Refusal
+from ik_service.batching.errors import RefusalReason
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
@@ -89,7 +89,7 @@ class ServiceMetrics:
         self._by_robot: dict[str, _RobotMetrics] = {}
         self._by_request: dict[tuple[str, str, int], Counter] = {}
         self._by_route: dict[str, Histogram] = {}
-        self._by_reason: dict[Refusal, Counter] = {}
+        self._by_reason: dict[RefusalReason, Counter] = {}
 
     def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are asked for."""
@@ -170,7 +170,7 @@ class ServiceMetrics:
         for queued in queued_requests:
             self._dropped.labels("cancelled" if queued.future.cancelled() else "expired").inc()
 
-    def refused(self, reason: Refusal) -> None:
+    def refused(self, reason: RefusalReason) -> None:
         """Count a request that found no room, before or after it was read."""
         counter = self._by_reason.get(reason)
         if counter is None:

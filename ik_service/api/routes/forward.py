@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.admission.request_memory import booking_of
+from ik_service.api.admission.request_memory import reservation_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.documents.answer_size import forward_answer_bytes
@@ -17,7 +17,7 @@ from ik_service.api.errors.exceptions import MediaTypeError, NotAcceptableError,
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.openapi import forward_request_body
 from ik_service.api.schema.forward import MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
-from ik_service.api.server.body import read_body
+from ik_service.api.server.body_limits import read_body
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import RobotName, State
@@ -45,25 +45,25 @@ async def forward(robot: RobotName, request: Request, state: State) -> Response:
     """Compute forward kinematics; the answer's `poses` can be sent as the `targets` of a solve."""
     model = await state.robot(robot)
     codec = request_codec(request.headers)
-    replier = answer_codec(request.headers, codec)
+    output_codec = answer_codec(request.headers, codec)
     if codec.is_flat:
         raise MediaTypeError(f"Forward kinematics takes no {codec.media_type}. Send application/json.")
-    if replier.is_flat:
-        raise NotAcceptableError(f"Forward kinematics is not answered as {replier.media_type}.")
+    if output_codec.is_flat:
+        raise NotAcceptableError(f"Forward kinematics is not answered as {output_codec.media_type}.")
     body = await read_body(request, state.max_body_bytes)
-    owner, booking = owner_of(request.scope), booking_of(request.scope)
+    owner, reservation = owner_of(request.scope), reservation_of(request.scope)
     unpacked_bytes = codec.unpacked_bytes(body, state.max_body_bytes)
     if unpacked_bytes > codec.blocking_bytes:
-        with booking.holding(unpacked_bytes):
-            joint_q, links = await wait_for(request, state.side_work.run(owner, _read, model, codec, body))
+        with reservation.reserved(unpacked_bytes):
+            joint_q, links = await wait_for(request, state.side_threads.run(owner, _read, model, codec, body))
     else:
         joint_q, links = _read(model, codec, body)
     poses = len(joint_q) * len(links)
-    booking.take_answer(forward_answer_bytes(links, len(joint_q), is_binary=replier.is_binary))
+    reservation.reserve_answer(forward_answer_bytes(links, len(joint_q), is_binary=output_codec.is_binary))
     if poses > UNCOUNTED_POSES:
-        booking.take(POSE_BYTES * poses)
-    pieces = await wait_for(request, state.side_work.run(owner, _answer, robot, model, joint_q, links, replier))
-    return PacedResponse(pieces, media_type=replier.media_type)
+        reservation.reserve(POSE_BYTES * poses)
+    pieces = await wait_for(request, state.side_threads.run(owner, _answer, robot, model, joint_q, links, output_codec))
+    return PacedResponse(pieces, media_type=output_codec.media_type)
 
 
 def _read(robot: RobotModel, codec: Codec, body: bytes) -> tuple[FloatArray, Sequence[str]]:
@@ -85,7 +85,7 @@ def _read(robot: RobotModel, codec: Codec, body: bytes) -> tuple[FloatArray, Seq
 
 
 def _answer(
-    name: str, robot: RobotModel, joint_q: FloatArray, links: Sequence[str], replier: Codec
+    name: str, robot: RobotModel, joint_q: FloatArray, links: Sequence[str], output_codec: Codec
 ) -> Sequence[bytes | memoryview]:
     found = robot.forward_kinematics(joint_q, links)
     poses = [
@@ -96,4 +96,4 @@ def _answer(
         }
         for k, link in enumerate(links)
     ]
-    return replier.encode_in_pieces({"robot": name, "poses": poses})
+    return output_codec.encode_in_pieces({"robot": name, "poses": poses})

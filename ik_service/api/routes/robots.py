@@ -16,7 +16,7 @@ from ik_service.api.documents.robot import robot_body, robot_summary
 from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError, NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.schema.robot import RobotBody, RobotList
-from ik_service.api.server.body import read_body
+from ik_service.api.server.body_limits import read_body
 from ik_service.api.state import RobotName, ServiceState, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
@@ -44,7 +44,7 @@ def _urdf_body() -> dict[str, Any]:
 @router.get("/robots", summary="List the robots")
 async def list_robots(state: State) -> RobotList:
     """Name every robot that is served, with its size and the ends of its branches."""
-    catalog = await state.catalog_watch.now()
+    catalog = await state.catalog_refresh.current()
     return RobotList(robots=[robot_summary(name, it.model, it.source) for name, it in catalog.robots.items()])
 
 
@@ -54,8 +54,8 @@ async def list_robots(state: State) -> RobotList:
 )
 async def get_robot(robot: RobotName, request: Request, state: State) -> Response:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
-    served = (await state.catalog_watch.now()).robot(robot)
-    content = await state.side_work.run(owner_of(request.scope), _robot_content, robot, served)
+    served = (await state.catalog_refresh.current()).robot(robot)
+    content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
 
@@ -76,7 +76,7 @@ def _robot_content(name: str, served: ServedRobot) -> bytes:
 )
 async def get_urdf(robot: RobotName, state: State) -> Response:
     """Give the file that the robot was read from; `package://` addresses in it are left as they are."""
-    served = (await state.catalog_watch.now()).robot(robot)  # one robot, whatever is put meanwhile
+    served = (await state.catalog_refresh.current()).robot(robot)  # one robot, whatever is put meanwhile
     if served.urdf is None:
         raise NoUrdfError(f"Robot '{robot}' was not read from a URDF.")
     headers = {**_AS_A_FILE, "ETag": served.etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}
@@ -108,9 +108,9 @@ async def put_robot(
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
     precondition = Precondition(if_match, if_none_match)
-    putting = state.catalog_work.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
+    putting = state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
-    content = await state.side_work.run(owner_of(request.scope), _robot_content, robot, served)
+    content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
     headers = {"ETag": served.etag, "Location": f"/v1/robots/{robot}"}
     return Response(content, status_code=201 if is_new else 200, headers=headers, media_type="application/json")
 
@@ -124,7 +124,7 @@ async def put_robot(
 async def delete_robot(robot: NewName, request: Request, state: State, if_match: IfMatch = None) -> None:
     """Stop serving a robot that was put; requests under way go on."""
     _require_rights(request, state, robot)
-    deleting = state.catalog_work.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
+    deleting = state.catalog_thread.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
     await asyncio.shield(deleting)
     state.metrics.forget(robot)
 

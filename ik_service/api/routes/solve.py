@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, booking_of
+from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, reservation_of
 from ik_service.api.codecs.codec import Codec, Document
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
@@ -49,22 +49,22 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     model = await state.robot(robot)
     state.admission.require_room(arrival)  # a request that will be refused anyway is not worth reading
     codec = request_codec(request.headers)
-    replier = answer_codec(request.headers, codec)
+    output_codec = answer_codec(request.headers, codec)
     body = await request.body()
-    booking, owner = booking_of(request.scope), owner_of(request.scope)
+    reservation, owner = reservation_of(request.scope), owner_of(request.scope)
     arguments = (codec, body, request.url.query, state.max_body_bytes, model)
     unpacked_bytes = codec.unpacked_bytes(body, state.max_body_bytes)
     if unpacked_bytes > codec.blocking_bytes:
-        with booking.holding(unpacked_bytes):
-            decoded = await wait_for(request, state.side_work.run(owner, _decode, *arguments))
+        with reservation.reserved(unpacked_bytes):
+            decoded = await wait_for(request, state.side_threads.run(owner, _decode, *arguments))
     else:
         decoded = _decode(*arguments)
-    if replier.is_flat and "islands" in decoded.include:
-        raise faulty_field("/include", "unknown_option", f"{replier.media_type} cannot hold islands.")
-    size = solve_answer_bytes(model, decoded, replier)
-    booking.take_answer(size)
+    if output_codec.is_flat and "islands" in decoded.include:
+        raise faulty_field("/include", "unknown_option", f"{output_codec.media_type} cannot hold islands.")
+    size = solve_answer_bytes(model, decoded, output_codec)
+    reservation.reserve_answer(size)
     if size > UNCOUNTED_BYTES or decoded.request.options.solutions > 1:
-        booking.take(solve_array_bytes(model, decoded.request))
+        reservation.reserve(solve_array_bytes(model, decoded.request))
     state.admission.learn(arrival, model, decoded.request, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)
     solving = state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot, owner=owner)
@@ -74,12 +74,12 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 
     def document() -> Document:
         total_ms = 1e3 * (time.monotonic() - arrival.at)
-        return answer_document(model, robot, decoded, answer, total_ms, is_binary=replier.is_binary)
+        return answer_document(model, robot, decoded, answer, total_ms, is_binary=output_codec.is_binary)
 
     if size <= BLOCKING_ANSWER_BYTES:
-        return Response(replier.encode(document()), media_type=replier.media_type)
-    making = state.side_work.run(owner, lambda: replier.encode_in_pieces(document()))
-    return PacedResponse(await wait_for(request, making), media_type=replier.media_type)
+        return Response(output_codec.encode(document()), media_type=output_codec.media_type)
+    making = state.side_threads.run(owner, lambda: output_codec.encode_in_pieces(document()))
+    return PacedResponse(await wait_for(request, making), media_type=output_codec.media_type)
 
 
 def _decode(codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel) -> DecodedSolve:

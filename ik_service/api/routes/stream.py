@@ -1,16 +1,11 @@
 """`WS /v1/robots/{robot}/stream`: a control loop's targets in, joint configurations out."""
 
-import asyncio
-
 from fastapi import APIRouter, WebSocket
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.server.stream_session import StreamSession
 from ik_service.api.state import ServiceState
 from ik_service.batching.errors import QueueFullError
-
-END_S = 2.0
-"""Longest time for streams to end with the service."""
 
 router = APIRouter(prefix="/v1")
 
@@ -40,13 +35,3 @@ async def _serve(websocket: WebSocket, robot: str, state: ServiceState) -> None:
         await session.run()
     finally:
         state.streams.discard(session)
-
-
-async def end_streams(state: ServiceState) -> None:
-    """End all streams, each with the close code for a server that goes away."""
-    for session in list(state.streams):
-        session.end()
-    loop = asyncio.get_running_loop()
-    end = loop.time() + END_S
-    while state.streams and loop.time() < end:
-        await asyncio.sleep(0.01)

@@ -1,53 +1,78 @@
-"""Bounds of a request's body, whatever reads it: how many bytes, and how long they may take to come in.
+"""Limits of request bodies: their bytes, and the time in which they must come in.
 
-What requests hold in memory is given back here: when all of a request has ended, its answer taken by the caller.
+The memory that a request has reserved is released here, when the request has ended and the caller has its answer.
 """
 
 import asyncio
 
+from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.admission.request_memory import BOOKING, UNCOUNTED_BYTES, Booking, RequestMemory
+from ik_service.api.admission.request_memory import RESERVATION, UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
 from ik_service.api.errors.exceptions import BodyTimeoutError, BodyTooLargeError
 from ik_service.api.errors.problem_documents import send_error
-from ik_service.api.server.body import SPLIT, too_large
+
+SPLIT = "Split the problems over several requests."
 
 
-class BodyBounds:
+async def read_body(request: Request, limit: int, advice: str = SPLIT) -> bytes:
+    """Return the body of a request.
+
+    Args:
+        request: The request; its body must not have been read.
+        limit: Most bytes allowed.
+        advice: Added to the text of the error.
+
+    Raises:
+        BodyTooLargeError: More bytes than allowed, announced or sent.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise _too_large(limit, advice)
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit, advice)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+class BodyLimitMiddleware:
     """ASGI layer that ends requests whose body is too large or too slow.
 
     Args:
-        app: What stands behind.
+        app: The application behind it.
         max_bytes: Most bytes of a body.
         timeout_s: Longest time from the first to the last byte [s].
-        memory: What requests may hold together.
+        budget: Memory that all requests may reserve together.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float, memory: RequestMemory) -> None:
-        self._app, self._max_bytes, self._timeout_s, self._memory = app, max_bytes, timeout_s, memory
+    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float, budget: MemoryBudget) -> None:
+        self._app, self._max_bytes, self._timeout_s, self._budget = app, max_bytes, timeout_s, budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; its body is counted and timed while somebody reads it."""
+        """Pass a request on; its body is counted and timed while it is read."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._max_bytes:
             return await send_error(self._too_large(scope["method"]), scope, receive, send)
-        booking = scope[BOOKING] = Booking(self._memory, scope)
+        reservation = scope[RESERVATION] = MemoryReservation(self._budget, scope)
         try:
-            return await self._app(scope, _BoundedBody(receive, self, scope["method"], booking).receive, send)
+            return await self._app(scope, _LimitedBody(receive, self, scope["method"], reservation).receive, send)
         finally:
-            booking.end()
+            reservation.end()
 
     def _too_large(self, method: str) -> BodyTooLargeError:
-        return too_large(self._max_bytes, SPLIT if method == "POST" else "That is the most for any body.")
+        return _too_large(self._max_bytes, SPLIT if method == "POST" else "That is the most for any body.")
 
     def check(self, byte_count: int, method: str) -> None:
-        """Refuse a body once it is too large.
+        """Refuse a body with too many bytes.
 
         Args:
             byte_count: Its bytes so far.
-            method: Of HTTP.
+            method: HTTP method of the request.
 
         Raises:
             BodyTooLargeError: More bytes than allowed.
@@ -60,10 +85,10 @@ class BodyBounds:
 
         Args:
             receive: Gives the next message.
-            end: When it is too late, on the loop's clock [s].
+            end: Deadline on the loop's clock [s].
 
         Raises:
-            BodyTimeoutError: It is too late.
+            BodyTimeoutError: The deadline has passed.
         """
         try:
             async with asyncio.timeout_at(end):
@@ -72,31 +97,37 @@ class BodyBounds:
             raise BodyTimeoutError(f"The body did not come in within {self._timeout_s:g} s.") from None
 
     def end(self) -> float:
-        """Return when a body that is asked for now must be there, on the loop's clock [s]."""
+        """Return the deadline of a body whose reading begins now, on the loop's clock [s]."""
         return asyncio.get_running_loop().time() + self._timeout_s
 
 
-class _BoundedBody:
+class _LimitedBody:
     """The body of one request."""
 
-    __slots__ = ("_booked", "_booking", "_bounds", "_byte_count", "_complete", "_end", "_method", "_receive")
+    __slots__ = ("_byte_count", "_complete", "_end", "_limits", "_method", "_receive", "_reservation", "_reserved")
 
-    def __init__(self, receive: Receive, bounds: BodyBounds, method: str, booking: Booking) -> None:
-        self._receive, self._bounds, self._method, self._booking = receive, bounds, method, booking
-        self._booked = 0
+    def __init__(
+        self, receive: Receive, limits: BodyLimitMiddleware, method: str, reservation: MemoryReservation
+    ) -> None:
+        self._receive, self._limits, self._method, self._reservation = receive, limits, method, reservation
+        self._reserved = 0
         self._byte_count, self._complete, self._end = 0, False, 0.0
 
     async def receive(self) -> Message:
-        if self._complete:  # what comes now is the end of the connection, and may take as long as it likes
+        if self._complete:  # the next message is the end of the connection, which has no time limit
             return await self._receive()
         if not self._end:
-            self._end = self._bounds.end()
-        message = await self._bounds.next_message(self._receive, self._end)
+            self._end = self._limits.end()
+        message = await self._limits.next_message(self._receive, self._end)
         if message["type"] == "http.request":
             self._byte_count += len(message.get("body", b""))
-            self._bounds.check(self._byte_count, self._method)
+            self._limits.check(self._byte_count, self._method)
             if self._byte_count > UNCOUNTED_BYTES:
-                self._booking.take(self._byte_count - self._booked)
-                self._booked = self._byte_count
+                self._reservation.reserve(self._byte_count - self._reserved)
+                self._reserved = self._byte_count
             self._complete = not message.get("more_body", False)
         return message
+
+
+def _too_large(limit: int, advice: str) -> BodyTooLargeError:
+    return BodyTooLargeError(f"The body is larger than {limit} bytes. {advice}")

@@ -1,59 +1,35 @@
-"""One connection of the HTTP server, with bounds that uvicorn does not have: for headers, for slow callers, for errors.
+"""One connection of the HTTP server, with limits that uvicorn does not have: of headers, of time, of ambiguity.
 
-Callers are cut off who open a connection and send nothing, send headers in drops, go on sending a body after the
-answer, or do not take the answer. Bodies that somebody reads are the business of `body_bounds`. Requests that come in
-one piece meet no timer here. What two readers of HTTP could take differently is refused: two hosts, codings of the body
-besides chunks, chunks with more around them than in them.
+A connection is closed whose caller sends nothing, sends headers too slowly, goes on sending a body after the answer, or
+does not read the answer. Bodies that are read are limited by `body_limits`. A request that comes in one piece starts no
+timer here. Requests that two readers of HTTP could read differently are refused: two Host headers, transfer codings
+other than chunks, chunks with long extensions.
 """
 
 import asyncio
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import orjson
-from starlette.types import ASGIApp
-from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.problem_documents import MEDIA_TYPE, ProblemKind, framework_kind, problem_document
-from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
-from ik_service.api.server.connection_slots import GUEST_S, ConnectionBook
-from ik_service.api.server.stream_connection import StreamConnection
-from ik_service.settings import ServiceSettings
+from ik_service.api.server.connection_slots import EXTRA_S, ConnectionSlots
 
 HALF_CLOSED_S = 2.0
-"""How long a caller that sends no more waits for its answer: one that has gone for good looks the same."""
+"""Time for the answer to a caller that has closed its side: one that has gone looks the same."""
 PIPELINED_MOST = 64
 """Requests that a caller may send before it has the answer to the first."""
-SLICE_BYTES = 16 * 1024
-"""What is parsed at once: bounds are looked at in between."""
+HTTP_SLICE_BYTES = 16 * 1024
+"""Bytes that are parsed at once; limits are checked in between."""
 CHUNK_LINE_BYTES, CHUNK_EXTRA_BYTES = 16, 16 * 1024
-"""Bytes around a chunk that are usual, and those that a body may have besides: extensions and trailers."""
-
-
-def server_config(app: ASGIApp, settings: ServiceSettings) -> Config:
-    """Return how uvicorn serves the application."""
-    return Config(
-        app,
-        http=_bounded_connection(settings),
-        ws=StreamConnection,
-        ws_max_size=MAX_STREAM_MESSAGE_BYTES,
-        ws_per_message_deflate=False,  # messages are small; packing them costs more than it saves
-        timeout_keep_alive=math.ceil(settings.keep_alive_s),
-        timeout_graceful_shutdown=math.ceil(settings.drain_s),
-        backlog=2048,
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-    )
+"""Usual bytes around a chunk, and further ones that a body may have: extensions and trailers."""
 
 
 @dataclass(frozen=True)
-class ConnectionBounds:
-    """Bounds of one connection; see the settings of the same names."""
+class ConnectionLimits:
+    """Limits of one connection; see the settings of the same names."""
 
     max_header_bytes: int
     max_connections: int
@@ -63,26 +39,20 @@ class ConnectionBounds:
     keep_alive_s: float
 
 
-def _bounded_connection(settings: ServiceSettings) -> type[asyncio.Protocol]:
-    """Return the class of connections, which uvicorn makes by itself."""
-    names = ConnectionBounds.__dataclass_fields__
-    found = ConnectionBounds(**{name: getattr(settings, name) for name in names})
-    parts = {"bounds": found, "book": ConnectionBook(found.max_connections)}
-    return type("Connection", (BoundedConnection,), parts)
-
-
 class _Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class BoundedConnection(HttpToolsProtocol):
-    """A connection that does not wait for ever. The class attribute `bounds` says for how long.
+class LimitedConnection(HttpToolsProtocol):
+    """A connection with limits.
 
-    The class attribute `book` is that of all connections of a server.
+    Attributes:
+        limits: The limits, an attribute of the class.
+        slots: Slots of all connections of the server, an attribute of the class.
     """
 
-    bounds: ConnectionBounds
-    book: ConnectionBook
+    limits: ConnectionLimits
+    slots: ConnectionSlots
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -90,56 +60,56 @@ class BoundedConnection(HttpToolsProtocol):
         self._outgoing: _Timer | None = None
         self._in_headers, self._header_bytes = False, 0
         self._refusal: tuple[ProblemKind, str] | None = None
-        self._is_guest = False
+        self._is_extra = False
         # Of a body in chunks: bytes fed to the parser, bytes of the body among them, and chunks.
         self._is_chunked, self._fed, self._body_bytes, self._chunks = False, 0, 0, 0
 
     # ------------------------------------------------------------------ incoming
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request; where too many connections are open, another one goes, or this is a guest."""
+        """Start the timer of the first request; with too many connections, close an idle one or be an extra one."""
         super().connection_made(cast(asyncio.Transport, transport))  # of TCP
-        self._is_guest = len(self.connections) > self.bounds.max_connections and not self.book.make_room()
-        if self._is_guest:
-            self.book.let_in(self)
-            self._await_incoming(min(GUEST_S, self.bounds.header_timeout_s))
+        self._is_extra = len(self.connections) > self.limits.max_connections and not self.slots.make_room()
+        if self._is_extra:
+            self.slots.admit_extra(self)
+            self._await_incoming(min(EXTRA_S, self.limits.header_timeout_s))
         else:
-            self.book.rests(self, None)
-            self._await_incoming(self.bounds.header_timeout_s)
+            self.slots.add_idle(self, None)
+            self._await_incoming(self.limits.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Stop the timers."""
         self._disarm()
-        self.book.forget(self)
+        self.slots.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, not many at once."""
-        if len(data) <= SLICE_BYTES:
+        """Take bytes, in slices."""
+        if len(data) <= HTTP_SLICE_BYTES:
             return self._take(data)
-        for start in range(0, len(data), SLICE_BYTES):
+        for start in range(0, len(data), HTTP_SLICE_BYTES):
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return None
-            self._take(data[start : start + SLICE_BYTES])
+            self._take(data[start : start + HTTP_SLICE_BYTES])
         return None
 
     def _take(self, data: bytes) -> None:
-        """Take bytes; headers that are not complete yet are counted and timed, and what stands around chunks."""
+        """Take bytes; incomplete headers are counted and timed, and bytes around chunks counted."""
         was_chunked = self._is_chunked
         super().data_received(data)
         if self._is_chunked and not self.transport.is_closing():
             if was_chunked:
                 self._fed += len(data)
-            else:  # what of these bytes was head is not known
+            else:  # how many of these bytes are headers is not known
                 self._body_bytes, self._chunks = 0, 0
             if self._fed - self._body_bytes - CHUNK_LINE_BYTES * self._chunks > CHUNK_EXTRA_BYTES:
                 self._refuse(framework_kind(400), "There is too much around the chunks of the body.")
                 return
         if self._in_headers and not self.transport.is_closing():
             self._header_bytes += len(data)
-            if self._header_bytes > self.bounds.max_header_bytes:
+            if self._header_bytes > self.limits.max_header_bytes:
                 self._refuse(framework_kind(431), self._headers_too_large())
             elif self._incoming is None:
-                self._await_incoming(self.bounds.header_timeout_s)
+                self._await_incoming(self.limits.header_timeout_s)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -147,7 +117,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_headers, self._header_bytes = True, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; fields behind a body in chunks are passed over."""
+        """Take a header; trailers of a body in chunks are ignored."""
         if self._in_headers:
             super().on_header(name, value)
 
@@ -167,13 +137,13 @@ class BoundedConnection(HttpToolsProtocol):
         self._refusal = self._fault()
         if self._refusal is not None:
             raise ValueError(self._refusal[1])  # the parser gives up and `send_400_response` answers
-        self.book.works(self)
+        self.slots.set_busy(self)
         super().on_headers_complete()
-        if self._is_guest and self.cycle is not None:
+        if self._is_extra and self.cycle is not None:
             self.cycle.keep_alive = False
 
     def _fault(self) -> tuple[ProblemKind, str] | None:
-        """Return why a request is refused by its headers, None where it is not."""
+        """Return why the headers of a request are refused, None where they are not."""
         size, hosts, coding = len(self.url), 0, b""
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -182,75 +152,75 @@ class BoundedConnection(HttpToolsProtocol):
             elif name == b"transfer-encoding":
                 coding += b"," + value if coding else value
         self._is_chunked, self._fed = bool(coding), 0
-        if size > self.bounds.max_header_bytes:
+        if size > self.limits.max_header_bytes:
             return framework_kind(431), self._headers_too_large()
         if hosts > 1:
             return framework_kind(400), f"The request has {hosts} Host headers. Send one."
         if coding and coding.strip().lower() != b"chunked":
             given = coding[:100].decode("latin-1")
             return framework_kind(501), f"Transfer-Encoding is {given!r}. Send 'chunked' or a Content-Length."
-        if self._is_guest and not self.url.startswith(b"/health/"):
+        if self._is_extra and not self.url.startswith(b"/health/"):
             return framework_kind(503), "Too many connections are open."
         if len(self.pipeline) >= PIPELINED_MOST:
             return framework_kind(400), f"More than {PIPELINED_MOST} requests came before their answers."
         return None
 
     def on_message_complete(self) -> None:
-        """End a request, also one whose answer has gone out before."""
+        """End a request, also one that was answered before."""
         self._is_chunked = False
         super().on_message_complete()
         if self._incoming is not None and self.cycle is not None and self.cycle.response_complete:
-            self._await_incoming(self.bounds.keep_alive_s)
+            self._await_incoming(self.limits.keep_alive_s)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; what is left of this one's body is thrown away, for a while."""
+        """Wait for the next request; the rest of this one's body is discarded, for a limited time."""
         super().on_response_complete()
         if not self.flow.write_paused:
             self._end_outgoing()
         if self.cycle.response_complete:
-            self.book.rests(self, owner_of(self.cycle.scope))
+            self.slots.add_idle(self, owner_of(self.cycle.scope))
         if self.transport.is_closing():
             self._await_outgoing()
         elif not self.pipeline and self.cycle.response_complete and self.cycle.more_body:
-            self._await_incoming(self.bounds.body_timeout_s)
+            self._await_incoming(self.limits.body_timeout_s)
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over."""
+        """Hand the connection over to the web socket protocol."""
         self._disarm()
-        self.book.forget(self)
+        self.slots.remove(self)
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or has too large headers."""
+        """Answer bytes that are not HTTP, or headers that are refused."""
         refusal, self._refusal = self._refusal, None
         self._refuse(*(refusal or (framework_kind(400), "This is not a valid HTTP request.")))
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it, uvicorn has no use for it
-        """Let a caller that sends no more have the answers to what it has sent whole, if they come soon."""
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio calls it, uvicorn returns None
+        """Answer complete requests of a caller that has closed its side, if the answers come soon."""
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
         self.cycle.keep_alive = False
         self._await_incoming(HALF_CLOSED_S)
         return True
 
-    def give_way(self) -> None:
+    def close_now(self) -> None:
         """Close at once."""
         self.transport.abort()
 
     # ------------------------------------------------------------------ outgoing
     def pause_writing(self) -> None:
-        """Begin to wait for a caller that does not take the answer."""
+        """Start the timer of a caller that does not read the answer."""
         super().pause_writing()
         self._await_outgoing()
 
     def resume_writing(self) -> None:
-        """The caller has taken most of what was sent; the time for an answer goes on until all of it is."""
+        """Stop that timer once the answer has been read whole."""
         super().resume_writing()
         if self.cycle is None or self.cycle.response_complete:
             self._end_outgoing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection without a request."""
+        """Close an idle connection."""
         super().timeout_keep_alive_handler()
         self._await_outgoing()
 
@@ -266,7 +236,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _await_outgoing(self) -> None:
         if self._outgoing is None and self.transport.get_write_buffer_size() > 0:
-            self._outgoing = self.loop.call_later(self.bounds.answer_timeout_s, self.transport.abort)
+            self._outgoing = self.loop.call_later(self.limits.answer_timeout_s, self.transport.abort)
 
     def _end_outgoing(self) -> None:
         if self._outgoing is not None:
@@ -282,18 +252,18 @@ class BoundedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_headers:
-            seconds = self.bounds.header_timeout_s
+            seconds = self.limits.header_timeout_s
             self._refuse(framework_kind(408), f"The headers did not come in within {seconds:g} s.")
-        elif self._is_guest and self.cycle is None:
+        elif self._is_extra and self.cycle is None:
             self._refuse(framework_kind(503), "Too many connections are open.")
         elif self.cycle is not None and not self.cycle.response_complete:
-            self.transport.abort()  # it sends no more, and may have gone
+            self.transport.abort()  # its caller has closed its side, and may have gone
         else:
             self.transport.close()
 
     # ------------------------------------------------------------------ answers
     def _refuse(self, kind: ProblemKind, detail: str) -> None:
-        """Answer without the application, and close; answers that are due before this one leave no place for it."""
+        """Answer without the application, and close; only close where earlier answers are still to come."""
         cycle = self.cycle
         if cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete)):
             return self.transport.abort()
@@ -312,4 +282,4 @@ class BoundedConnection(HttpToolsProtocol):
         return None
 
     def _headers_too_large(self) -> str:
-        return f"The request's line and headers are larger than {self.bounds.max_header_bytes} bytes."
+        return f"The request's line and headers are larger than {self.limits.max_header_bytes} bytes."

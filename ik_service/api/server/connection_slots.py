@@ -1,9 +1,9 @@
-"""Which connections of a server may be closed when there are too many, and who is let in all the same.
+"""Slots of a server's connections: which idle ones are closed where there are too many, and which extra ones are open.
 
-Where no further connection is allowed, one without a request gives way: first those that have shown no API key, but for
-a part of them, since supervisors have none; then those of the key that keeps most, the one idle for longest before
-others. Where all have requests under way, a newcomer
-is a guest: it may ask for health, at once, and for nothing else. So supervisors get their answers whatever callers do.
+Where no further connection is allowed, an idle one is closed: first one that has shown no API key, but for a part of
+those, since supervisors have none; then one of the key that has most, the one that was idle for longest first. Where
+all have requests under way, a new connection is an extra one: it may ask for health, at once, and for nothing else. So
+supervisors get their answers whatever callers do.
 """
 
 from typing import Protocol
@@ -11,22 +11,22 @@ from typing import Protocol
 from ik_service.batching.queue.fair_cap import Owner
 
 SPARED_PART = 8
-"""So much of all connections, an eighth, may be without an API key before those of keys give way."""
-GUESTS_MOST = 64
-"""Guests at once; the one that has been there for longest gives way to the next."""
-GUEST_S = 1.0
-"""How long a guest has to say what it wants."""
+"""This part of all connections, an eighth, may be idle without an API key before those of keys are closed."""
+EXTRA_MOST = 64
+"""Extra connections at once; the oldest is closed for the next."""
+EXTRA_S = 1.0
+"""How long an extra connection may take to send its request."""
 
 
-class Closable(Protocol):
+class CloseableConnection(Protocol):
     """A connection."""
 
-    def give_way(self) -> None:
+    def close_now(self) -> None:
         """Close at once."""
 
 
-class ConnectionBook:
-    """Connections of one server that have no request under way, and guests.
+class ConnectionSlots:
+    """Idle and extra connections of one server.
 
     Args:
         most: Connections that the server may have.
@@ -34,36 +34,36 @@ class ConnectionBook:
 
     def __init__(self, most: int) -> None:
         self._spared = max(1, most // SPARED_PART)
-        self._idle: dict[Owner, dict[Closable, None]] = {}  # by the key that they have shown, longest idle first
-        self._owners: dict[Closable, Owner] = {}
-        self._guests: dict[Closable, None] = {}
+        self._idle: dict[Owner, dict[CloseableConnection, None]] = {}  # by API key, longest idle first
+        self._owners: dict[CloseableConnection, Owner] = {}
+        self._extra: dict[CloseableConnection, None] = {}
 
-    def rests(self, connection: Closable, owner: Owner) -> None:
+    def add_idle(self, connection: CloseableConnection, owner: Owner) -> None:
         """Note that a connection has no request under way.
 
         Args:
             connection: The connection.
             owner: The API key of its last request, None without.
         """
-        self.works(connection)
+        self.set_busy(connection)
         self._owners[connection] = owner
         self._idle.setdefault(owner, {})[connection] = None
 
-    def works(self, connection: Closable) -> None:
-        """Note that a connection has a request under way, or is there no more."""
+    def set_busy(self, connection: CloseableConnection) -> None:
+        """Note that a connection is not idle."""
         if connection in self._owners:
             owner = self._owners.pop(connection)
             del self._idle[owner][connection]
             if not self._idle[owner]:
                 del self._idle[owner]
 
-    def forget(self, connection: Closable) -> None:
-        """Note that a connection is there no more."""
-        self.works(connection)
-        self._guests.pop(connection, None)
+    def remove(self, connection: CloseableConnection) -> None:
+        """Note that a connection is closed."""
+        self.set_busy(connection)
+        self._extra.pop(connection, None)
 
     def make_room(self) -> bool:
-        """Close the connection that is missed least; return whether there was one."""
+        """Close an idle connection; return whether there was one."""
         if not self._idle:
             return False
         keys = [owner for owner in self._idle if owner is not None]
@@ -71,14 +71,14 @@ class ConnectionBook:
         if len(self._idle.get(None, ())) > self._spared:
             owner = None
         connection = next(iter(self._idle[owner]))
-        self.works(connection)
-        connection.give_way()
+        self.set_busy(connection)
+        connection.close_now()
         return True
 
-    def let_in(self, guest: Closable) -> None:
-        """Let a guest in, in the place of the first one where there are many."""
-        self._guests[guest] = None
-        if len(self._guests) > GUESTS_MOST:
-            first = next(iter(self._guests))
-            del self._guests[first]
-            first.give_way()
+    def admit_extra(self, connection: CloseableConnection) -> None:
+        """Admit an extra connection; close the oldest one where there are too many."""
+        self._extra[connection] = None
+        if len(self._extra) > EXTRA_MOST:
+            first = next(iter(self._extra))
+            del self._extra[first]
+            first.close_now()

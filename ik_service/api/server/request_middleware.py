@@ -35,7 +35,7 @@ class RequestObserver(Protocol):
         """A request has been answered, or its caller has gone."""
 
 
-class FrontDoor:
+class RequestMiddleware:
     """ASGI layer around everything else.
 
     Args:
@@ -56,7 +56,7 @@ class FrontDoor:
         current_request_id.set(own_id)
         for observer in self._observers:
             observer.began()
-        answer = _Answer(send, own_id.encode(), closes=self._is_draining())
+        answer = _ResponseSender(send, own_id.encode(), closes=self._is_draining())
         try:
             await self._app(scope, receive, answer.send)
         except ClientDisconnect:
@@ -79,7 +79,7 @@ class FrontDoor:
         return None
 
 
-class _Answer:
+class _ResponseSender:
     """What goes to the caller: with the request's id, and every error as a problem document.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 POLICY, NOT_TEXT = 1008, 1007
-SLICE_BYTES = 4096
+FRAME_SLICE_BYTES = 4096
 """What is parsed in one turn of the event loop: some 30 ticks, or 700 empty frames, which take 10 ms."""
 UNTAKEN_S = 10.0
 """Longest time for a caller to take what it was sent, and to answer the end of a stream."""
@@ -32,7 +32,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
     # ------------------------------------------------------------------ incoming
     def data_received(self, data: bytes) -> None:
         """Take bytes; what is more than a few is parsed in later turns of the loop, and nothing is read until then."""
-        if not self._unparsed and len(data) <= SLICE_BYTES:
+        if not self._unparsed and len(data) <= FRAME_SLICE_BYTES:
             return super().data_received(data)
         self._unparsed += data
         if self._parsing is None:
@@ -44,8 +44,8 @@ class StreamConnection(WebSocketsSansIOProtocol):
         if self.transport.is_closing():
             self._unparsed.clear()
             return
-        data = bytes(self._unparsed[:SLICE_BYTES])
-        del self._unparsed[:SLICE_BYTES]
+        data = bytes(self._unparsed[:FRAME_SLICE_BYTES])
+        del self._unparsed[:FRAME_SLICE_BYTES]
         super().data_received(data)
         if self._unparsed:
             self._parsing = self.loop.call_soon(self._parse)

@@ -19,7 +19,7 @@ from ik_service.api.admission.access import owner_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.stream_messages import (
     JSON,
-    Frame,
+    Message,
     StreamPlan,
     answer_message,
     configured_message,
@@ -60,10 +60,10 @@ class Inbox:
 
     def __init__(self) -> None:
         self.skipped, self.is_closed = 0, False
-        self._frame: Frame | None = None
+        self._frame: Message | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, frame: Frame) -> None:
+    def put(self, frame: Message) -> None:
         """Keep a message in the place of the one before."""
         self.skipped += self._frame is not None
         self._frame = frame
@@ -74,7 +74,7 @@ class Inbox:
         self.is_closed = True
         self._arrived.set()
 
-    async def take(self, timeout_s: float) -> Frame | None:
+    async def take(self, timeout_s: float) -> Message | None:
         """Return the newest message as soon as there is one; None once the inbox is closed.
 
         Raises:

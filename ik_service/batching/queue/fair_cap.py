@@ -10,7 +10,7 @@ Transactions on Networking 6(2), 1998, with alpha 1.
 It holds no lock and does no input or output; its owner does.
 """
 
-from ik_service.batching.errors import QueueFullError, Refusal, ShareExhaustedError
+from ik_service.batching.errors import QueueFullError, RefusalReason, ShareExhaustedError
 
 Owner = str | None
 """Name of the API key of a caller; None is the service itself, or everybody where there are no keys."""
@@ -33,7 +33,7 @@ class FairCap:
         limit_alone: What an owner may hold while nobody else holds anything.
     """
 
-    def __init__(self, most: int, what: str, reason: Refusal, *, is_shared: bool) -> None:
+    def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
         self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
         self._used: dict[Owner, int] = {}
         self.used = 0

@@ -20,9 +20,8 @@ from fastapi import FastAPI
 from ik_service.api import create_app
 from ik_service.api.admission.access import require_safe_address
 from ik_service.api.observability.logs import configured_logs, is_for_people
-from ik_service.api.routes.stream import end_streams
 from ik_service.api.schema.examples import SOLVE_REQUESTS
-from ik_service.api.server.connection import server_config
+from ik_service.api.server.server_config import server_config
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import first_request, warmed_robots
 from ik_service.cli.console import message_console
@@ -142,7 +141,7 @@ class ServiceServer(uvicorn.Server):
         _log.info("Ending: %d requests are under way and have %g s.", under_way, self._settings.drain_s)
         service = getattr(self._app.state, "service", None)
         if service is not None:
-            await end_streams(service)
+            await service.end_streams()
         await super().shutdown(sockets)
         _end_children()  # here, because uvicorn lets the signal end the process as soon as this is done
 

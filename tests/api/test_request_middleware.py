@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from ik_service.api.admission.request_memory import RequestMemory
-from ik_service.api.server.body_limits import BodyBounds
-from ik_service.api.server.request_middleware import FrontDoor
+from ik_service.api.admission.request_memory import MemoryBudget
+from ik_service.api.server.body_limits import BodyLimitMiddleware
+from ik_service.api.server.request_middleware import RequestMiddleware
 
 
 class Observer:
@@ -30,7 +30,7 @@ class Observer:
 
 def front_door(app, *, draining=False):
     observer = Observer()
-    return TestClient(FrontDoor(app, (observer,), lambda: draining)), observer
+    return TestClient(RequestMiddleware(app, (observer,), lambda: draining)), observer
 
 
 async def ok(scope, receive, send):
@@ -104,7 +104,7 @@ def test_a_caller_who_goes_is_no_fault(caplog):
     async def send(message):
         raise AssertionError(message)
 
-    door = FrontDoor(raising(ClientDisconnect()), (observer,), lambda: False)
+    door = RequestMiddleware(raising(ClientDisconnect()), (observer,), lambda: False)
     asyncio.run(door({"type": "http", "path": "/x", "headers": []}, None, send))
     assert observer.seen[0][2] == 499
     assert not caplog.records
@@ -150,18 +150,18 @@ def answer_of(app, receive, headers=()):
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": list(headers)}
-    asyncio.run(FrontDoor(app, (), lambda: False)(scope, receive, send))
+    asyncio.run(RequestMiddleware(app, (), lambda: False)(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
 def bounded(max_bytes, *, timeout_s=60.0, memory=None):
-    memory = memory or RequestMemory(2**30, 2**20, is_shared=False, refused=[].append)
-    return BodyBounds(whole_body, max_bytes, timeout_s, memory)
+    memory = memory or MemoryBudget(2**30, 2**20, is_shared=False, refused=[].append)
+    return BodyLimitMiddleware(whole_body, max_bytes, timeout_s, memory)
 
 
 def test_a_body_that_fills_the_memory_of_all_is_refused_and_gives_back_what_it_held():
     refusals = []
-    memory = RequestMemory(200_000, 2**20, is_shared=True, refused=refusals.append)
+    memory = MemoryBudget(200_000, 2**20, is_shared=True, refused=refusals.append)
     bounds = bounded(2**20, memory=memory)
     status, _, body = answer_of(bounds, body_messages(b"a" * 70_000, b"b" * 70_000))
     assert (status, json.loads(body)["code"]) == (429, "share_exhausted")

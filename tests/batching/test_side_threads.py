@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ik_service.batching.side_threads import SHORT_TURN_S, SideWork
+from ik_service.batching.side_threads import SHORT_TURN_S, SideThreads
 from tests.bounded import run
 
 PATIENCE_S = 60.0
@@ -28,7 +28,7 @@ def test_threads_change_often_and_no_garbage_is_collected_while_anybody_works():
         return python_settings()
 
     async def both():
-        one, other = SideWork(1, "one"), SideWork(1, "other")
+        one, other = SideThreads(1, "one"), SideThreads(1, "other")
         try:
             running = one.run(None, first)
             short = await other.run(None, python_settings)
@@ -53,7 +53,7 @@ def test_what_fails_leaves_python_as_it_was():
         raise ValueError("as it must")
 
     async def failing():
-        work = SideWork(1, "failing")
+        work = SideThreads(1, "failing")
         try:
             with pytest.raises(ValueError, match="as it must"):
                 await work.run(None, fail)

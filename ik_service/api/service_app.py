@@ -1,0 +1,87 @@
+"""The application class: FastAPI with the ASGI layers of the service around it.
+
+early refusal -> request ids, errors, observers -> limits of bodies -> CORS -> API keys -> shares of keys -> routes
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from ik_service.api.admission.access import AccessMiddleware
+from ik_service.api.admission.admission import Admission
+from ik_service.api.admission.request_memory import MemoryBudget
+from ik_service.api.admission.request_shares import RequestShareMiddleware
+from ik_service.api.routes.openapi import build_openapi
+from ik_service.api.server.body_limits import BodyLimitMiddleware
+from ik_service.api.server.early_refusal import EarlyRefusalMiddleware
+from ik_service.api.server.request_middleware import RequestMiddleware, RequestObserver
+from ik_service.settings import ServiceSettings
+
+_CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
+_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
+
+
+class ServiceApp(FastAPI):
+    """The application.
+
+    Args:
+        settings: The settings.
+        bound_to: Address that its server listens on; None where it is not known.
+        admission: Refuses requests that would be answered too late.
+        observers: Notified of every request.
+        options: For FastAPI.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        bound_to: str | None,
+        admission: Admission,
+        observers: Sequence[RequestObserver] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._settings, self._bound_to, self._observers = settings, bound_to, observers
+        self._admission, self._is_shared = admission, len(settings.keys) > 1
+        self._memory_budget = MemoryBudget(
+            settings.memory_bytes,
+            settings.max_answer_bytes,
+            is_shared=self._is_shared,
+            refused=admission.count_refused,
+        )
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return FastAPI's layers inside ours."""
+        settings = self._settings
+        shares = RequestShareMiddleware(
+            super().build_middleware_stack(),
+            settings.max_connections,
+            is_shared=self._is_shared,
+            refused=self._admission.count_refused,
+        )
+        stack: ASGIApp = AccessMiddleware(shares, settings, self._bound_to)
+        if settings.cors_origins:
+            stack = CORSMiddleware(
+                stack,
+                allow_origins=settings.cors_origins,
+                allow_methods=_CORS_METHODS,
+                allow_headers=_CORS_HEADERS,
+                expose_headers=("ETag", "Retry-After", "X-Request-ID"),
+            )
+        stack = BodyLimitMiddleware(stack, settings.max_body_bytes, settings.body_timeout_s, self._memory_budget)
+        stack = RequestMiddleware(stack, self._observers, self.is_draining)
+        return EarlyRefusalMiddleware(stack, self._admission)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return our OpenAPI document."""
+        if self.openapi_schema is None:
+            self.openapi_schema = build_openapi(self)
+        return self.openapi_schema
+
+    def is_draining(self) -> bool:
+        """Return whether the service is about to end."""
+        service = getattr(self.state, "service", None)
+        return service is not None and service.draining
