@@ -175,7 +175,7 @@ def test_built_package_holds_every_robot_file(wheel):
 
 def test_built_package_holds_all_sources_and_nothing_else(wheel):
     sources = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.py", "objectives/*.py")}
-    templates = {str(file.relative_to(ROOT)) for file in files_like("ik_service/export/templates/*.in")}
+    templates = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.in")}
     typed = {"ik_service/py.typed", "objectives/py.typed"}
     built = {name for name in wheel.namelist() if ".dist-info/" not in name and not name.endswith(".urdf")}
     assert built == sources | templates | typed

@@ -8,8 +8,8 @@ from ik_service.compiler.code.measure import MeasureSource
 from ik_service.compiler.program.coverage import uncovered
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.program.island_program import (
+    FIXED,
     GOAL,
-    HELD,
     TURN,
     TURN_WIDTH,
     DataInput,
@@ -18,10 +18,10 @@ from ik_service.compiler.program.island_program import (
 )
 
 __all__ = [
+    "FIXED",
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
     "GOAL",
-    "HELD",
     "TURN",
     "TURN_WIDTH",
     "CpuTarget",

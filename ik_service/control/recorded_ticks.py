@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.compiler import GOAL, HELD, TURN
+from ik_service.compiler import FIXED, GOAL, TURN
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick_islands import TickIslands
@@ -60,7 +60,9 @@ def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, 
 
 def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[str, "wp.array[Any]"]:
     """Arrays from which the kernels read data of objectives, without some others, by what they hold."""
-    inputs = [one for island in islands.islands for one in island.program.inputs if one.field not in (GOAL, TURN, HELD)]
+    inputs = [
+        one for island in islands.islands for one in island.program.inputs if one.field not in (GOAL, TURN, FIXED)
+    ]
     arrays = {_label(tasks, one.objective, one.field): islands.data_array(one) for one in inputs}
     found: dict[str, wp.array[Any]] = {}
     for label, array in sorted(arrays.items()):

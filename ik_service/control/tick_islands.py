@@ -13,9 +13,9 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import (
+    FIXED,
     FLOAT64_ERROR,
     GOAL,
-    HELD,
     TURN,
     DataInput,
     IslandProgram,
@@ -253,7 +253,7 @@ class TickIslands:
 
     def data_array(self, one: DataInput) -> "wp.array[Any]":
         """Return the array in which an input of a program stands that is data."""
-        if one.field == HELD:
+        if one.field == FIXED:
             return self._arrays.joint_q.device
         objectives: Any = self._rows.objectives
         wide = self._tasks.wide.get((one.objective, one.field))
@@ -270,7 +270,7 @@ class TickIslands:
                 continue
             wide = self._tasks.wide.get((one.objective, one.field))
             array = self.data_array(one)
-            if one.field != HELD:
+            if one.field != FIXED:
                 self._check_lines(objectives[one.objective], one.field, array.shape[0])
             size, first = wp.types.type_size_in_bytes(array.dtype), 0 if wide is None else wide.first
             lines.append(
@@ -278,7 +278,7 @@ class TickIslands:
                     array.ptr + size * (first + one.column),
                     array.shape[0],
                     array.strides[0] // size,
-                    int(wide is not None or one.field == HELD),
+                    int(wide is not None or one.field == FIXED),
                 )
             )
         names = ("source", "source_lines", "source_stride", "source_wide")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ik_service.compiler import HELD, build_program, coordinate_names
+from ik_service.compiler import FIXED, build_program, coordinate_names
 from ik_service.compiler.program.half_angle import FLOAT64_ERROR
 from ik_service.robots import JointType
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
@@ -280,7 +280,7 @@ class Island:
         """Values of the program's inputs, in its order; locked joints are where the robot holds them."""
         return [
             self.robot.mid_joint_q[d.column]
-            if d.field == HELD
+            if d.field == FIXED
             else numbers(self.objectives[d.objective], d.field, problem)[d.column]
             for d in program.inputs
         ]
@@ -291,7 +291,7 @@ class Island:
         names = [f"trial{a}{component}" for a, component in coordinate_names(program)]
         values = dict(zip(names, trials, strict=True))
         inputs = zip(program.inputs, self.data(program, problem), strict=True)
-        values |= {one.name: q[:, one.column] if one.field == HELD else value for one, value in inputs}
+        values |= {one.name: q[:, one.column] if one.field == FIXED else value for one, value in inputs}
         for name, (variable, multiplier, offset) in program.halves.items():
             angle = multiplier * values[variable] + offset
             values[name] = 0.5 * (angle - 2.0 * np.pi * np.round(angle / (2.0 * np.pi)))

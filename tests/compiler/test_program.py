@@ -170,7 +170,7 @@ def test_variables_stand_for_active_dofs_alone():
     assert program.quaternions == (3,)
     names = {node.name for node in program.graph.nodes if node.name.startswith(("trial", "half"))}
     assert names == {*(f"trial{k}" for k in (0, 1, 2, 7)), *(f"trial3{c}" for c in "xyzw"), *program.halves}
-    assert {variable for variable, _, _ in program.halves.values()} == {"trial6", "trial8", "held9"}
+    assert {variable for variable, _, _ in program.halves.values()} == {"trial6", "trial8", "fixed9"}
     assert configuration(case.robot, program, configurations(case.robot)).shape == (COUNT, 10)
 
 

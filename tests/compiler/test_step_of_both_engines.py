@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.compiler import HELD, IterationSource, Lanes
+from ik_service.compiler import FIXED, IterationSource, Lanes
 from ik_service.solver.inputs.targets import ROTATION_LENGTH
 from ik_service.solver.lm.damping import DAMPING, DAMPING_MIN
 from objectives import IKObjectivePose
@@ -82,7 +82,7 @@ class Task:
         states = States.start(case, program, self.start.astype(np.float64))
         inputs = np.stack([case.data(program, problem) for problem in range(COUNT)])
         for k, one in enumerate(program.inputs):
-            if one.field == HELD:
+            if one.field == FIXED:
                 inputs[:, k] = self.start[:, one.column]
         limits = {"lower": self.lower, "upper": self.upper}
         limits = {name: np.tile(ends[list(program.dofs)], (COUNT, 1)) for name, ends in limits.items()}

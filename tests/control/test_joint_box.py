@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ik_service.compiler import Lanes
-from ik_service.control.tick.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS, LimitKind
-from ik_service.control.tick.packet_text import PacketText
+from ik_service.control.tick.joint_box import KINDS, LimitKind
+from ik_service.control.tick.packet_text import PacketText, fragments
 
 INF = np.inf
 
 
 LANES = (Lanes(1, "float64"), Lanes(4, "float64"))
 NUMBERS = 8
+NUMBERS_OF_LINE = "const double* const n = numbers.data + 8 * line;"
 
 
 @functools.cache
@@ -26,7 +27,13 @@ def kernels(lanes):
     """Kernels that find a line's interval and its braking move, with the same numbers in all lanes."""
     text = PacketText(lanes, KINDS, {})
     head = "\n".join(
-        ["", "{", *text.arithmetic(), BRAKING_MOVE, JOINT_BOX, "const double* const n = numbers.data + 8 * line;"]
+        [
+            "",
+            "{",
+            *text.arithmetic(),
+            *fragments("braking_move", "joint_box"),
+            "const double* const n = numbers.data + 8 * line;",
+        ]
     )
     box_body = (
         head

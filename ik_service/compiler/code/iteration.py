@@ -244,7 +244,7 @@ class IterationSource:
         """Factors L D L' of J'J + damping I at the trial, column by column, but for what is always zero.
 
         Without the roots of a Cholesky factor, on which every following column would wait. A pivot below the damping is
-        one that rounding has eaten: its step would be noise, and long. The column of a DOF held at a limit is zero, and
+        one that rounding has eaten: its step would be noise, and long. The column of a DOF at its bound is zero, and
         so is its step, exactly: moved off a limit of 0 by as little as rounding, it would not count as being on it.
         """
         dofs, lanes, number = self.program.dofs, self.lanes, self._number
@@ -263,7 +263,7 @@ class IterationSource:
             lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{products};")
             sound = lanes.choose(f"pivot{a} > damping", f"pivot{a}", "damping")
             lines.append(f"const F free{a} = {number(1.0)} / {sound};")
-            lines.append(f"const F inverse{a} = {self._unless_held(a)};")
+            lines.append(f"const F inverse{a} = {self._unless_at_bound(a)};")
             for c in elimination.later[a]:
                 shared = [b for b in elimination.earlier[a] if c in elimination.later[b]]
                 products = "".join(f" - factor{c}_{b} * scaled{a}_{b}" for b in shared)
@@ -273,7 +273,7 @@ class IterationSource:
                 lines.append(f"const F factor{c}_{a} = scaled{c}_{a} * inverse{a};")
         return lines
 
-    def _unless_held(self, a: int) -> str:
+    def _unless_at_bound(self, a: int) -> str:
         """Inverse of a pivot; 0 where the DOF is at a limit and its gradient pushes it outwards."""
         if a in self._quaternion_dofs:
             return f"free{a}"

@@ -62,9 +62,9 @@ def trial_name(active: int, component: str = "") -> str:
     return f"trial{active}{component}"
 
 
-def held_name(column: int) -> str:
+def fixed_name(column: int) -> str:
     """Input that holds a coordinate which no active DOF moves, by its column in joint_q."""
-    return f"held{column}"
+    return f"fixed{column}"
 
 
 def build_chain(
@@ -140,7 +140,7 @@ class _Builder:
         if active >= 0:
             self.halves[name] = (trial_name(active), float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof]))
         else:
-            self.halves[name] = (self.graph.variable(held_name(column)).name, 1.0, 0.0)
+            self.halves[name] = (self.graph.variable(fixed_name(column)).name, 1.0, 0.0)
         sine, cosine = half_angle_sine_cosine(self.graph.variable(name), self.half_angle_error)
         return (*scale(sine, axis), cosine)
 
@@ -158,7 +158,7 @@ def coordinate(robot: KinematicRobot, dof: int, graph: ExpressionGraph, dofs: Co
     """
     active, column = int(robot.dof_active[dof]), int(robot.dof_coordinate[dof])
     if active < 0:
-        return graph.variable(held_name(column))
+        return graph.variable(fixed_name(column))
     if active not in dofs:
         return float(robot.mid_joint_q[column])
     return graph.variable(trial_name(active)) * float(robot.dof_multiplier[dof]) + float(robot.dof_offset[dof])
@@ -171,7 +171,7 @@ def quaternion_coordinate(
     first, end = int(robot.joint_qd_start[joint + 1]) - 3, int(robot.joint_q_start[joint + 1])
     active = int(robot.dof_active[first])
     if active < 0:
-        return quaternion([graph.variable(held_name(column)) for column in range(end - 4, end)])
+        return quaternion([graph.variable(fixed_name(column)) for column in range(end - 4, end)])
     if active not in dofs:
         return quaternion(constants(robot.mid_joint_q[end - 4 : end]))
     return quaternion([graph.variable(trial_name(active, component)) for component in "xyzw"])

@@ -18,7 +18,7 @@ from ik_service.compiler.program.chain import (
     compose,
     constants,
     coordinate,
-    held_name,
+    fixed_name,
     quaternion_coordinate,
 )
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR
@@ -34,7 +34,7 @@ from objectives.robot_indices import BodyFrame
 from objectives.statement.rows import ROW_WEIGHTS, WEIGHT, RowGroup, StatedRows, state_rows
 
 NO_OBJECTIVE = -1
-GOAL, TURN, HELD = "goal", "turn", "held"
+GOAL, TURN, FIXED = "goal", "turn", "fixed"
 TURN_WIDTH = 5  # numbers of a turn's limit
 # Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
 TRACE = 1e-200
@@ -44,7 +44,7 @@ TRACE = 1e-200
 class DataInput:
     """A number that the program reads per problem: variable name, objective, field, column.
 
-    Those of no objective: with field HELD the coordinate `column` of the problem's start, which no active DOF moves;
+    Those of no objective: with field FIXED the coordinate `column` of the problem's start, which no active DOF moves;
     with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it
     starts, xyzw, and the sine of half the largest angle by which it may turn from there.
     """
@@ -190,7 +190,7 @@ def build_program(
         dofs=tuple(dofs),
         quaternions=quaternions,
         halves=dict(chain.halves),
-        inputs=(*inputs.values(), *_held(robot, graph), *turns, *goals),
+        inputs=(*inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals),
         norm2=_sum([*(row * row for row in left), *_traces(errors, bool(judged))], zero),
         goal_norm2=_sum((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         gradient=tuple(_sum((column[a] * row for row, column in pairs), zero) for a in n),
@@ -204,11 +204,11 @@ def build_program(
     )
 
 
-def _held(robot: KinematicRobot, graph: ExpressionGraph) -> list[DataInput]:
+def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[DataInput]:
     """Coordinates of locked joints and their followers that the program reads."""
     names = {node.name for node in graph.nodes}
     columns = range(robot.joint_coord_count)
-    return [DataInput(held_name(c), NO_OBJECTIVE, HELD, c) for c in columns if held_name(c) in names]
+    return [DataInput(fixed_name(c), NO_OBJECTIVE, FIXED, c) for c in columns if fixed_name(c) in names]
 
 
 def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ import warp as wp
 
 from ik_service.compiler import GOAL, TURN, TURN_WIDTH, IterationSource, MeasureSource, coordinate_names, error_outputs
 from ik_service.control.tick import task as tick_task
-from ik_service.control.tick.joint_box import BRAKING_MOVE, JOINT_BOX, KINDS
-from ik_service.control.tick.packet_text import PacketText
+from ik_service.control.tick.joint_box import KINDS
+from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.iteration import LaneIteration, coordinate_places, integers, rotation_bits
 from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
@@ -40,79 +40,6 @@ NUMBERS = {
     "TINY": 1.0e-60,  # keeps quotients of zeros finite
 }
 
-# Goals and turns are set when they are known. A quaternion that is far from unit length becomes NaN.
-READ_DATA = """
-for (int k = 0; k < INPUT_COUNT; ++k) {
-    if (stage == BEFORE && task.source_task.data[k] == 1) {
-        s[INPUTS + k] = gather(task.input_before, k);
-        continue;
-    }
-    const int lines = task.source_lines.data[k];
-    const wp::int64 stride = task.source_stride.data[k];
-    const bool is_wide = task.source_wide.data[k] == 1;
-    const auto* const wide = (const double*)task.source.data[k];
-    const auto* const narrow = (const float*)task.source.data[k];
-    const auto number = [&](int row) -> Real { return is_wide ? wide[row * stride] : narrow[row * stride]; };
-    s[INPUTS + k] = zero;
-    if (lines == 1) s[INPUTS + k] = zero + number(0);
-    if (lines > 1) s[INPUTS + k] = each(number);
-}
-for (int n = 0; n < task.quaternion.shape[0]; ++n) {
-    U* const q = s + INPUTS + task.quaternion.data[n];
-    const F length = square_root(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-    const F scale = absolute(length - 1.0) <= SLACK ? 1.0 / length : zero + NAN;
-    for (int m = 0; m < 4; ++m) q[m] = q[m] * scale;
-}
-"""
-
-# Where tasks may lead a joint: as far as it takes to brake from its speed. The command is sought from where the robot
-# may come, if that is known, else from where it is; the start itself is no step.
-BEGIN_JOINTS = """
-const Real dt = task.numbers.data[DT];
-const bool with_speed = task.settings.data[SCALES] == 0;
-const bool has_approached = stage == COMMAND && task.settings.data[BRAKES] == 1;
-auto sound = zero == zero;
-F starts[COORDINATES];
-for (int c = 0; c < COORDINATES; ++c) {
-    starts[c] = gather(task.joint_q, task.coordinate.data[c]);
-    sound = sound & (absolute(starts[c]) <= LARGEST);
-    s[TRIAL + c] = has_approached && !IS_TURN[c] ? s[Q + c] : starts[c];
-    s[Q + c] = s[TRIAL + c];
-}
-for (int n = 0; n < TURN_COUNT; ++n) {
-    const F* const q = starts + TURN_AT[n];
-    const F length = square_root(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-    sound = sound & (absolute(length - 1.0) <= SLACK);
-}
-for (int k = 0; k < DOFS; ++k) {
-    const int c = PLACE[k], a = task.dof.data[k];
-    s[LOWER + k] = -infinite;
-    s[UPPER + k] = infinite;
-    if (c < 0) continue;
-    const F q = starts[c], qd = gather(task.joint_qd, task.robot_dof.data[k]);
-    const Real lower = task.limit_lower.data[a], upper = task.limit_upper.data[a];
-    const Real velocity = task.velocity.data[a], acceleration = task.acceleration.data[a];
-    sound = sound & (absolute(qd) <= LARGEST);
-    if (stage == COMMAND) {
-        const Box box = joint_box(q, qd, dt, lower, upper, with_speed ? velocity : (Real)INFINITY, acceleration,
-                                  with_speed ? task.joint_step.data[a] : (Real)INFINITY);
-        s[LOWER + k] = box.below;
-        s[UPPER + k] = box.above;
-    } else {
-        const Real room = velocity < INFINITY ? velocity * (0.5 * velocity / acceleration + dt) : velocity;
-        s[LOWER + k] = larger(smaller(zero + lower, q), q - room);
-        s[UPPER + k] = smaller(larger(zero + upper, q), q + room);
-    }
-    s[Q + c] = s[TRIAL + c] = smaller(larger(s[TRIAL + c], s[LOWER + k]), s[UPPER + k]);
-}
-scatter(task.faulty, task.island, sound ? zero : zero + 1.0);
-s[FLOOR2] = zero + FLOAT64_FLOOR2;
-s[NORM2] = zero + NOT_EVALUATED;
-s[BOOST] = zero + 1.0;
-s[STEPS] = zero - 1.0;
-"""
-
-MAY_GAIN = "(s[NORM2] > s[FLOOR2]) & (s[BOOST] <= BOOST_MAX)"
 
 # A lane that has ended is put back to where it ended: others do not lend it their iterations.
 PAUSE_ENDED = f"""
@@ -132,64 +59,12 @@ for (int k = 0; k < 3; ++k) {
     number = kept[3] > zero ? kept[k] : number;
 }
 """
-
 KEEP_REFERENCE = """
 for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordinate.data[c], s[Q + c]);
 """
 
-# DOFs of rotations that turn as far as they may in one tick, and by which limit (`LimitKind`).
-TURNED = """
-F turned[DOFS + 1] = {};
-for (int n = 0; n < TURN_COUNT; ++n) {
-    const U *const limit = s + TURN_INPUTS + n * TURN_WIDTH, *const q = s + Q + TURN_AT[n];
-    const F x = q[0] * limit[3] - q[3] * limit[0] - q[1] * limit[2] + q[2] * limit[1];
-    const F y = q[1] * limit[3] - q[3] * limit[1] - q[2] * limit[0] + q[0] * limit[2];
-    const F z = q[2] * limit[3] - q[3] * limit[2] - q[0] * limit[1] + q[1] * limit[0];
-    const auto all = (square_root(x * x + y * y + z * z) >= limit[4] * ALMOST) & (limit[4] < ALMOST);
-    for (int m = 0; m < 3; ++m) {
-        const int k = TURN_DOF[n] + m, a = task.dof.data[k];
-        const bool by_step = task.joint_step.data[a] < task.velocity.data[a] * task.numbers.data[DT];
-        turned[k] = all ? zero + Real(by_step ? JOINT_STEP : VELOCITY) : zero;
-    }
-}
-"""
 
-# It moves as its goal does, and catches up no faster than every joint can brake: or it would run past the goal, and
-# swing around it for ever. The goals that it gets are met where a limit of a range holds it back, so that is noted.
-APPROACH = """
-const Real dt = task.numbers.data[DT];
-F share = zero + 1.0, slowest = zero - 1.0;
-F moves[DOFS], lags[DOFS];
-for (int k = 0; k < DOFS; ++k) {
-    const int c = PLACE[k], a = task.dof.data[k];
-    if (c < 0) scatter(task.held, task.robot_dof.data[k], turned[k]);
-    if (c < 0) continue;
-    const int i = task.coordinate.data[c];
-    const F farthest = zero + task.velocity.data[a] * dt;
-    moves[k] = smaller(larger(s[Q + c] - gather(task.reference_before, i), -farthest), farthest);
-    lags[k] = s[Q + c] - gather(task.joint_q, i) - moves[k];
-    const F distance = absolute(lags[k]), most = braking_move(distance, task.acceleration.data[a], dt);
-    const auto slower = most < share * distance * ALMOST;
-    share = slower ? most / distance : share;
-    slowest = slower ? zero + Real(k) : slowest;
-    const F g = s[GRADIENT + k];
-    const auto steep = g * g > COSINE2_MAX * (s[DIAGONAL + k] * s[NORM2] + TINY);
-    const auto at_lower = steep & (s[Q + c] <= task.limit_lower.data[a]) & (g > zero);
-    const auto at_upper = steep & (s[Q + c] >= task.limit_upper.data[a]) & (g < zero);
-    const F held = at_lower ? zero - 1.0 : zero;
-    scatter(task.held, task.robot_dof.data[k], at_upper ? zero + 1.0 : held);
-}
-for (int k = 0; k < DOFS; ++k) {
-    const int c = PLACE[k];
-    if (c >= 0) s[Q + c] = gather(task.joint_q, task.coordinate.data[c]) + moves[k] + share * lags[k];
-}
-for (int k = 0; k < INPUT_COUNT; ++k) scatter(task.input_before, k, s[INPUTS + k]);
-scatter(task.approach, task.island, share);
-scatter(task.slowest, task.island, slowest);
-"""
-
-
-class TickLane(LaneIteration):
+class TickApproach(LaneIteration):
     """The functions of a packet of robots up to its iterations, to be called in kernels.
 
     Args:
@@ -267,10 +142,10 @@ class TickLane(LaneIteration):
         StateRef: Any = self.StateRef
         W, TURNS, limit_turn = self.source.lanes.width, len(self.source.program.quaternions), self._limit_turn
 
-        @wp.func_native(self.text.function(READ_DATA))
+        @wp.func_native(self.text.function(*fragments("read_data")))
         def read_data(state: StateRef, lanes: int, task: TickRef, first: int, stage: int): ...
 
-        @wp.func_native(self.text.function(BRAKING_MOVE, JOINT_BOX, BEGIN_JOINTS))
+        @wp.func_native(self.text.function(*fragments("braking_move", "joint_box", "begin_joints")))
         def begin_joints(state: StateRef, lanes: int, task: TickRef, first: int, stage: int): ...
 
         @wp.func
@@ -319,7 +194,7 @@ class TickLane(LaneIteration):
         @wp.func_native(self.text.function(KEEP_REFERENCE))
         def keep_reference(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
-        @wp.func_native(self.text.function(BRAKING_MOVE, TURNED, APPROACH))
+        @wp.func_native(self.text.function(*fragments("braking_move", "turned", "approach")))
         def approach(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
         @wp.func_native(measure.goals_text())

@@ -70,7 +70,7 @@ class TickArrays:
             "faulty": wp.zeros((robots, islands), dtype=wp.int32, device=device),
             "approach": wp.zeros((robots, islands), dtype=wp.float64, device=device),
             "slowest": wp.zeros((robots, islands), dtype=wp.int32, device=device),
-            "held": wp.zeros((robots, dofs), dtype=wp.int32, device=device),
+            "at_bound": wp.zeros((robots, dofs), dtype=wp.int32, device=device),
             "reference_before": wp.zeros((robots, model.joint_coord_count), dtype=wp.float64, device=device),
         }
         self.has_accelerations = bool(np.isfinite(limits["acceleration"]).any())

@@ -10,7 +10,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, MeasureSource, cpu_target
-from ik_service.control.tick.answer import TickAnswer
+from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS, ROBOTS, TickTask
 
 REFERENCE_ITERATIONS = wp.constant(5)
@@ -28,7 +28,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
         source: The iteration, in float64.
         measure: What is measured in the end.
     """
-    of = TickAnswer(source, measure)
+    of = TickCommand(source, measure)
     State: Any = of.State
     Share: Any = of.Share
     begin, iterate_all, W = of.begin, of.iterate_all, source.lanes.width

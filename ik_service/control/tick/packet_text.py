@@ -8,6 +8,17 @@ no robot repeat the last one, and write what it writes.
 from collections.abc import Mapping, Sequence
 
 from ik_service.compiler import Lanes
+from ik_service.template_files import TemplateFolder
+
+MAY_GAIN = "(s[NORM2] > s[FLOOR2]) & (s[BOOST] <= BOOST_MAX)"
+"""Whether another iteration may help a robot of the packet."""
+TEMPLATES = TemplateFolder("ik_service.control.tick")
+
+
+def fragments(*names: str) -> list[str]:
+    """Return statements of C++ from the folder of templates."""
+    words = {"may_gain": MAY_GAIN}
+    return [f"\n{TEMPLATES.filled(f'{name}.cpp', words)}\n" for name in names]
 
 
 class PacketText:

@@ -64,7 +64,7 @@ class TickTask:
     ]  # [robots, islands]: share of the way that is left for which there is time to brake
     slowest: wp.array2d[wp.int32]  # [robots, islands]: the island's DOF that takes longest to brake, -1 for none
     faulty: wp.array2d[wp.int32]  # [robots, islands]
-    held: wp.array2d[wp.int32]  # [robots, joint_dof_count]: end of its range that tasks press a DOF against, -1 or 1;
+    at_bound: wp.array2d[wp.int32]  # [robots, joint_dof_count]: end of its range that tasks press a DOF against, +-1;
     # of rotations the LimitKind of those that turn as far as they may
     running: wp.array2d[wp.int32]  # [packets, islands]: 1 where more iterations may help
     # answers

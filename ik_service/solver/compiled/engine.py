@@ -18,9 +18,9 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import (
+    FIXED,
     FLOAT32_ERROR,
     FLOAT64_ERROR,
-    HELD,
     DataInput,
     Elimination,
     IslandProgram,
@@ -274,7 +274,7 @@ class CompiledEngine:
         lines: list[tuple[int, int, int, int]] = []
         for one in inputs:
             staged = None if intake is None or one.objective >= self._target_count else intake.wide(one.field)
-            if one.field == HELD:
+            if one.field == FIXED:
                 array = problems.start_joint_q
             else:
                 array = objectives[one.objective].data(one.field) if staged is None else staged

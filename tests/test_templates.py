@@ -1,0 +1,43 @@
+"""Templates of generated code: all are used, and written as C is in this project."""
+
+from pathlib import Path
+
+import pytest
+
+import ik_service
+
+LINE_LENGTH = 120
+ROOT = Path(ik_service.__file__).parent
+TEMPLATES = sorted(ROOT.rglob("*.in"))
+each_template = pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def folder_of(path):
+    """The folder of templates that holds a template."""
+    return next(parent for parent in path.parents if parent.name == "templates")
+
+
+def test_there_are_templates():
+    assert len(TEMPLATES) > 30
+
+
+@each_template
+def test_a_template_is_used_by_its_name(path):
+    folder = folder_of(path)
+    sources = "".join(file.read_text() for file in folder.parent.rglob("*.py"))
+    name = str(path.relative_to(folder)).removesuffix(".in")
+    assert f'"{name}"' in sources or f'"{name.removesuffix(".cpp")}"' in sources
+
+
+@each_template
+def test_a_template_is_tidy(path):
+    text = path.read_text()
+    assert text.strip("\n") + "\n" == text, "empty lines at an end"
+    lines = text.splitlines()
+    assert [line for line in lines if "\t" in line or line != line.rstrip() or len(line) > LINE_LENGTH] == []
+
+
+@pytest.mark.parametrize("path", [path for path in TEMPLATES if path.suffixes[0] in (".c", ".h")])
+def test_c_is_indented_by_four(path):
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if not line.startswith(" *") and (len(line) - len(line.lstrip())) % 4] == []
