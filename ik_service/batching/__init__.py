@@ -1,4 +1,4 @@
-"""Requests of many callers on one solver: the bodies of a request and an answer, and the thread that owns the solvers.
+"""Requests of many callers on one device: their queue, the thread that owns the solvers, and the kernels it needs.
 
-No web framework is imported here; the HTTP surface and the command line stand on top.
+No web framework is imported here; the HTTP surface and the command line use it.
 """

@@ -1,12 +1,12 @@
-"""Requests of an event loop on a pool, and their answers back: both in bunches.
+"""The bridge between an event loop and a pool: requests and answers cross it in groups.
 
     requests of one turn of the loop -> submitted together at its end -> the pool -> answers of a batch -> one call
 
-Were each request submitted by itself, the solver's thread would wake up for the first of a bunch that is about to come,
-and solve it alone while the others queue up.
+If each request were submitted alone, the solver's thread would wake up for the first of several requests and solve it
+alone while the others wait.
 
-The solver's thread keeps deadlines, but not while it hangs, or compiles. So the loop keeps them too, a little later,
-with one timer for all.
+The solver's thread enforces deadlines, but not while it is stuck or compiles. So the loop enforces them too, a little
+later, with one timer for all.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from ik_service.robots import RobotModel
 
 
 class LoopBridge:
-    """Takes requests in one event loop and brings their answers there.
+    """Takes requests in one event loop and delivers their answers there.
 
     Args:
-        pool: Where they are solved.
+        pool: Solves them.
     """
 
     def __init__(self, pool: SolverPool) -> None:
@@ -35,9 +35,9 @@ class LoopBridge:
         self._collected: list[tuple[asyncio.Future[SolveAnswer], Callable[[], Future[SolveAnswer]], float]] = []
         self._ended: list[tuple[asyncio.Future[SolveAnswer], Future[SolveAnswer]]] = []
         self._lock = threading.Lock()  # of `_ended`
-        # Answers under way, each with what the pool knows it by, when it is given up [s], and how long it had [s].
+        # Futures of the loop, each with the future of the pool, the time when it fails [s], and its timeout [s].
         self._open: dict[asyncio.Future[SolveAnswer], tuple[Future[SolveAnswer], float, float]] = {}
-        self._sweeping_loop: asyncio.AbstractEventLoop | None = None  # the loop whose timer looks after them
+        self._sweeping_loop: asyncio.AbstractEventLoop | None = None  # the loop with a running timer
 
     def solve(
         self,
@@ -50,8 +50,8 @@ class LoopBridge:
     ) -> "asyncio.Future[SolveAnswer]":
         """Queue a request at the end of this turn of the loop; arguments and errors are those of `SolverPool.submit`.
 
-        A request whose future is cancelled is dropped, as far as it has not been solved. The future brings an
-        ExpiredError soon after the deadline even where the solver does not come back.
+        Work that has not started is dropped when the future is cancelled. The future gets an ExpiredError soon after
+        the deadline even if the solver is stuck.
         """
         loop = asyncio.get_running_loop()
         if not self._collected:
@@ -69,7 +69,7 @@ class LoopBridge:
                     continue
                 try:
                     submitted = submit()
-                except Exception as error:  # noqa: BLE001  # it belongs to the caller, whatever it is
+                except Exception as error:  # noqa: BLE001  # any error goes to the caller
                     answer.set_exception(error)
                     continue
                 self._open[answer] = (submitted, loop.time() + had_s + GRACE_S, had_s)
@@ -85,7 +85,7 @@ class LoopBridge:
             submitted.cancel()
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give up what is long past its deadline; look again as long as anything is under way."""
+        """Fail the requests that are long past their deadline; go on while there are requests."""
         now = loop.time()
         for answer, (submitted, until, had_s) in self._open.items():
             if until <= now and not answer.done():
@@ -98,20 +98,20 @@ class LoopBridge:
     def _on_done(
         self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[SolveAnswer]", ended: Future[SolveAnswer]
     ) -> None:
-        """Keep an answer, in a thread of the pool, and wake the loop for the first of several."""
+        """Keep an answer, in a thread of the pool; wake the loop for the first of several."""
         with self._lock:
             self._ended.append((answer, ended))
             if len(self._ended) > 1:
                 return
         try:
             loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:  # the loop has ended, and with it everybody who waits
+        except RuntimeError:  # the loop has ended, and with it all callers
             self._ended.clear()
 
     def _deliver(self) -> None:
         with self._lock:
-            arrived, self._ended = self._ended, []
-        for answer, ended in arrived:
+            delivered, self._ended = self._ended, []
+        for answer, ended in delivered:
             if answer.done():
                 continue
             if ended.cancelled():

@@ -8,13 +8,13 @@ class PoolLimits:
     """Bounds of a pool.
 
     Attributes:
-        requests: Requests that may wait.
-        problems: Problems that may wait; one request alone may have more.
-        keys: Kinds of requests that may wait at once: so many that can be solved, and so many that wait to be compiled.
+        requests: Waiting requests at most.
+        problems: Waiting problems at most; a single request may have more.
+        keys: Kinds of waiting requests at most: so many with kernels, and so many whose kernels are being compiled.
         solvers: Solvers kept for later requests.
-        batch_problems: Problems that are solved together at most; 1 solves one after the other.
-        timeout_s: Deadline of requests that bring none, from when they come [s].
-        is_shared: Whether there are several owners, of whom each has a share of what may wait.
+        batch_problems: Problems of a batch at most; 1 solves one after the other.
+        timeout_s: Deadline of requests without one, from their arrival [s].
+        is_shared: Whether there are several owners that share these limits.
     """
 
     requests: int = 1024

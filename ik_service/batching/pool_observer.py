@@ -1,4 +1,4 @@
-"""Who is told what a pool does, and a messenger whose failing observer harms nobody."""
+"""Observers of a pool, for metrics."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -14,58 +14,59 @@ _log = logging.getLogger(__name__)
 
 
 class PoolObserver(Protocol):
-    """Is told what a pool does, from the pool's threads; for metrics."""
+    """Is notified of what a pool does, in the pool's threads."""
 
     def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
-        """A batch has been solved."""
+        """A batch is solved."""
 
     def compiled(self, queued: QueuedRequest, seconds: float) -> None:
-        """Kernels for a request have been compiled, or found in the cache."""
+        """Kernels for a request are compiled, or were found in the cache."""
 
     def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Requests were dropped before they were solved: cancelled, or past their deadline."""
+        """Requests are dropped unsolved: cancelled, or past their deadline."""
 
     def refused(self, reason: RefusalReason) -> None:
-        """A request was refused by `submit`, in the thread that called it."""
+        """`submit` refuses a request; called in the thread of its caller."""
 
 
 class SafeObserver:
-    """Tells an observer, and logs what that raises: it must end neither a thread nor a request.
+    """Notifies an observer and logs its errors, so that they end neither a thread nor a request.
 
     Args:
-        observer: Is told; None is nobody.
+        observer: The observer, if any.
     """
 
     def __init__(self, observer: PoolObserver | None) -> None:
         self._observer = observer
 
     def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
-        """Tell `PoolObserver.solved`."""
-        with self._guarded() as observer:
-            if observer is not None:
-                observer.solved(robot, shares, result, seconds)
+        """Notify of a solved batch."""
+        with _logged_errors():
+            if self._observer is not None:
+                self._observer.solved(robot, shares, result, seconds)
 
     def compiled(self, queued: QueuedRequest, seconds: float) -> None:
-        """Tell `PoolObserver.compiled`."""
-        with self._guarded() as observer:
-            if observer is not None:
-                observer.compiled(queued, seconds)
+        """Notify of compiled kernels."""
+        with _logged_errors():
+            if self._observer is not None:
+                self._observer.compiled(queued, seconds)
 
     def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Tell `PoolObserver.dropped`, where there are any."""
-        with self._guarded() as observer:
-            if observer is not None and queued_requests:
-                observer.dropped(queued_requests)
+        """Notify of dropped requests, where there are any."""
+        with _logged_errors():
+            if self._observer is not None and queued_requests:
+                self._observer.dropped(queued_requests)
 
     def refused(self, reason: RefusalReason) -> None:
-        """Tell `PoolObserver.refused`."""
-        with self._guarded() as observer:
-            if observer is not None:
-                observer.refused(reason)
+        """Notify of a refused request."""
+        with _logged_errors():
+            if self._observer is not None:
+                self._observer.refused(reason)
 
-    @contextmanager
-    def _guarded(self) -> Iterator[PoolObserver | None]:
-        try:
-            yield self._observer
-        except Exception:  # noqa: BLE001  # any fault of an observer's would end the thread
-            _log.exception("An observer of the solver pool has failed.")
+
+@contextmanager
+def _logged_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception:  # noqa: BLE001  # any error of an observer would end the thread
+        _log.exception("An observer of the solver pool has failed.")

@@ -1,17 +1,17 @@
-"""The solvers that one thread keeps at hand, least recently used first to go.
+"""The cache of solvers of one thread; the least recently used solver is removed first.
 
-Building a solver allocates its arrays and records its launches, so requests of equal structure share one. Large
+Building a solver allocates its arrays and records its launches, so requests of equal structure share a solver. Large
 requests are solved in parts, which bounds their memory; the parts do not change the answers.
 """
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.requests.objective_data import set_columns
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import FloatArray, Progress, SolveRequest, joined_data
@@ -21,15 +21,15 @@ from objectives.errors import InputError
 from objectives.expression_objective import ExpressionObjective
 
 PART_SIZE = 4096
-"""Problems that are handed to a solver at once."""
+"""Problems that a solver gets at once at most."""
 EFFORT_MOST = 1e10
-"""DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU where others wait: some
+"""DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU while others wait: some
 6 s of a core (`python -m benchmarks.engines.large_robots`). With default options that is 157 DOFs."""
 
 
 @dataclass(frozen=True)
 class CachedSolver:
-    """A solver and the objectives that it has besides its targets."""
+    """A solver and its objectives besides the targets."""
 
     solver: IKSolver
     objectives: tuple[ExpressionObjective, ...]
@@ -46,7 +46,7 @@ class SolverCache:
         threads: int | None = None,
         effort_most: float = math.inf,
     ) -> None:
-        """Start with an empty cache.
+        """Start empty.
 
         Args:
             device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
@@ -55,8 +55,8 @@ class SolverCache:
             effort_most: DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU.
         """
         self.device, self._effort_most = device, effort_most
-        self._capacity, self._threads = capacity, threads
-        self._solvers: OrderedDict[tuple[str, tuple[object, ...]], CachedSolver] = OrderedDict()
+        self._threads = threads
+        self._solvers: BoundedDict[tuple[str, tuple[object, ...]], CachedSolver] = BoundedDict(capacity)
 
     def __len__(self) -> int:
         """Return the number of solvers kept."""
@@ -96,23 +96,23 @@ class SolverCache:
             EngineError: No engine can run this problem.
         """
         first = requests[0]
-        entry, targets = self._entry(robot, first), range(len(first.targets))
-        if entry.solver.engine == "staged" and entry.solver.device.is_cpu:  # on a GPU attempts are side by side
+        cached, targets = self._cached(robot, first), range(len(first.targets))
+        if cached.solver.engine == "staged" and cached.solver.device.is_cpu:  # on a GPU attempts run in parallel
             self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
         for k, target in enumerate(first.targets):
             if not target.is_bare:
-                entry.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
-        for k, objective in enumerate(entry.objectives):
+                cached.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
+        for k, objective in enumerate(cached.objectives):
             set_columns(objective, [request.objectives[k] for request in requests], counts)
-        result = entry.solver.solve(
+        result = cached.solver.solve(
             [_column([request.targets[k].positions for request in requests]) for k in targets] or None,
             [_column([request.targets[k].orientations_xyzw for request in requests]) for k in targets] or None,
             initial_joint_q=_column([request.initial_joint_q for request in requests]),
             problem_count=None if targets else sum(counts),
             options=first.options,
         )
-        return _labelled(result, first, entry) if entry.objectives else result
+        return _labelled(result, first, cached) if cached.objectives else result
 
     def _require_bounded(self, robot: RobotModel, options: SolverOptions) -> None:
         seeds, iterations, dofs = options.seed_count, options.max_iterations, robot.active_dof_count
@@ -123,13 +123,11 @@ class SolverCache:
                 f"seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
             )
 
-    def _entry(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
+    def _cached(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
         key = (robot.content_hash, request.structure)
-        entry = self._solvers.pop(key, None) or self._build(robot, request)
-        self._solvers[key] = entry
-        while len(self._solvers) > self._capacity:
-            self._solvers.popitem(last=False)
-        return entry
+        cached = self._solvers.get(key) or self._build(robot, request)
+        self._solvers[key] = cached
+        return cached
 
     def _build(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
         targets = [target.declaration() for target in request.targets]
@@ -139,13 +137,13 @@ class SolverCache:
 
 
 def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
-    """Return what a problem can take of the staged engine on a CPU, in the unit of `EFFORT_MOST`."""
+    """Return the most work of a problem in the staged engine on a CPU, in the unit of `EFFORT_MOST`."""
     return float(robot.active_dof_count**3 * options.seed_count * options.max_iterations)
 
 
-def _labelled(result: IKResult, request: SolveRequest, entry: CachedSolver) -> IKResult:
-    """The result, with the names that the request has for the rows of its objectives."""
-    pairs = zip(request.objectives, entry.objectives, strict=True)
+def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> IKResult:
+    """The result with the labels of the request for the rows of its objectives."""
+    pairs = zip(request.objectives, cached.objectives, strict=True)
     own = tuple(columns.label for columns, objective in pairs for _ in range(objective.residual_dim()))
     of_targets = result.islands.row_labels[: len(result.islands.row_labels) - len(own)]
     return replace(result, islands=replace(result.islands, row_labels=(*of_targets, *own)))

@@ -31,7 +31,7 @@ def test_head_answers_as_get_does(running_service, path):
 
 
 def test_health_answers_while_a_solve_runs(client, monkeypatch):
-    cache = client.app.state.service.pool._solver_cache
+    cache = client.app.state.service.pool._runner.solver_cache
     solve, started, release = cache.solve_together, threading.Event(), threading.Event()
 
     def slow(*arguments):

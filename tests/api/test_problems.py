@@ -42,7 +42,7 @@ def post_with_error(client, monkeypatch):
         def fail(*_):
             raise error
 
-        monkeypatch.setattr(client.app.state.service.pool._solver_cache, "solve_together", fail)
+        monkeypatch.setattr(client.app.state.service.pool._runner.solver_cache, "solve_together", fail)
         return client.post("/v1/robots/panda/solve", json=GOOD)
 
     return post

@@ -29,14 +29,14 @@ class Held:
     def __init__(self, client, body, threads):
         self.client, self.body, self.threads = client, body, threads
         self.pool, self.gate, self.entered = client.app.state.service.pool, threading.Event(), threading.Event()
-        solve = self.pool._solver_cache.solve_together
+        solve = self.pool._runner.solver_cache.solve_together
 
         def wait(*arguments):
             self.entered.set()
             assert self.gate.wait(PATIENCE_S)
             return solve(*arguments)
 
-        self.pool._solver_cache.solve_together = wait
+        self.pool._runner.solver_cache.solve_together = wait
 
     def post(self, name, **headers):
         return self.client.post(URL, json=self.body, headers={"X-API-Key": KEYS[name], **headers})

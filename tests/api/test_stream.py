@@ -227,7 +227,7 @@ def test_a_silent_stream_ends(client, monkeypatch, limit, first):
 @pytest.fixture
 def held(client, monkeypatch):
     """A solver that waits before each solve until it is let go."""
-    cache = client.app.state.service.pool._solver_cache
+    cache = client.app.state.service.pool._runner.solver_cache
     solve, started, go = cache.solve_together, threading.Semaphore(0), threading.Semaphore(0)
 
     def slow(*arguments):
@@ -310,7 +310,7 @@ def test_a_tick_is_answered_while_the_solver_hangs(client, held):
 
 
 def test_an_unexpected_error_stays_inside_and_the_stream_goes_on(client, monkeypatch):
-    cache = client.app.state.service.pool._solver_cache
+    cache = client.app.state.service.pool._runner.solver_cache
     with client.websocket_connect(URL) as stream:
         configured(stream)
         with monkeypatch.context() as patch:
@@ -340,7 +340,7 @@ def test_streams_and_requests_are_told_of_a_solver_that_is_lost(panda, monkeypat
     app = create_app(ServiceSettings(device="cpu", insecure=True), robots={"panda": panda}, compile_apart=False)
     with TestClient(app) as own, own.websocket_connect(URL) as stream:
         configured(stream)
-        monkeypatch.setattr(app.state.service.pool, "_solve_batch", lambda _: 1 / 0)
+        monkeypatch.setattr(app.state.service.pool._runner, "_solve", lambda _: 1 / 0)
         assert say(stream, {**POSE, "seq": 1})["code"] == "solver_lost"
         with pytest.raises(WebSocketDisconnect) as caught:
             stream.receive_json()

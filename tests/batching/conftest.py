@@ -104,7 +104,7 @@ class Clock:
 def clock(monkeypatch):
     """A clock that pools go by, where they look at the time."""
     clock = Clock()
-    for module in ("solver_pool", "kernels.kernel_gate"):
+    for module in ("solver_pool", "batch_runner", "kernels.kernel_gate"):
         monkeypatch.setattr(f"ik_service.batching.{module}.time", clock)
     return clock
 
@@ -126,12 +126,12 @@ def make_pool(template):
 
     def make(limits=None, observer=None, **fake):
         pool = SolverPool("cpu", limits=limits, compile_apart=False, observer=observer)
-        pool._solver_cache = FakeSolverCache(template, **fake)
+        pool._runner.solver_cache = FakeSolverCache(template, **fake)
         pools.append(pool)
-        return pool, pool._solver_cache
+        return pool, pool._runner.solver_cache
 
     yield make
     for pool in pools:
-        if pool._solver_cache.gate is not None:
-            pool._solver_cache.gate.set()
+        if pool._runner.solver_cache.gate is not None:
+            pool._runner.solver_cache.gate.set()
         pool.close()

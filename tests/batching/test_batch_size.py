@@ -77,7 +77,7 @@ def test_a_kind_that_may_be_slow_begins_with_single_problems():
     sizer.start_small("key")
     assert sizer.budget("key", alone=True) == 1
     sizer.record("key", 1, 10.0)  # which has made the solver
-    assert sizer.seconds("key") == FIRST_GUESS_S
+    assert sizer.usual_seconds("key") == FIRST_GUESS_S
     assert sizer.budget("key") == 1
     sizer.record("key", 1, QUANTUM_S)
     sizer.start_small("key")
@@ -93,4 +93,4 @@ def test_who_is_alone_gets_long_batches():
 def test_a_few_problems_say_nothing():
     sizer = BatchSizer(4096)
     sizer.record("key", BATCH_LEAST - 1, 1.0)
-    assert sizer.seconds("key") == FIRST_GUESS_S
+    assert sizer.usual_seconds("key") == FIRST_GUESS_S

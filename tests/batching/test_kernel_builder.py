@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.batching.kernels import kernel_builder
+from ik_service.batching.kernels import kernel_builder, kernel_marks
+from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.kernels.builder_process import (
     OUTPUT_CHARACTERS_MAX,
     BuilderProcess,
     BuildFailedError,
     fill_caches,
 )
-from ik_service.batching.kernels.kernel_builder import BuildEnd, KernelBuilder
+from ik_service.batching.kernels.kernel_builder import KernelBuilder
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.batching.solver_pool import SolverPool
@@ -35,7 +36,7 @@ from ik_service.batching.kernels.builder_process import BuilderProcess, BuildFai
 process = BuilderProcess("cpu")
 process.begin(None, None, None)
 with suppress(BuildFailedError):
-    assert process.has_ended_one(100)
+    assert process.is_finished(100)
 print(process._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -63,7 +64,7 @@ class FakeProcess:
         self.begun.append(sample)
         self.marks.append(mark)
 
-    def has_ended_one(self, patience_s):
+    def is_finished(self, patience_s):
         time.sleep(0.01)
         if not self.hangs and self.begun[-1].targets[0].link in self.faulty:
             raise BuildFailedError("Exception: CPU kernel build failed (18361 lines from the compiler)")
@@ -98,7 +99,7 @@ class Asked:
 
 @pytest.fixture
 def ask(panda, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
+    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))
 
     def ask(builder, link="panda_link3", *, owner=None, patterns=1):
         asked = Asked()
@@ -255,7 +256,7 @@ def test_what_a_compiler_says_is_one_short_line_and_nothing_is_left_in_the_cache
         with pytest.raises(
             BuildFailedError, match=r"build failed .*'inff'.*\(5000 lines from the compiler\)"
         ) as caught:
-            until(lambda: process.has_ended_one(1.0))
+            until(lambda: process.is_finished(1.0))
         assert others.exists()
         assert not list(folder.glob(f"wp_bad_*_p{process._process.pid}_*"))
         assert len(str(caught.value)) < 2 * OUTPUT_CHARACTERS_MAX
@@ -348,7 +349,7 @@ def die(*_):
 
 
 def test_kernels_that_are_marked_as_there_need_no_process(panda, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_builder, "MARKS", str(tmp_path))
+    monkeypatch.setattr(kernel_marks, "MARKS", str(tmp_path))
     builder, compiled = KernelBuilder("cpu"), Asked()
     builder.build(panda, numbered(0, 1, link="panda_link5"), compiled.done)
     assert compiled.ended.wait(PATIENCE)

@@ -21,9 +21,9 @@ def make_bridge(template):
 
     def make(limits=None, **fake):
         pool = SolverPool("cpu", limits=limits, compile_apart=False)
-        pool._solver_cache = FakeSolverCache(template, **fake)
+        pool._runner.solver_cache = FakeSolverCache(template, **fake)
         pools.append(pool)
-        return LoopBridge(pool), pool._solver_cache
+        return LoopBridge(pool), pool._runner.solver_cache
 
     yield make
     for pool in pools:

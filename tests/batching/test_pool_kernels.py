@@ -8,7 +8,7 @@ import pytest
 
 from ik_service.batching.errors import CompileFailedError, CompilingError, ExpiredError
 from ik_service.batching.kernels import kernel_status
-from ik_service.batching.kernels.kernel_builder import BuildEnd
+from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_pool import SolverPool

@@ -288,7 +288,7 @@ def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch
 
 def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypatch):
     pool, _ = make_pool()
-    monkeypatch.setattr(pool, "_solve_batch", lambda _: 1 / 0)
+    monkeypatch.setattr(pool._runner, "_solve", lambda _: 1 / 0)
     failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE)
     assert isinstance(failure, SolverLostError)
     assert isinstance(failure.__cause__, ZeroDivisionError)

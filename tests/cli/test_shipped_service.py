@@ -9,8 +9,8 @@ import urllib.request
 import warp as wp
 
 from ik_service.api.schema.examples import SOLVE_REQUESTS
-from ik_service.batching.kernels.kernel_builder import MARKS
 from ik_service.cli.robots.warmup_command import OBJECT_SUFFIXES
+from ik_service.solver.launches.cache_bound import MARKS
 
 
 def objects(folder):
@@ -36,7 +36,7 @@ def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, tmp_path):
 
 def test_warmup_marks_what_a_service_need_not_compile_apart(run):
     from ik_service import load_robot
-    from ik_service.batching.kernels.kernel_builder import mark_of
+    from ik_service.batching.kernels.kernel_marks import mark_of
     from ik_service.cli.robots.warmup_command import WarmUpJob, first_request
 
     wp.init()  # says where the cache is

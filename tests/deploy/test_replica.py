@@ -148,7 +148,7 @@ def test_a_replica_whose_solver_does_not_come_back_is_not(service, monkeypatch):
         release.wait(START_S)
 
     monkeypatch.setattr(ray_serve, "PROBE_S", 0.1)
-    monkeypatch.setattr(pool._solver_cache, "solve_together", hang)
+    monkeypatch.setattr(pool._runner.solver_cache, "solve_together", hang)
     try:
         while not begun.is_set():  # a question may run out of its time before the solver's thread sees it
             check()
@@ -167,6 +167,6 @@ def test_a_replica_whose_device_fails_is_not(service, monkeypatch):
     def fail(*_):
         raise RuntimeError("illegal address")
 
-    monkeypatch.setattr(pool._solver_cache, "solve_together", fail)
+    monkeypatch.setattr(pool._runner.solver_cache, "solve_together", fail)
     with pytest.raises(RuntimeError, match="illegal address"):
         check()

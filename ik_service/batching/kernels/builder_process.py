@@ -1,8 +1,8 @@
-"""The process that compiles: it is sent what to solve, solves it, and says so.
+"""The process that compiles kernels: it receives requests, solves them, and reports the end of each.
 
-It is on its own in whatever takes too long: nothing of it is shared, so it can be ended at any time. What it leaves
-half done in the kernel cache then, or where code cannot be compiled, is removed. Compilers write their complaints to
-standard error, thousands of lines of them; they are caught there and come back as a few.
+It shares nothing with the service, so it can be killed at any time. Unfinished kernels in the cache are removed then,
+and after a failed build. Compilers write thousands of lines to standard error; they are captured, and the first
+characters are part of the error.
 """
 
 import multiprocessing
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import warp as wp
 
+from ik_service.batching.kernels.kernel_marks import put_mark
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.errors import KernelBuildError
@@ -29,15 +30,15 @@ from ik_service.warp_start import start_warp
 from objectives.errors import IKError
 
 OUTPUT_CHARACTERS_MAX = 300
-"""Characters of what a compiler says that are kept."""
+"""Characters of the compiler's output in an error."""
 OUTPUT_BYTES_MAX = 2**20
-"""Bytes of what a compiler says that are looked at."""
+"""Bytes of the compiler's output that are read."""
 CLOCK_S = 2.0
-"""How far the clock of a file system may be behind."""
+"""Largest lag of the clock of a file system [s]."""
 
 
 class BuilderProcess:
-    """A process that compiles, as seen by the one that has started it.
+    """A process that compiles, as its parent sees it.
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
@@ -47,7 +48,7 @@ class BuilderProcess:
     """
 
     def __init__(self, device: str) -> None:
-        # Spawned: a fork would inherit the state of Warp and of threads that are not there.
+        # Spawned: a fork would inherit the state of Warp, and of threads that it does not have.
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (theirs, device, wp.config.log_level)
@@ -62,20 +63,23 @@ class BuilderProcess:
         self._started_at = time.time()
 
     def begin(self, robot: RobotModel, sample: SolveRequest, mark: Path | None) -> None:
-        """Have a request solved and then, where there is a mark, marked as compiled.
+        """Send a request to solve, and the mark to set afterwards.
 
         Raises:
             OSError: The process has ended.
         """
         self._connection.send((robot, sample, mark))
 
-    def has_ended_one(self, patience_s: float) -> bool:
-        """Return whether what has begun has ended, for good or ill; wait for it a while.
+    def is_finished(self, patience_s: float) -> bool:
+        """Wait for the request that was sent; return whether it is finished.
+
+        Args:
+            patience_s: How long to wait [s].
 
         Raises:
-            BuildFailedError: It cannot be compiled; the process goes on.
+            BuildFailedError: The code cannot be compiled; the process goes on.
             EOFError: The process has ended.
-            OSError: The same.
+            OSError: The process has ended.
         """
         if not self._connection.poll(patience_s):
             return False
@@ -85,7 +89,7 @@ class BuilderProcess:
         return True
 
     def kill(self) -> None:
-        """End it, whatever it is at, and remove what it has left half done."""
+        """Kill the process and remove its unfinished kernels."""
         self._connection.close()
         self._process.kill()
         self._process.join()
@@ -95,20 +99,20 @@ class BuilderProcess:
 
 
 class BuildFailedError(Exception):
-    """Code that cannot be compiled, however often it is tried; says what the compiler said, cut short."""
+    """The compiler rejects the code; the message has the start of its output."""
 
 
 def is_build_failure(error: Exception) -> bool:
-    """Return whether an error says that a compiler has refused code: one of ours, or Warp's."""
+    """Return whether an error, of this package or of Warp, means that a compiler has rejected code."""
     return isinstance(error, KernelBuildError) or "kernel build failed" in str(error)
 
 
 def fill_caches(connection: Connection, device: str, log_level: int) -> None:
-    """Solve what is sent, one after the other, as long as anybody sends; runs in the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal goes to all; the one that started it ends it
+    """Solve the requests that are sent, one after the other; runs in the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends this one
     end_with_parent()
     wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
-    start_warp(log_notes=False)  # as the one that started it has
+    start_warp(log_notes=False)  # the parent has logged them
     started_at = time.time()
     with suppress(EOFError):
         while True:
@@ -120,11 +124,11 @@ def fill_caches(connection: Connection, device: str, log_level: int) -> None:
 
 
 def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None) -> str | None:
-    """Solve some problems, so that the kernels for them are in the cache; runs in the process.
+    """Solve a request, so that its kernels are in the cache; runs in the process.
 
     Returns:
-        What is wrong, where code cannot be compiled. None otherwise, also where the solver refuses the request or the
-        cache cannot be written: the solver's thread meets the same, and tells the caller.
+        The error where code cannot be compiled. None otherwise, also where the solver refuses the request or the cache
+        cannot be written: the solver's thread then gets the same error, and passes it to the caller.
     """
     with captured_output() as compiler_output:
         try:
@@ -143,13 +147,13 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
             put_mark(mark)
         return None
     lines = [str(fault), *compiler_output]
-    told = " ".join(" ".join(lines).split())[:OUTPUT_CHARACTERS_MAX]
-    return f"{type(fault).__name__}: {told} ({len(compiler_output)} lines from the compiler)"
+    text = " ".join(" ".join(lines).split())[:OUTPUT_CHARACTERS_MAX]
+    return f"{type(fault).__name__}: {text} ({len(compiler_output)} lines from the compiler)"
 
 
 @contextmanager
 def captured_output() -> Iterator[list[str]]:
-    """Catch what is written to standard output and error, by native code too; the list is filled at the end."""
+    """Capture standard output and error, of native code too; the list is filled at the end."""
     compiler_output: list[str] = []
     with tempfile.TemporaryFile() as file, _redirected(file.fileno(), (1, 2)):
         try:
@@ -166,7 +170,7 @@ def captured_output() -> Iterator[list[str]]:
 def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
     kept = {}
     for descriptor in descriptors:
-        with suppress(OSError):  # there is none
+        with suppress(OSError):  # it is closed
             kept[descriptor] = os.dup(descriptor)
             os.dup2(to, descriptor)
     try:
@@ -178,11 +182,11 @@ def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
 
 
 def remove_unfinished_kernels(pid: int, since: float) -> None:
-    """Remove what a process has begun in the kernel cache and will not finish: Warp puts its id into the names.
+    """Remove the unfinished kernels of a process from the cache; Warp puts its id into their names.
 
     Args:
-        pid: Id of the process; one on another machine may have the same.
-        since: When it was started, on the clock of the file system [s].
+        pid: Id of the process; a process on another machine may have the same one.
+        since: Start of the process on the clock of the file system [s].
     """
     for folder in Path(str(wp.config.kernel_cache_dir)).glob(f"*_p{pid}_t*"):
         with suppress(OSError):
@@ -190,17 +194,10 @@ def remove_unfinished_kernels(pid: int, since: float) -> None:
                 shutil.rmtree(folder)
 
 
-def put_mark(mark: Path) -> None:
-    """Put the file that says that kernels are there."""
-    with suppress(OSError):  # a cache that is only read
-        mark.parent.mkdir(mode=0o755, exist_ok=True)  # whatever the umask says: what others may write is not believed
-        mark.touch(mode=0o644)
-
-
 def end_with_parent() -> None:
-    """End this process as soon as the one that started it is gone, however that ended; runs in the process."""
+    """End this process when its parent ends, however that ends; runs in the process."""
     parent = multiprocessing.parent_process()
-    assert parent is not None  # it has been started by one
+    assert parent is not None  # this process was started by one
 
     def watch() -> None:
         parent.join()

@@ -1,4 +1,4 @@
-"""The gate between the queue and the solver's thread: a group opens once the kernels for its requests are there.
+"""The gate between the queue and the solver's thread: a group of requests opens once its kernels are compiled.
 
 A request opens its group where its kernels are known. Else the first request that needs them has them compiled, and
 all groups that have waited for them open at once. A build that is abandoned is asked for again where a request still
@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterator
 
 from ik_service.batching.errors import compile_failed_error
-from ik_service.batching.kernels.kernel_builder import BuildEnd, KernelBuilder
+from ik_service.batching.kernels.build import BuildEnd
+from ik_service.batching.kernels.kernel_builder import KernelBuilder
 from ik_service.batching.kernels.kernel_status import KernelStatus
 from ik_service.batching.pool_observer import SafeObserver
 from ik_service.batching.queue.fair_cap import Owner
-from ik_service.batching.queue.fair_queue import FairQueue, is_stale
+from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import QueuedRequest
 
 _log = logging.getLogger(__name__)
@@ -26,10 +27,10 @@ class KernelGate:
     """Opens the groups of a queue.
 
     Args:
-        builder: Compiles in a process of its own; None: the solver's thread does it.
+        builder: Compiles in a process of its own; None: the solver's thread compiles.
         queue: The queue.
-        changed: Holds the lock of the queue; told when a group opens.
-        observer: Told what has been compiled.
+        changed: Has the lock of the queue; notified when a group opens.
+        observer: Notified of compiled kernels.
 
     Attributes:
         builder: The builder.
@@ -43,7 +44,7 @@ class KernelGate:
         self._status = KernelStatus()
 
     def is_ready(self, queued: QueuedRequest, compile_here: bool) -> bool:
-        """Return whether nothing has to be compiled apart for a request. The lock is held.
+        """Return whether a request needs no build. The lock is held.
 
         Raises:
             CompileFailedError: Its code cannot be compiled.
@@ -57,32 +58,32 @@ class KernelGate:
         return True
 
     def open_or_wait(self, queued: QueuedRequest, compile_here: bool) -> bool:
-        """Open a shut group if its kernels are there; return whether `compile` is to be called. The lock is held."""
+        """Open the group of a request, or let it wait; return whether to call `compile`. The lock is held."""
         if not self.is_ready(queued, compile_here):
             return self._status.wait(queued.code_key, queued.key)
         self._queue.open_group(queued.key)
         return False
 
     def compile(self, queued: QueuedRequest) -> None:
-        """Have the code of a request compiled apart; where that cannot even begin, the solver's own thread does it."""
+        """Compile the kernels of a request in the other process; if that cannot start, in the solver's thread."""
         assert self.builder is not None
 
-        def end(ended: BuildEnd) -> None:
-            if ended is BuildEnd.COMPILED:
+        def on_end(end: BuildEnd) -> None:
+            if end is BuildEnd.COMPILED:
                 self._open_groups(queued)
-            elif ended is BuildEnd.FAILED:
+            elif end is BuildEnd.FAILED:
                 self.fail(queued)
             elif (other := self._waits(queued)) is not None:
                 self.compile(other)
 
         try:
-            self.builder.build(queued.robot, queued.request, end, lambda: self._owners(queued), owner=queued.owner)
-        except Exception:  # noqa: BLE001  # without threads, memory or a cache that can be read; the groups would wait
+            self.builder.build(queued.robot, queued.request, on_end, lambda: self._owners(queued), owner=queued.owner)
+        except Exception:  # noqa: BLE001  # no threads, no memory or no readable cache; the groups would wait
             _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
             self._open_groups(queued)
 
     def fail(self, queued: QueuedRequest) -> None:
-        """Tell all that wait for the code of a request, and whoever asks for it later, that it cannot be compiled."""
+        """Fail all requests that wait for the code of a request, and for a while those that need it later."""
         with self._changed:
             groups = {queued.key, *self._status.set_failed(queued.code_key, time.monotonic())}
             left = list(self._queue.waiting(groups))
@@ -92,11 +93,11 @@ class KernelGate:
             each.fail(compile_failed_error(each.robot.name))
 
     def seconds_left(self, owner: Owner) -> float:
-        """Return how long it takes, about, until all that is to be compiled for an owner is there [s]."""
+        """Return the estimated time until all kernels that an owner waits for are compiled [s]."""
         return 0.0 if self.builder is None else self.builder.seconds_left(owner)
 
     def close(self) -> None:
-        """Compile nothing any more."""
+        """End the builder."""
         if self.builder is not None:
             self.builder.close()
 
@@ -108,18 +109,18 @@ class KernelGate:
         self._observer.compiled(queued, time.monotonic() - queued.queued_at)
 
     def _live(self, queued: QueuedRequest) -> Iterator[QueuedRequest]:
-        """Go through the requests that wait for the same code, and for whose answers somebody waits."""
+        """Give the requests that wait for the same code, without those that are cancelled or past their deadline."""
         now = time.monotonic()
         waiting = self._queue.waiting(self._status.waiting_groups(queued.code_key))
-        return (each for each in waiting if not is_stale(each, now))
+        return (each for each in waiting if not each.is_stale(now))
 
     def _owners(self, queued: QueuedRequest) -> set[Owner]:
-        """Whose requests still wait for the same code."""
+        """Owners of the requests that wait for the same code."""
         with self._changed:
             return {each.owner for each in self._live(queued)}
 
     def _waits(self, queued: QueuedRequest) -> QueuedRequest | None:
-        """A request that still waits for the same code; the code is forgotten where there is none."""
+        """A request that waits for the same code; where there is none, nothing waits for the code any longer."""
         with self._changed:
             found = next(self._live(queued), None)
             if found is None:

@@ -1,38 +1,36 @@
-"""Which kernels are there, which can never be, and which groups wait for those that are being compiled.
+"""Which kernels are compiled, which cannot be compiled, and which groups of requests wait for the others.
 
-It holds no lock; its owner does.
+It holds no lock: the pool holds the lock around every call.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Hashable
+
+from ik_service.batching.bounded_dict import BoundedDict
 
 CODES_MOST = 4096
 FAILED_MOST = 1024
 FAILED_S = 600.0
-"""How long code that could not be compiled is not tried again [s]: longer than anybody waits for an answer."""
+"""Time in which code that cannot be compiled is not compiled again [s]; longer than any deadline."""
 
 
 class KernelStatus:
-    """Keys of code that has been compiled, or is being compiled."""
+    """The state of kernels, by the key of their code."""
 
     def __init__(self) -> None:
-        self._compiled: OrderedDict[Hashable, None] = OrderedDict()
+        self._compiled: BoundedDict[Hashable, None] = BoundedDict(CODES_MOST)
         self._awaited: dict[Hashable, dict[Hashable, None]] = {}
-        self._failed: OrderedDict[Hashable, float] = OrderedDict()  # until when that is remembered [s]
+        self._failed: BoundedDict[Hashable, float] = BoundedDict(FAILED_MOST)  # end of the time of `FAILED_S`
 
     def __contains__(self, code: Hashable) -> bool:
-        """Tell whether code is there."""
+        """Return whether code is compiled."""
         return code in self._compiled
 
     def add(self, code: Hashable) -> None:
-        """Remember that code is there, or that nobody else will compile it."""
+        """Set code as compiled, or as compiled by the solver's thread when it is needed."""
         self._compiled[code] = None
-        self._compiled.move_to_end(code)
-        if len(self._compiled) > CODES_MOST:
-            self._compiled.popitem(last=False)
 
     def wait(self, code: Hashable, group: Hashable) -> bool:
-        """Let a group wait for code; return whether it is the first, so that somebody has to compile it."""
+        """Add a group that waits for code; return whether it is the first, so that the code has to be compiled."""
         is_first = code not in self._awaited
         self._awaited.setdefault(code, {})[group] = None
         return is_first
@@ -42,23 +40,20 @@ class KernelStatus:
         return self._awaited.get(code, {})
 
     def set_compiled(self, code: Hashable) -> Collection[Hashable]:
-        """Remember that code is there, and return the groups that have waited for it."""
+        """Set code as compiled; return the groups that have waited for it."""
         self.add(code)
         return self._awaited.pop(code, {})
 
     def abandon(self, code: Hashable) -> None:
-        """Forget code that nobody waits for; the next group that wants it is the first again."""
+        """Remove code that no request waits for; the next group that needs it is the first again."""
         self._awaited.pop(code, None)
 
     def set_failed(self, code: Hashable, now: float) -> Collection[Hashable]:
-        """Remember for a while that code cannot be compiled, and return the groups that have waited for it."""
-        self._failed.pop(code, None)
+        """Set code as failed for a while; return the groups that have waited for it."""
         self._failed[code] = now + FAILED_S
-        if len(self._failed) > FAILED_MOST:
-            self._failed.popitem(last=False)
         self._compiled.pop(code, None)
         return self._awaited.pop(code, {})
 
     def has_failed(self, code: Hashable, now: float) -> bool:
-        """Tell whether code could not be compiled, lately."""
+        """Return whether code could not be compiled within the last `FAILED_S`."""
         return self._failed.get(code, now) > now

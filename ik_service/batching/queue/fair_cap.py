@@ -1,13 +1,11 @@
 """A cap that several owners share, so that none can use it up alone.
 
-An owner may hold no more than what is free once it has taken: one busy owner gets at most half of the cap, of two each
-a third, of three each a quarter. So there is always room for one who comes new, and nobody has to say beforehand how
-many owners there will be. Whoever holds more than the others leave it waits until others have given back, or it has.
+After an owner has acquired, it may hold no more than what is still free: a single busy owner gets at most half of the
+cap, two get a third each, three a quarter each. So a new owner always finds room, and the number of owners need not be
+known beforehand. An owner that holds more than its share acquires nothing until it or others have released.
 
 Source: A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
 Transactions on Networking 6(2), 1998, with alpha 1.
-
-It holds no lock and does no input or output; its owner does.
 """
 
 from ik_service.batching.errors import QueueFullError, RefusalReason, ShareExhaustedError
@@ -16,21 +14,21 @@ Owner = str | None
 """Name of the API key of a caller; None is the service itself, or everybody where there are no keys."""
 
 UNKNOWN_OWNER: Owner = ""
-"""One of whom nothing is known yet, so that it is taken to hold nothing; no API key has this name."""
+"""A caller that is not known yet, and is taken to hold nothing; no API key has this name."""
 
 
 class FairCap:
-    """Counts what owners hold, and refuses what is too much.
+    """Counts the units that owners hold, and refuses more than their shares.
 
     Args:
-        most: What all owners may hold together.
-        what: What is counted, in the plural, as it stands in messages: "requests waiting".
-        reason: Why somebody is refused where the whole cap is full.
-        is_shared: Whether there can be several owners. Where there is only one, it has the whole cap.
+        most: Units that all owners may hold together.
+        what: Name of the units in messages, in the plural: "requests waiting".
+        reason: Reason of the error where the whole cap is full.
+        is_shared: Whether there can be several owners. A single owner has the whole cap.
 
     Attributes:
-        used: What all owners hold together.
-        limit_alone: What an owner may hold while nobody else holds anything.
+        used: Units that all owners hold together.
+        limit_alone: Units that an owner may hold while no other owner holds any.
     """
 
     def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
@@ -40,22 +38,22 @@ class FairCap:
         self.limit_alone = max(1, most // 2) if is_shared else most
 
     def used_by(self, owner: Owner) -> int:
-        """Return what an owner holds."""
+        """Return the number of units that an owner holds."""
         return self._used.get(owner, 0)
 
     def require(self, owner: Owner, amount: int = 1) -> None:
-        """Refuse what an owner could not acquire now.
+        """Check that an owner could acquire some units now.
 
         Raises:
             ShareExhaustedError: The owner would hold more than its share.
-            QueueFullError: The whole cap is full, through no fault of this owner.
+            QueueFullError: The whole cap is full.
         """
         own, free = self._used.get(owner, 0), self._most - self.used - amount
         if free < 0 or (self._is_shared and own + amount > free):
             self._refuse(own, amount, free)
 
     def _refuse(self, own: int, amount: int, free: int) -> None:
-        """Raise the error of an owner that would leave less free than it holds, unless it asks for its first unit."""
+        """Raise the error of an owner that would hold more than its share, unless it asks for its first unit."""
         if self._is_shared and (own > 0 or (amount > 1 and free >= 0)):
             share = max(0, (self._most - self.used + own) // 2)
             raise ShareExhaustedError(
@@ -69,25 +67,25 @@ class FairCap:
             )
 
     def acquire(self, owner: Owner, amount: int = 1) -> None:
-        """Let an owner hold more.
+        """Give some units to an owner.
 
         Raises:
             ShareExhaustedError: The owner would hold more than its share.
-            QueueFullError: The whole cap is full, through no fault of this owner.
+            QueueFullError: The whole cap is full.
         """
         self.require(owner, amount)
         self.add(owner, amount)
 
     def add(self, owner: Owner, amount: int = 1) -> None:
-        """Let an owner hold more, after `require` with the same numbers."""
+        """Give some units to an owner, after `require` with the same arguments."""
         self._used[owner] = self._used.get(owner, 0) + amount
         self.used += amount
 
     def release(self, owner: Owner, amount: int = 1) -> None:
-        """Take back from an owner what it has used.
+        """Take some units back from an owner.
 
         Raises:
-            ValueError: It has not used so much.
+            ValueError: The owner does not hold so many.
         """
         left = self.used_by(owner) - amount
         if left < 0:

@@ -1,34 +1,28 @@
-"""The queue in front of a solver: bounded, and fair to every owner, to small requests and to every kind of request.
+"""The queue in front of a solver: bounded, and fair to owners, to small requests and to every kind of request.
 
     put -> a group per key, a queue per owner in it -> take: the owner with the least solver time, of its queues the one
     with the least, a batch of that queue, filled up with requests of others in the same group
 
-Requests of equal keys share a group and batches, whoever sends them. Small ones, which fit into a batch, are taken
-whole and in the order in which they came; large ones move on batch by batch in turn with them. Problems are counted,
-not requests. Nothing waits for company: a batch is whatever is there. What may wait is bounded, and each owner has a
-share of every bound. It holds no lock and reads no clock; whoever owns it does.
+Requests with the same key share a group and batches, whatever their owners. Small requests, which fit into a batch, are
+taken whole and in order of arrival; large ones advance by a part in every other batch. A batch is made of what waits at
+the moment, without a delay. The queue is bounded in requests, problems and groups, and owners share each bound.
 """
 
-import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ik_service.batching.errors import CompilingError, ExpiredError
 from ik_service.batching.queue.fair_cap import FairCap, Owner
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.queue.request_groups import OwnerQueue, RequestGroup
 
-RETRY_MOST_S = 60
-"""Longest time after which a caller is asked to try again [s]."""
-
 
 @dataclass(slots=True)
 class OwnerAccount:
-    """What one owner has had.
+    """The solver time of one owner.
 
     Attributes:
-        used_s: Solver time [s], from a start common to all owners.
-        start_s: Where its new queues start.
+        used_s: Solver time that it has used [s], from a start common to all owners.
+        start_s: Solver time with which its new queues start [s].
     """
 
     used_s: float = 0.0
@@ -40,7 +34,7 @@ class FairQueue:
 
     Args:
         request_limit: Requests that may wait.
-        problem_limit: Problems that may wait; one request alone may have more, and counts as what an owner may have.
+        problem_limit: Problems that may wait. A single larger request is accepted, and counts as the share of an owner.
         group_limit: Keys with waiting requests: so many with kernels, and so many without.
         is_shared: Whether there are several owners, each with a share of these limits.
     """
@@ -53,31 +47,32 @@ class FairQueue:
             group_limit, "kinds of requests waiting to be compiled", "kinds", is_shared=is_shared
         )
         self._groups: dict[Hashable, RequestGroup] = {}
-        self._accounts: dict[Owner, OwnerAccount] = {}  # for good: there are as many owners as API keys
+        self._accounts: dict[Owner, OwnerAccount] = {}  # never removed: owners are API keys
         self._common_start = 0.0
 
     @property
     def requests(self) -> int:
-        """Requests that wait, those partly handed out included."""
+        """Waiting requests, those of which a part is being solved included."""
         return self._requests.used
 
     @property
     def problems(self) -> int:
-        """Problems that wait."""
+        """Waiting problems."""
         return sum(sum(queue.problems) for _, _, queue in self._queues())
 
     def seconds_until(
         self, owner: Owner, key: Hashable, per_problem: Callable[[Hashable], float], *, is_small: bool
     ) -> float:
-        """Return how long a request would wait before it is solved, about [s].
+        """Return the estimated time until a request would be solved [s].
+
+        In its own queue all small requests come first, and large ones in turn with them. The other queues of the owner
+        get as much of the solver meanwhile as its own queue, and every other owner as much as this owner.
 
         Args:
-            owner: Whose it is.
+            owner: Owner of the request.
             key: Its key.
             per_problem: Solver time of a problem of a key [s].
-            is_small: Whether it is a small one. Before that there are the small ones of its queue, and large ones in
-                turn with them; beside its queue, the owner's others have as much of the solver, and beside all of its
-                queues, other owners have.
+            is_small: Whether it is a small request.
         """
         if not self._groups:
             return 0.0
@@ -97,12 +92,12 @@ class FairQueue:
         return before + sum(min(before, seconds) for seconds in others.values())
 
     def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
-        """Let a request wait; return whether it opened a group.
+        """Add a request; return whether it is the first of a group.
 
         Args:
             queued: The request.
-            is_open: Whether a group that it opens is open from the start. One that is not counts among the kinds that
-                wait to be compiled as long as it is there, so that those never take the place of kinds that are.
+            is_open: Whether batches of a new group may be taken at once. A group that is not open counts under a limit
+                of its own for as long as it exists, so that kinds without kernels take no room from the others.
 
         Raises:
             QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
@@ -128,7 +123,7 @@ class FairQueue:
         return is_new
 
     def require_room(self, owner: Owner, problem_count: int) -> None:
-        """Refuse a request that would not find room now.
+        """Check that a request would find room now.
 
         Raises:
             QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
@@ -137,29 +132,29 @@ class FairQueue:
         self._problems.require(owner, self._counted(problem_count))
 
     def has_group(self, key: Hashable) -> bool:
-        """Tell whether requests of a key wait."""
+        """Return whether requests with a key wait."""
         return key in self._groups
 
     def open_group(self, key: Hashable) -> None:
-        """Let batches of a group be taken from now on."""
+        """Allow batches of a group from now on."""
         if key in self._groups:
             self._groups[key].is_open = True
             for queued in self.waiting((key,)):
                 queued.is_compiled = True
 
     def is_open(self, key: Hashable) -> bool:
-        """Tell whether batches of a group may be taken."""
+        """Return whether batches of a group may be taken."""
         return key in self._groups and self._groups[key].is_open
 
     def waiting(self, keys: Collection[Hashable]) -> Iterator[QueuedRequest]:
-        """Go through the requests of some groups."""
+        """Give the requests of some groups."""
         groups = (self._groups[key] for key in keys if key in self._groups)
         return (
             queued for group in groups for queue in group.queues.values() for size in queue.requests for queued in size
         )
 
     def take(self, budget: Callable[[Hashable], int]) -> tuple[BatchShare, ...]:
-        """Return the next batch: problems of one key; nothing where nothing waits in an open group.
+        """Return the next batch, of one key; empty where no open group has requests.
 
         Args:
             budget: How many problems a batch of a key may hold.
@@ -183,7 +178,7 @@ class FairQueue:
         return tuple(shares)
 
     def charge(self, shares: Sequence[BatchShare], seconds: float) -> None:
-        """Charge the owners of a batch with solver time, by their problems; a queue without requests is forgotten."""
+        """Charge the owners of a batch with solver time, by their problems; remove queues that are empty."""
         key, counts = shares[0].queued.key, dict.fromkeys((share.queued.owner for share in shares), 0)
         for share in shares:
             counts[share.queued.owner] += share.count
@@ -195,7 +190,7 @@ class FairQueue:
                 self._forget_if_empty(key, owner)
 
     def discard(self, queued: QueuedRequest) -> bool:
-        """Forget a request that waits; return whether it was there."""
+        """Remove a request; return whether it was in the queue."""
         group = self._groups.get(queued.key)
         queue = None if group is None else group.queues.get(queued.owner)
         if queue is None or queued not in queue.requests[queued.is_small]:
@@ -208,21 +203,21 @@ class FairQueue:
         return True
 
     def clear(self) -> list[QueuedRequest]:
-        """Forget all requests that wait, and return them."""
+        """Remove all requests and return them."""
         queued_requests = list(self)
         for queued in queued_requests:
             self.discard(queued)
         return queued_requests
 
     def drop_stale(self, now: float) -> list[QueuedRequest]:
-        """Take out the requests that are cancelled or past their deadline."""
-        stale = [queued for queued in self if is_stale(queued, now)]
+        """Remove the requests that are cancelled or past their deadline, and return them."""
+        stale = [queued for queued in self if queued.is_stale(now)]
         for queued in stale:
             self.discard(queued)
         return stale
 
     def __iter__(self) -> Iterator[QueuedRequest]:
-        """Go through the requests that wait."""
+        """Give all requests."""
         queues = [queue for _, _, queue in self._queues()]
         return (queued for queue in queues for queued_requests in queue.requests for queued in list(queued_requests))
 
@@ -230,7 +225,7 @@ class FairQueue:
         return ((key, owner, queue) for key, group in self._groups.items() for owner, queue in group.queues.items())
 
     def _counted(self, problem_count: int) -> int:
-        """What the problems of one request count: never more than their owner may have, or it would never get in."""
+        """Number of problems that a request counts: a request above the limit of an owner would never be accepted."""
         return min(problem_count, self._problems.limit_alone)
 
     def _forget_if_empty(self, key: Hashable, owner: Owner) -> None:
@@ -240,27 +235,3 @@ class FairQueue:
             group.kinds.release(owner)
             if not group.queues:
                 del self._groups[key]
-
-
-def is_stale(queued: QueuedRequest, now: float) -> bool:
-    """Return whether a request is cancelled or past its deadline."""
-    return queued.future.cancelled() or queued.deadline <= now
-
-
-def expired(queued: QueuedRequest, now: float, compile_s: float) -> ExpiredError:
-    """Return the error of a request whose deadline has passed.
-
-    Args:
-        queued: The request.
-        now: The time [s].
-        compile_s: How long it takes until all kernels that its owner wants now are there, about [s].
-    """
-    waited = now - queued.queued_at
-    if not queued.is_compiled:
-        retry_s = max(1, min(RETRY_MOST_S, math.ceil(compile_s)))
-        return CompilingError(
-            f"Code for requests of this kind is being compiled, which happens once, and it was not there after "
-            f"{waited:.3g} s. Ask again in some {retry_s} s, or wait longer.",
-            retry_s,
-        )
-    return ExpiredError(f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later.")

@@ -1,11 +1,13 @@
-"""A request on its way through the queue: which of its problems have been handed out, which are answered."""
+"""A request in the queue, and its problems in a batch."""
 
+import math
 from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+from ik_service.batching.errors import CompilingError, ExpiredError
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
@@ -13,21 +15,23 @@ from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 
 COMPILED_DOFS = 34
-"""A chain of so many DOFs is the longest that the compiled engine holds on a CPU; the staged one is slower by far."""
+"""DOFs of the longest chain that the compiled engine takes on a CPU; the staged engine is far slower."""
 PATTERNS_MOST = 8
-"""Each pattern of rows that are on has kernels of its own, which the solver's thread loads in some 20 ms."""
+"""Patterns of active rows in a fast request: each has its own kernels, which take some 20 ms to load."""
 USUAL_EFFORT = 100_000
-"""DOFs times seeds times iterations of a problem that take no time worth mentioning in generated code."""
+"""DOFs times seeds times iterations of a problem that is fast in the compiled engine."""
+RETRY_MOST_S = 60
+"""Longest time after which a caller is asked to try again [s]."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a request will be of which only little has been read.
+    """What a request is expected to be before its body has been read.
 
     Attributes:
-        key: Requests of equal keys can be solved together.
+        key: Requests with the same key can be solved together.
         problem_count: Number of problems.
-        owner: Whose it is.
+        owner: Its owner.
     """
 
     key: Hashable
@@ -36,28 +40,28 @@ class Expected:
 
     @classmethod
     def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> Self:
-        """Return what a request is that is just like another one of the same owner."""
+        """Return the expectation of one more request like this one."""
         return cls((robot.content_hash, request.joint_key), request.problem_count, owner)
 
 
 class QueuedRequest:
-    """One request under way. Its future stays cancellable until the answer is there.
+    """A request from `submit` to its answer. Its future can be cancelled until the answer is set.
 
     Args:
         robot: The robot.
         request: What to solve.
-        queued_at: When it came, on the monotonic clock [s].
-        deadline: When nobody wants the answer any more, on the same clock [s].
-        label: What the robot is called where it is counted; robots of equal content may have several names.
-        owner: Whose it is: the owners share the solver.
+        queued_at: Time of arrival on the monotonic clock [s].
+        deadline: Time after which the answer is of no use, on the same clock [s].
+        label: Name of the robot in metrics; robots of equal content may have several names.
+        owner: Its owner; owners share the solver.
 
     Attributes:
-        key: Requests of equal keys can be solved together.
-        future: Brings the answer, or the error.
+        key: Requests with the same key can be solved together.
+        future: Receives the answer, or the error.
         problem_count: Number of its problems.
-        taken: Problems handed out so far, from the first.
-        is_compiled: Whether the kernels that it needs are there, as far as is known.
-        is_small: Whether it goes into a batch whole, before the large ones.
+        taken: Problems put into batches so far, from the first.
+        is_compiled: Whether the kernels that it needs are known to be compiled.
+        is_small: Whether it fits into a batch, and so is taken whole.
     """
 
     def __init__(
@@ -84,12 +88,12 @@ class QueuedRequest:
 
     @cached_property
     def code_key(self) -> Hashable:
-        """Requests of equal ones need the same kernels; only the first of a group is asked."""
+        """Key of the requests that need the same kernels; read for the first request of a group only."""
         return (self.robot.content_hash, self.request.code_key)
 
     @property
     def may_be_slow(self) -> bool:
-        """Whether its problems may hold up others one by one: for their DOFs, kernels, or all that they may try."""
+        """Whether a single problem may take long: for its DOFs, its kernels, or its seeds and iterations."""
         options, dofs = self.request.options, self.robot.active_dof_count
         if self.request.pattern_count > PATTERNS_MOST:
             return True
@@ -97,23 +101,46 @@ class QueuedRequest:
 
     @property
     def remaining(self) -> int:
-        """Problems that have not been handed out."""
+        """Problems that are not yet in a batch."""
         return self.problem_count - self.taken
 
+    def is_stale(self, now: float) -> bool:
+        """Return whether it is cancelled or past its deadline."""
+        return self.future.cancelled() or self.deadline <= now
+
+    def expired_error(self, now: float, compile_s: float) -> ExpiredError:
+        """Return the error of a request whose deadline has passed.
+
+        Args:
+            now: The time [s].
+            compile_s: Estimated time until all kernels that its owner waits for are compiled [s].
+        """
+        waited = now - self.queued_at
+        if self.is_compiled:
+            return ExpiredError(
+                f"The deadline passed after {waited:.3g} s in the queue. Nothing was solved; try again later."
+            )
+        retry_s = max(1, min(RETRY_MOST_S, math.ceil(compile_s)))
+        return CompilingError(
+            f"Code for requests of this kind is being compiled, which happens once, and it was not there after "
+            f"{waited:.3g} s. Ask again in some {retry_s} s, or wait longer.",
+            retry_s,
+        )
+
     def take(self, count: int) -> "BatchShare":
-        """Hand out the next problems."""
+        """Put the next problems into a batch."""
         share = BatchShare(self, slice(self.taken, self.taken + count))
         self.taken += count
         return share
 
     def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
-        """Keep the answers of the problems handed out last; with the last of all, bring the answer.
+        """Keep the results of the problems taken last; with the last problem, set the answer.
 
         Args:
-            result: Answers of a batch.
-            rows: Which of its rows belong to these problems.
-            started_at: When the batch was started, on the monotonic clock [s].
-            ended_at: When it had ended.
+            result: Results of a batch.
+            rows: Its rows of this request.
+            started_at: Start of the batch on the monotonic clock [s].
+            ended_at: Its end.
         """
         if not self._parts:
             self._started_at = started_at
@@ -124,7 +151,7 @@ class QueuedRequest:
             self._parts = []
 
     def fail(self, error: BaseException) -> None:
-        """Bring an error; nothing of it will be handed out any more."""
+        """Set an error; no further problems are taken."""
         self.taken = self.problem_count
         self._end(error)
 
@@ -139,7 +166,7 @@ class QueuedRequest:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """Problems of a request that are solved together with others.
+    """Problems of one request in a batch.
 
     Attributes:
         queued: The request.

@@ -1,4 +1,4 @@
-"""What waits of one kind: a group, and in it a queue for each owner. How a batch is made of them."""
+"""Groups of requests that can be solved together, with a queue for each owner, and the batches made of them."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
@@ -8,16 +8,16 @@ from ik_service.batching.queue.fair_cap import FairCap, Owner
 from ik_service.batching.queue.queued_request import QueuedRequest
 
 LARGE_AT_ONCE = 4
-"""Large requests that are solved side by side."""
+"""Large requests that share a batch at most."""
 
 
 class OwnerQueue:
-    """Requests of one owner and one kind.
+    """Requests of one owner in one group.
 
     Attributes:
-        requests: The requests, each size in the order in which it came: large ones, small ones.
-        problems: Problems that wait: of large requests, of small ones.
-        used_s: Solver time that the queue has had [s], from a start common to all queues of its owner.
+        requests: Large requests and small ones, each in order of arrival.
+        problems: Waiting problems of large requests and of small ones.
+        used_s: Solver time that the queue has used [s], from a start common to all queues of its owner.
     """
 
     def __init__(self, used_s: float) -> None:
@@ -27,7 +27,7 @@ class OwnerQueue:
         self._large_next = False
 
     def next_size(self) -> bool:
-        """Return whether its next batch is of small requests or of large ones: in turn where both wait."""
+        """Return whether the next batch is of small requests (True) or of large ones: in turn where both wait."""
         small, large = map(bool, (self.requests[True], self.requests[False]))
         is_small = small and not (large and self._large_next)
         self._large_next = is_small and large
@@ -35,16 +35,16 @@ class OwnerQueue:
 
 
 class RequestGroup:
-    """Requests of one kind, which can be solved together.
+    """Requests with the same key, which can be solved together.
 
     Args:
-        kinds: The cap on which its queues count.
-        is_open: Whether its batches may be taken: kernels are there.
+        kinds: The cap of queues: each counts one unit of it.
+        is_open: Whether batches may be taken, because the kernels are compiled.
 
     Attributes:
         queues: The requests, by owner.
         kinds: The cap.
-        is_open: Whether its batches may be taken.
+        is_open: Whether batches may be taken.
     """
 
     def __init__(self, kinds: FairCap, *, is_open: bool) -> None:
@@ -54,15 +54,15 @@ class RequestGroup:
     def next_batch(
         self, budget: int, first: OwnerQueue, others: Iterable[OwnerQueue]
     ) -> list[tuple[QueuedRequest, int]]:
-        """Return requests and how many problems of each: those of a queue, and of the others what fits beside.
+        """Return requests and their numbers of problems: first those of one queue, then what fits of the others.
 
-        Small requests go whole and in order: under overload that many are answered in time, where equal shares would
-        answer all of them too late. The first few of the large ones share their batch.
+        Small requests are taken whole and in order. Under overload some are then answered in time, where equal shares
+        would answer all of them too late. Large requests share a batch.
 
         Args:
             budget: Problems that the batch may hold.
             first: The queue whose turn it is; it decides between small and large requests.
-            others: Further queues, who is to come next first.
+            others: Further queues in order of their turns.
         """
         is_small, shares = first.next_size(), []
         for queue in (first, *others):
@@ -81,18 +81,18 @@ class RequestGroup:
 def share_out(
     queued_requests: Collection[QueuedRequest], budget: int, share: int = 0
 ) -> list[tuple[QueuedRequest, int]]:
-    """Return the requests that go into a batch, and how many problems of each.
+    """Return the requests that go into a batch and their numbers of problems.
 
     Args:
-        queued_requests: Requests in the order in which they came.
+        queued_requests: Requests in order of arrival.
         budget: Problems that the batch may hold.
-        share: How many each may have before those in front get what is left.
+        share: Problems that each request may have before the rest of the budget is given out in order.
     """
     spare = budget - (sum(min(queued.remaining, share) for queued in queued_requests) if share else 0)
     shares = []
     for queued in queued_requests:
         if not spare and not share:
-            break  # hundreds may wait behind those that fit
+            break  # the queue may be long
         least = min(queued.remaining, share)
         more = min(spare, queued.remaining - least)
         spare -= more

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import warp as wp
 
-from ik_service.batching.kernels.kernel_builder import mark_compiled
+from ik_service.batching.kernels.kernel_marks import mark_compiled
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.cli.console import message_console, output_console
 from ik_service.compiler import cpu_target
