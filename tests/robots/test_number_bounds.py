@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ik_service.compiler.program.island_program import build_program
+from ik_service.compiler.program.build import build_program
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, load_robot, load_urdf
 from objectives import IKObjectivePose

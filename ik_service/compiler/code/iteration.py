@@ -11,115 +11,15 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 
 from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.lanes import Lanes, packet, statements
-from ik_service.compiler.program.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
+from ik_service.compiler.code.rotation_step import rotation_step
+from ik_service.compiler.code.state import COMPONENTS, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.program.island_program import IslandProgram
-from objectives.expression import Expression, ExpressionGraph
-from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product
+from objectives.expression import Expression
 
-TURN = 6.283185307179586
-COMPONENTS = "xyzw"
-
-
-@dataclass(frozen=True)
-class Damping:
-    """How steps are damped: boost * (min(share |r|^2 + bend |g|, most h) + least h), h the largest entry of J'J.
-
-    Attributes:
-        share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
-        most: Of h: far targets are approached in long steps.
-        least: Of h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
-        progress: Share by which a trial must lower the least |r|^2 so far to count as progress.
-        up: Factor on the boost after a trial that is no progress.
-        down: Factor on the boost after one that is; it does not fall under 1.
-        boost_max: A lane this much damped that makes no progress will make none.
-        bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
-            singularities with residuals that stay do not swing to and fro.
-        settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or
-            when the next would: by the model, whose rows are straight, a step s lowers |r|^2 by no more than 2 s'J'r.
-    """
-
-    share: float
-    most: float
-    least: float
-    progress: float
-    up: float
-    down: float
-    boost_max: float
-    bend: float = 0.0
-    settles: bool = False
-
-
-@dataclass(frozen=True)
-class LaneState:
-    """Where the numbers of a lane stand in its state: first places of the groups.
-
-    What the iteration only reads, from the limits on, takes no places where it stands apart.
-
-    Attributes:
-        q: Best configuration so far: a number per active DOF, four for a rotation that has a quaternion.
-        trial: Configuration to be evaluated next, alike.
-        gradient: J'r at q, per DOF.
-        diagonal: Diagonal of J'J at q, per DOF.
-        errors: Squared errors of the targets at q.
-        norm2: |r|^2 at q.
-        boost: Factor on the damping.
-        steps: Steps tried.
-        hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
-        lower: Lower limits, per DOF.
-        upper: Upper limits, per DOF.
-        inputs: Data of the problem, as the program lists it.
-        floor2: |r|^2 that ends the attempt.
-        size: Number of places.
-    """
-
-    q: int
-    trial: int
-    gradient: int
-    diagonal: int
-    errors: int
-    norm2: int
-    boost: int
-    steps: int
-    hessian: int
-    lower: int
-    upper: int
-    inputs: int
-    floor2: int
-    size: int
-
-    @classmethod
-    def of(cls, program: IslandProgram, *, data_apart: bool = False, with_hessian: bool = False) -> "LaneState":
-        """Lay out the state of a program."""
-        dofs, coordinates = len(program.dofs), len(coordinate_names(program))
-        counts = [coordinates, coordinates, dofs, dofs, len(error_outputs(program)), 1, 1, 1]
-        counts.append(len(program.coupled) if with_hessian else 0)
-        counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
-        return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
-
-
-def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
-    """Active DOF and component ("" or one of xyzw) of every coordinate of the island, in the order of the state."""
-    names: list[tuple[int, str]] = []
-    inner = {a + k for a in program.quaternions for k in (1, 2)}
-    for a in program.dofs:
-        if a in program.quaternions:
-            names += [(a, component) for component in COMPONENTS]
-        elif a not in inner:
-            names.append((a, ""))
-    return tuple(names)
-
-
-def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
-    """Squared errors of the pose targets: "position" or "chord", and the expression."""
-    found = []
-    for error in program.errors:
-        found += [("position", error.position2)] if error.position2 is not None else []
-        found += [("chord", error.chord2)] if error.chord2 is not None else []
-    return found
+FULL_TURN = 6.283185307179586
 
 
 class IterationSource:
@@ -217,8 +117,8 @@ class IterationSource:
             angle = f"({variable} * {self._number(multiplier)} + {self._number(offset)})"
             if (multiplier, offset) == (1.0, 0.0):
                 angle = variable
-            turns = lanes.nearest(f"{angle} * {self._number(1.0 / TURN)}")
-            lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(TURN)} * {turns});")
+            turns = lanes.nearest(f"{angle} * {self._number(1.0 / FULL_TURN)}")
+            lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(FULL_TURN)} * {turns});")
         lines += statements(lanes, list(outputs.values()), names)
         return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
 
@@ -302,63 +202,9 @@ class IterationSource:
                 lines.append(f"const F above{a} = {below};")
                 lines.append(f"{place} = {self.lanes.choose(f'above{a} > upper{a}', f'upper{a}', f'above{a}')};")
             elif component == COMPONENTS[0]:
-                lines += self._turn(a, self.state.trial + k)
+                is_limited = any(one.name == f"turn{a}_0" for one in self.program.inputs)
+                lines += rotation_step(self.lanes, a, self.state.trial + k, is_limited=is_limited)
         return lines
-
-    def _turn(self, a: int, place: int) -> list[str]:
-        """The next quaternion exp(-step) trial, of unit length; a step of more than half a turn is cut to that."""
-        graph, lanes = ExpressionGraph(), self.lanes
-        limit = lanes.everywhere(self._number(END))
-        lines = [
-            f"const F square{a} = {self._number(0.25)} * "
-            f"(step{a} * step{a} + step{a + 1} * step{a + 1} + step{a + 2} * step{a + 2});",
-            f"const F cut{a} = {lanes.choose(f'square{a} < {limit}', f'square{a}', limit)};",
-            f"const F share{a} = cut{a} / (square{a} + {self._number(1e-30)});",
-            f"const F shorter{a} = {self._number(-0.5)} * {lanes.sqrt(f'share{a}')};",
-            f"const auto whole{a} = square{a} < {limit};",
-        ]
-        half = lanes.everywhere(self._number(-0.5))
-        lines.append(f"const F length{a} = {lanes.choose(f'whole{a}', half, f'shorter{a}')};")
-        error = FLOAT32_ERROR if lanes.precision == "float32" else FLOAT64_ERROR
-        sinc, cosine = half_angle_sinc_cosine(graph.variable(f"cut{a}"), error)
-        scaled = [sinc * graph.variable(f"length{a}") * graph.variable(f"step{a + k}") for k in range(3)]
-        old = quaternion([graph.variable(f"trial{a}{component}") for component in COMPONENTS])
-        product = quaternion_product(quaternion([*scaled, cosine]), old)
-        length2 = product[0] * product[0] + product[1] * product[1] + product[2] * product[2] + product[3] * product[3]
-        zero, names = graph.constant(0.0), dict[Expression, str]()
-        outputs = [zero + value for value in (*product, length2)]
-        block = statements(lanes, outputs, names)
-        block.append(f"const F unit = {self._number(1.0)} / {lanes.sqrt(names[outputs[4]])};")
-        block += [f"F turned{k} = {names[outputs[k]]} * unit;" for k in range(4)]
-        if any(one.name == f"turn{a}_0" for one in self.program.inputs):
-            block += ["{", *self._not_too_far(a), "}"]
-        block += [f"s[{place + k}] = turned{k};" for k in range(4)]
-        return [*lines, "{", *block, "}"]
-
-    def _not_too_far(self, a: int) -> list[str]:
-        """Turn a quaternion back towards where it starts, about the same axis, if it has turned further than it may."""
-        graph, lanes, names = ExpressionGraph(), self.lanes, dict[Expression, str]()
-        start = quaternion([graph.variable(f"turn{a}_{k}") for k in range(4)])
-        turned = quaternion([graph.variable(f"turned{k}") for k in range(4)])
-        turn = quaternion_product(turned, conjugate(start))
-        sine2 = dot(turn[:3], turn[:3])
-        there = [graph.constant(0.0) + value for value in (*turn, sine2)]
-        lines = statements(lanes, there, names)
-        most, square, number = f"turn{a}_4", names[there[4]], self._number
-        lines.append(f"const auto over = {square} > {most} * {most};")
-        lines.append(
-            f"const F part = {most} / {lanes.sqrt(lanes.choose('over', square, lanes.everywhere(number(1.0))))};"
-        )
-        lines.append(f"const F rest = {lanes.sqrt(f'({number(1.0)} - {most} * {most})')};")
-        signed = lanes.choose(f"{names[there[3]]} < {number(0.0)}", "-rest", "rest")
-        lines += [f"const F back{k} = {names[there[k]]} * part;" for k in range(3)]
-        lines.append(f"const F back3 = {signed};")
-        back = quaternion_product(quaternion([graph.variable(f"back{k}") for k in range(4)]), start)
-        outputs = [graph.constant(0.0) + value for value in back]
-        lines += statements(lanes, outputs, names)
-        return lines + [
-            f"turned{k} = {lanes.choose('over', names[node], f'turned{k}')};" for k, node in enumerate(outputs)
-        ]
 
     def _finish(self) -> list[str]:
         """Store what has changed, and tell whether any lane has finished."""

@@ -6,7 +6,8 @@ a configuration in the state -> errors of the pose targets, Jacobian of the rows
 
 from collections.abc import Mapping, Sequence
 
-from ik_service.compiler.code.iteration import IterationSource, error_outputs
+from ik_service.compiler.code.iteration import IterationSource
+from ik_service.compiler.code.state import error_outputs
 from ik_service.compiler.program.island_program import GOAL
 from objectives.expression import Expression
 

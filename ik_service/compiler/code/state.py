@@ -1,0 +1,106 @@
+"""What a lane of an iteration remembers, and how its steps are damped."""
+
+from dataclasses import dataclass, fields
+
+from ik_service.compiler.program.island_program import IslandProgram
+from objectives.expression import Expression
+
+COMPONENTS = "xyzw"
+
+
+@dataclass(frozen=True)
+class Damping:
+    """How steps are damped: boost * (min(share |r|^2 + bend |g|, most h) + least h), h the largest entry of J'J.
+
+    Attributes:
+        share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
+        most: Of h: far targets are approached in long steps.
+        least: Of h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
+        progress: Share by which a trial must lower the least |r|^2 so far to count as progress.
+        up: Factor on the boost after a trial that is no progress.
+        down: Factor on the boost after one that is; it does not fall under 1.
+        boost_max: A lane this much damped that makes no progress will make none.
+        bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
+            singularities with residuals that stay do not swing to and fro.
+        settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or
+            when the next would: by the model, whose rows are straight, a step s lowers |r|^2 by no more than 2 s'J'r.
+    """
+
+    share: float
+    most: float
+    least: float
+    progress: float
+    up: float
+    down: float
+    boost_max: float
+    bend: float = 0.0
+    settles: bool = False
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """Where the numbers of a lane stand in its state: first places of the groups.
+
+    What the iteration only reads, from the limits on, takes no places where it stands apart.
+
+    Attributes:
+        q: Best configuration so far: a number per active DOF, four for a rotation that has a quaternion.
+        trial: Configuration to be evaluated next, alike.
+        gradient: J'r at q, per DOF.
+        diagonal: Diagonal of J'J at q, per DOF.
+        errors: Squared errors of the targets at q.
+        norm2: |r|^2 at q.
+        boost: Factor on the damping.
+        steps: Steps tried.
+        hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
+        lower: Lower limits, per DOF.
+        upper: Upper limits, per DOF.
+        inputs: Data of the problem, as the program lists it.
+        floor2: |r|^2 that ends the attempt.
+        size: Number of places.
+    """
+
+    q: int
+    trial: int
+    gradient: int
+    diagonal: int
+    errors: int
+    norm2: int
+    boost: int
+    steps: int
+    hessian: int
+    lower: int
+    upper: int
+    inputs: int
+    floor2: int
+    size: int
+
+    @classmethod
+    def of(cls, program: IslandProgram, *, data_apart: bool = False, with_hessian: bool = False) -> "LaneState":
+        """Lay out the state of a program."""
+        dofs, coordinates = len(program.dofs), len(coordinate_names(program))
+        counts = [coordinates, coordinates, dofs, dofs, len(error_outputs(program)), 1, 1, 1]
+        counts.append(len(program.coupled) if with_hessian else 0)
+        counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
+        return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
+
+
+def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
+    """Active DOF and component ("" or one of xyzw) of every coordinate of the island, in the order of the state."""
+    names: list[tuple[int, str]] = []
+    inner = {a + k for a in program.quaternions for k in (1, 2)}
+    for a in program.dofs:
+        if a in program.quaternions:
+            names += [(a, component) for component in COMPONENTS]
+        elif a not in inner:
+            names.append((a, ""))
+    return tuple(names)
+
+
+def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
+    """Squared errors of the pose targets: "position" or "chord", and the expression."""
+    found = []
+    for error in program.errors:
+        found += [("position", error.position2)] if error.position2 is not None else []
+        found += [("chord", error.chord2)] if error.chord2 is not None else []
+    return found

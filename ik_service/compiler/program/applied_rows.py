@@ -1,0 +1,119 @@
+"""Row groups of the objectives on elements of a robot: which rows an island has, and what their symbols stand for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ik_service.compiler.program.chain import Chain, compose, constants, coordinate, quaternion_coordinate
+from ik_service.compiler.program.island_program import DataInput
+from ik_service.robots.kinematic_robot import KinematicRobot
+from objectives import IKModel
+from objectives.element_table import Element
+from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import Frame
+from objectives.robot_indices import BodyFrame
+from objectives.statement.rows import ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
+
+
+@dataclass(frozen=True)
+class AppliedGroup:
+    """A row group on one element, or on all elements whose rows add up.
+
+    Attributes:
+        objective: The objective that it is of.
+        group: The group.
+        elements: The elements.
+        first_row: Its first row within the objective.
+        wanted: Rows of the group that the island has.
+    """
+
+    objective: int
+    group: RowGroup
+    elements: tuple[Element, ...]
+    first_row: int
+    wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class IslandScope:
+    """What the rows of an island are written in terms of.
+
+    Attributes:
+        robot: The robot.
+        graph: The expressions of the island.
+        dofs: Active DOFs of the island.
+        chain: Frames and twists of the bodies that the rows need.
+        inputs: Data that the rows have read so far, by the name of the variable.
+    """
+
+    robot: KinematicRobot
+    graph: ExpressionGraph
+    dofs: Sequence[int]
+    chain: Chain
+    inputs: dict[str, DataInput]
+
+    def read(self, objective: int, field: str, column: int) -> Expression:
+        """Give a number of an objective's data as a variable."""
+        name = f"data{objective}_{field}_{column}"
+        self.inputs.setdefault(name, DataInput(name, objective, field, column))
+        return self.graph.variable(name)
+
+    def frame(self, link: str | int | BodyFrame) -> Frame:
+        """Give the frame of a link, of a body, or of one fixed to a body."""
+        if isinstance(link, int):
+            return self.chain.frames[link]
+        if isinstance(link, BodyFrame):
+            return compose(self.chain.frames[link.body], constants(np.array(link.T_body_frame)))
+        body, offset = self.robot.link_frame(link)
+        return compose(self.chain.frames[body], constants(offset))
+
+
+def body_of(robot: KinematicRobot, link: str | int | BodyFrame) -> int:
+    """Give the body that carries a link, -1 for the world."""
+    if isinstance(link, BodyFrame):
+        return link.body
+    return link if isinstance(link, int) else robot.link_frame(link)[0]
+
+
+def applied_groups(objective: ExpressionObjective, index: int, wanted: set[int], model: IKModel) -> list[AppliedGroup]:
+    """Elements of an objective that have rows in the island."""
+    found, row = [], 0
+    for group, elements in objective.stated_elements(model):
+        together = [tuple(elements)] if group.summed and elements else [(element,) for element in elements]
+        for e, own in enumerate(together):
+            first = row + group.first_row(e) if own[0].row is None else own[0].row
+            rows = tuple(r for r in range(group.row_count) if first + r in wanted)
+            if rows:
+                found.append(AppliedGroup(index, group, own, first, rows))
+        row += len(together) * group.row_count
+    return found
+
+
+def bind(
+    one: AppliedGroup, element: Element, objective: ExpressionObjective, scope: IslandScope
+) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+    """What stands for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
+    stated, group = state_rows(one.group), one.group
+    values: dict[str, Scalar] = {}
+    fields = {}
+    for (field, width), names, first in zip(group.data, stated.data_names, element.data_columns, strict=False):
+        fields[field] = tuple(scope.read(one.objective, field, first + k) for k in range(width))
+        values |= dict(zip(names, fields[field], strict=True))
+    offsets = dict(group.offsets)
+    for name, names, link in zip(group.frames, stated.frame_names, element.frames, strict=True):
+        frame = scope.frame(link)
+        if name in offsets:
+            frame = compose(frame, fields[offsets[name]])
+        values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
+    values |= dict(zip(stated.constant_names, element.constants, strict=True))
+    for name, dof in zip(stated.coordinate_names, element.coordinate_dofs, strict=True):
+        values[name] = coordinate(scope.robot, dof, scope.graph, scope.dofs)
+    for names, joint in zip(stated.quaternion_names, element.quaternion_joints, strict=True):
+        values |= dict(zip(names, quaternion_coordinate(scope.robot, joint, scope.graph, scope.dofs), strict=True))
+    plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
+    for r in one.wanted:
+        values[stated.data_names[-1][r]] = scope.read(one.objective, ROW_WEIGHTS, one.first_row + r)
+    values[WEIGHT] = objective.weight
+    return values, plain

@@ -1,0 +1,156 @@
+"""From rows and DOFs to the program of an island.
+
+DOFs of the island (variables) -> forward kinematics -> frames and twists
+statements of the objectives -> rows and derivatives by twist, transplanted onto those frames
+Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and the errors of the pose targets
+"""
+
+from collections.abc import Sequence
+
+from ik_service.compiler.program.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of
+from ik_service.compiler.program.chain import build_chain, fixed_name
+from ik_service.compiler.program.half_angle import FLOAT32_ERROR
+from ik_service.compiler.program.island_program import (
+    FIXED,
+    GOAL,
+    NO_OBJECTIVE,
+    TURN,
+    TURN_WIDTH,
+    DataInput,
+    IslandProgram,
+    TargetError,
+)
+from ik_service.compiler.program.jacobian_rows import jacobian_row, total
+from ik_service.compiler.program.transplant import transplant
+from ik_service.robots import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot
+from objectives import IKModel
+from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression_objective import ExpressionObjective
+from objectives.statement.rows import state_rows
+
+# Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
+TRACE = 1e-200
+
+
+def build_program(
+    robot: KinematicRobot,
+    model: IKModel,
+    objectives: Sequence[ExpressionObjective],
+    starts: Sequence[int],
+    dofs: Sequence[int],
+    rows: Sequence[int],
+    target_count: int,
+    half_angle_error: float = FLOAT32_ERROR,
+    goal_count: int = 0,
+    limit_turns: bool = False,
+    judged: Sequence[int] = (),
+) -> IslandProgram:
+    """Return the program of an island.
+
+    Args:
+        robot: The robot.
+        model: Its view, which the objectives read.
+        objectives: Objectives of the solver, pose targets first.
+        starts: First row of each objective.
+        dofs: Active DOFs of the island: at least those on which its rows depend.
+        rows: Rows of the island.
+        target_count: How many of the objectives are pose targets with six rows.
+        half_angle_error: Largest error of sines and cosines.
+        goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
+            inputs, instead of 0.
+        limit_turns: Whether rotations that have quaternions keep to a largest angle, which is given as inputs.
+        judged: Rows of pose targets that no DOF can change and that have to be met all the same: they count in the
+            errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
+    """
+    graph = ExpressionGraph()
+    wanted = [{row - start for row in rows} for start in starts]
+    applied = [one for k, own in enumerate(objectives) for one in applied_groups(own, k, wanted[k], model)]
+    bodies = {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
+    scope = IslandScope(robot, graph, dofs, build_chain(robot, bodies, graph, dofs, half_angle_error), {})
+    stated: list[Expression] = []
+    columns: list[list[Expression]] = []
+    errors, zero = [], graph.constant(0.0)
+    for one in applied:
+        bound = [bind(one, element, objectives[one.objective], scope) for element in one.elements]
+        weighted = [values for values, _ in bound]
+        terms = [transplant([state_rows(one.group).rows[r] for r in one.wanted], own, graph) for own in weighted]
+        stated += [total(of_row, zero) for of_row in zip(*terms, strict=True)]
+        columns += [jacobian_row(one, r, weighted, scope) for r in one.wanted]
+        if one.objective < target_count:
+            first = starts[one.objective] + one.first_row
+            further = [row - first for row in judged if 0 <= row - first < one.group.row_count]
+            errors.append(_target_error(one, bound[0][1], graph, further))
+    row_objective = tuple(one.objective for one in applied for _ in one.wanted)
+    goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
+    left = _less_goals(stated, goals, graph)
+    pairs = list(zip(left, columns, strict=True))
+    n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
+    turns = _turns(quaternions) if limit_turns else []
+    return IslandProgram(
+        graph=graph,
+        dofs=tuple(dofs),
+        quaternions=quaternions,
+        halves=dict(scope.chain.halves),
+        inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals),
+        norm2=total([*(row * row for row in left), *_traces(errors, bool(judged))], zero),
+        goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
+        gradient=tuple(total((column[a] * row for row, column in pairs), zero) for a in n),
+        hessian=tuple(tuple(total((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
+        errors=tuple(errors),
+        has_other_rows=any(one.objective >= target_count for one in applied),
+        rows=tuple(stated),
+        jacobian=tuple(tuple(row) for row in columns),
+        row_objective=row_objective,
+        row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
+    )
+
+
+def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Scalar]:
+    """Rows less what they are to reach."""
+    left: list[Scalar] = list(rows)
+    for goal in goals:
+        left[goal.column] = left[goal.column] - graph.variable(goal.name)
+    return left
+
+
+def _turns(quaternions: Sequence[int]) -> list[DataInput]:
+    """Inputs that limit rotations."""
+    return [
+        DataInput(f"turn{a}_{k}", NO_OBJECTIVE, TURN, TURN_WIDTH * q + k)
+        for q, a in enumerate(quaternions)
+        for k in range(TURN_WIDTH)
+    ]
+
+
+def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[DataInput]:
+    """Coordinates of locked joints and their followers that the program reads."""
+    names = {node.name for node in graph.nodes}
+    columns = range(robot.joint_coord_count)
+    return [DataInput(fixed_name(c), NO_OBJECTIVE, FIXED, c) for c in columns if fixed_name(c) in names]
+
+
+def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:
+    turning = [j for j, kind in enumerate(robot.joint_type) if JointType(kind).quaternion_offset is not None]
+    first = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in turning]
+    return tuple(a for a in first if a in dofs)
+
+
+def _traces(errors: Sequence[TargetError], has_judged: bool) -> list[Scalar]:
+    """What rows that are only judged add to |r|^2: nothing, unless they are not finite."""
+    parts = [part for error in errors for part in (error.position2, error.chord2) if part is not None]
+    return [TRACE * part for part in parts] if has_judged else []
+
+
+def _target_error(
+    one: AppliedGroup, plain: dict[str, Scalar], graph: ExpressionGraph, judged: Sequence[int]
+) -> TargetError:
+    """Squared errors of a pose target, without weights, over the rows wanted of it and those that are only judged."""
+    stated, counted = state_rows(one.group), sorted({*one.wanted, *judged})
+    rows = dict(zip(counted, transplant([stated.rows[r] for r in counted], plain, graph), strict=True))
+    zero = graph.constant(0.0)
+    parts = []
+    for block in (range(3), range(3, 6)):
+        own = [rows[r] for r in block if r in rows]
+        parts.append(total((row * row for row in own), zero) if own else None)
+    return TargetError(one.objective, *parts)
