@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from ik_service.api.catalog.robot_catalog import Precondition, RobotCatalog
+from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
+from ik_service.api.catalog.served_robot import Precondition
 from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,

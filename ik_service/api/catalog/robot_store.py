@@ -1,40 +1,60 @@
 """The folder of robots that were put at run time: one URDF file each, written whole or not at all.
 
-A file appears under its name only once all of its bytes are on the disk, so whatever ends a process, the folder holds
-the robots that were put. Any number of processes may share it: those that change it lock it, and its time of change
-tells others to look again.
+Several processes may share the folder: a process locks it to change it, and others see a change by the folder's time of
+change.
 """
 
+import errno
 import fcntl
 import logging
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ik_service.api.errors.exceptions import CatalogStorageError, CatalogStorageFullError
 from ik_service.robots.files.xml_reader import MAX_BYTES
+from ik_service.whole_file import UNFINISHED, sync_folder, write_whole
 from objectives.errors import InputError
 
 ROBOT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 """Names that robots can be put under: they are file names and parts of addresses."""
 _SUFFIX = ".urdf"
-_UNFINISHED = ".unfinished"
-_SETTLED_NS = 100_000_000  # a time of change older than this, by far the clock's step, covers all changes up to it
+_SETTLED_NS = 100_000_000  # older times of change cover all changes: this is much more than the step of the clock
 
 Files = dict[str, tuple[int, int, int]]
-"""What tells one state of a robot's file from another, by the robot's name: inode, time of change, size."""
+"""State of each robot's file by the robot's name: inode, time of change, size."""
 
 _log = logging.getLogger(__name__)
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Raise errors of the disk as those of the catalog.
+
+    Raises:
+        CatalogStorageError: The disk does not take the change; a CatalogStorageFullError where it has no room.
+    """
+    try:
+        yield
+    except OSError as error:
+        _log.error("The folder of the catalog cannot be written: %s.", error.strerror)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CatalogStorageFullError(
+                "The service's disk has no room for the robot. Nothing was changed."
+            ) from error
+        raise CatalogStorageError(
+            "The service's disk did not take the change. The fault is logged on its side."
+        ) from error
 
 
 class RobotStore:
     """Robots by name in a folder.
 
     Args:
-        folder: The folder; it is made where there is none.
+        folder: The folder; made where it does not exist.
 
     Raises:
         InputError: The folder cannot be made or read.
@@ -44,8 +64,8 @@ class RobotStore:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with self.alone():  # whoever writes holds the lock: what is unfinished now stays so
-                unfinished = [path for path in folder.iterdir() if path.name.endswith(_UNFINISHED)]
+            with self.alone():  # writers hold the lock: unfinished files are left from processes that ended
+                unfinished = [path for path in folder.iterdir() if path.name.endswith(UNFINISHED)]
                 for path in unfinished:
                     _log.warning("Upload %s was cut off before it was complete; it is removed.", path.name)
                     path.unlink(missing_ok=True)
@@ -55,7 +75,7 @@ class RobotStore:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep all other processes from changing the folder.
+        """Lock the folder against changes by other processes.
 
         Raises:
             OSError: The folder cannot be opened.
@@ -68,17 +88,17 @@ class RobotStore:
             os.close(descriptor)
 
     def changed_at(self) -> int | None:
-        """Return when the folder last changed; None where it may change again without its time telling."""
+        """Return the time of the last change of the folder; None where a later change may have the same time."""
         changed = self._folder.stat().st_mtime_ns
         return changed if time.time_ns() - changed > _SETTLED_NS else None
 
     def files(self) -> Files:
-        """Return the robots in the folder, sorted by name; files with other names are logged once and left out."""
+        """Return the robots in the folder, sorted by name; other files are logged once and ignored."""
         found = {}
         for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
             name = entry.name.removesuffix(_SUFFIX)
             if name == entry.name or not ROBOT_NAME.fullmatch(name):
-                if not entry.name.endswith(_UNFINISHED) and entry.name not in self._misnamed:
+                if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
                     self._misnamed.add(entry.name)
                     _log.warning("File %s of the catalog is left out: not the name of a robot.", entry.name)
                 continue
@@ -104,17 +124,7 @@ class RobotStore:
         Raises:
             OSError: The disk does not take it; what was there before stays.
         """
-        unfinished = self._folder / f".{name}.{secrets.token_hex(8)}{_UNFINISHED}"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self._path(name))
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-        self._sync_folder()
+        write_whole(self._path(name), lambda file: file.write(text))
 
     def delete(self, name: str) -> None:
         """Remove a robot.
@@ -123,16 +133,8 @@ class RobotStore:
             OSError: The disk does not let it go.
         """
         self._path(name).unlink(missing_ok=True)
-        self._sync_folder()
+        sync_folder(self._folder)
 
     def _path(self, name: str) -> Path:
         assert ROBOT_NAME.fullmatch(name)  # checked by the catalog; no path must come through
         return self._folder / f"{name}{_SUFFIX}"
-
-    def _sync_folder(self) -> None:
-        """Bring names to the disk, which holds them apart from the files."""
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import KEY_NAME, owner_of
-from ik_service.api.catalog.robot_catalog import Precondition, ServedRobot
+from ik_service.api.catalog.served_robot import Precondition, ServedRobot
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.documents.robot import robot_body, robot_summary
 from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError, NoUrdfError

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ik_service.deploy.bulk.outputs.part_files import remove_unfinished_parts, sync_folder
+from ik_service.deploy.bulk.outputs.part_files import remove_unfinished_parts
 from ik_service.deploy.bulk.plan import BulkPlan
+from ik_service.whole_file import write_whole
 from objectives.errors import InputError
 
 DESCRIPTION = "_job.json"
@@ -77,13 +78,7 @@ def _describe(plan: BulkPlan, folder: Path) -> None:
                 "same job to go on with it."
             )
         return
-    unfinished = folder / _UNFINISHED
-    with unfinished.open("w") as file:
-        json.dump(wanted, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    sync_folder(folder)
+    write_whole(path, lambda file: file.write(json.dumps(wanted, indent=1).encode()), folder / _UNFINISHED)
 
 
 def differences(there: Any, wanted: Any, name: str = "") -> Iterator[str]:

@@ -5,7 +5,6 @@ complete.
 """
 
 import os
-import secrets
 import zipfile
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +16,9 @@ from ik_service.deploy.bulk.outputs import npz_results
 from ik_service.deploy.bulk.outputs.part_columns import PartColumns
 from ik_service.deploy.bulk.parts import Part
 from ik_service.deploy.bulk.plan import BulkPlan
+from ik_service.whole_file import UNFINISHED, write_whole
 from objectives.errors import InputError
 
-_UNFINISHED = ".unfinished"
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile)
 """Errors of reading a damaged file; RuntimeError where the directory of an archive names another compression."""
 
@@ -31,31 +30,13 @@ def write_part(plan: BulkPlan, part: Part, columns: PartColumns) -> None:
         OSError: They cannot be written; an earlier file of the part stays.
     """
     path = plan.part_path(part)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}")
-    try:
-        with unfinished.open("xb") as file:
-            _file_format(path.suffix).write_table(file, columns.arrays, metadata(plan, part, columns))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, which stores them apart from the files."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_table = _file_format(path.suffix).write_table
+    write_whole(path, lambda file: write_table(file, columns.arrays, metadata(plan, part, columns)))
 
 
 def remove_unfinished_parts(folder: Path) -> None:
     """Remove the temporary files of workers that were killed."""
-    for path in folder.glob(f".part-*{_UNFINISHED}"):
+    for path in folder.glob(f".part-*{UNFINISHED}"):
         path.unlink(missing_ok=True)
 
 

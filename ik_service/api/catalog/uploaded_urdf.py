@@ -1,0 +1,38 @@
+"""The URDF of a robot: read from an upload, with the limits of one, or found for a built-in robot."""
+
+from ik_service.api.errors.exceptions import MjcfRefusedError
+from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
+from ik_service.errors import RobotFileError
+from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf
+
+
+def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
+    """Return the URDF of a model where it is the built-in robot of that name, None otherwise."""
+    if name not in builtin_robot_names():
+        return None
+    text = builtin_urdf(name)
+    return text if load_urdf(text).content_hash == model.content_hash else None
+
+
+def read_uploaded(text: bytes) -> RobotModel:
+    """Return the robot in a URDF that was put.
+
+    Raises:
+        MjcfRefusedError: The text is MJCF.
+        RobotFileError: The text is no robot, or one with too many DOFs.
+    """
+    try:
+        return _limited(load_urdf(text))
+    except RobotFileError as error:
+        if (error.element or "").startswith(("mujoco '", "<mujoco>")):
+            raise MjcfRefusedError("This is MJCF. Put a URDF; MJCF is read from local files only.") from None
+        raise
+
+
+def _limited(model: RobotModel) -> RobotModel:
+    if model.active_dof_count > MAX_ACTIVE_DOFS:
+        raise RobotFileError(
+            f"The robot has {model.active_dof_count} active DOFs. Allowed: {MAX_ACTIVE_DOFS}; make joints fixed that "
+            "are not to move."
+        )
+    return model

@@ -1,0 +1,43 @@
+"""Files that are written whole or not at all: under another name first, flushed to the disk, then renamed."""
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+UNFINISHED = ".unfinished"
+"""End of the name of a file that is being written."""
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], object], unfinished: Path | None = None) -> None:
+    """Write a file, in place of an earlier one.
+
+    Args:
+        path: The file.
+        write: Writes its bytes to a file that is open.
+        unfinished: Name of the file until it is whole, in the same folder; None: a hidden name of its own.
+
+    Raises:
+        OSError: The disk does not take it; an earlier file stays.
+    """
+    unfinished = unfinished or path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+    try:
+        with unfinished.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, which stores them apart from the files."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
