@@ -40,7 +40,7 @@ def island_kernels(solver, **options):
             found.extend(one for one, _ in work)
             return PartLaunches([])
 
-    solver._compiled.launches = Listed()
+    solver._core.engine.kernels.launches = Listed()
     targets = len(solver.targets)
     solver.solve(np.full((1, targets, 3), 0.3), np.tile([0.0, 0.0, 0.0, 1.0], (1, targets, 1)), options=options or None)
     return found

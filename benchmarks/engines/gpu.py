@@ -146,7 +146,7 @@ def show_batches(
 
 def _recorded(solver: ik_service.IKSolver) -> wp.Graph:
     """The graph of the last solve, which has been called several times."""
-    plan = next(reversed(solver._work._plans.values()))
+    plan = next(reversed(solver._core.engine.plans.values()))
     graph: wp.Graph = next(reversed(plan.recording._graphs.values()))
     return graph
 
@@ -209,7 +209,7 @@ def show_arithmetic(
     count = len(problems.positions)
     solver = make(device, seeds=1, best_of="cost")  # every attempt runs to its own end, also when it runs again
     kept = _Kept()
-    solver._compiled.launches = kept
+    solver._core.engine.kernels.launches = kept
     result = solver.solve(problems.positions, problems.orientations_xyzw)
     with wp.ScopedCapture(device=device) as capture:
         kept.parts[0].run(count)

@@ -44,7 +44,7 @@ class RecordedStages:
             options=options,
         )
         solver.solve(problems.positions, problems.orientations_xyzw)
-        self._solver, self._batch = solver, solver._batch
+        self._solver, self._batch = solver, solver._core.engine.batch
         assert self._batch is not None  # solve has made it
         assert self._batch.slot_count == SLOTS == len(problems.positions)
         self._bring_to_state()
@@ -59,7 +59,7 @@ class RecordedStages:
         start = _replay(self._start)
         times["iteration"] = (_replay(self._whole) - start) / (SLOTS * ITERATIONS)
         running = self._batch._slots.running.numpy().sum()
-        assert running == self._solver._work.problems.islands.nisland.numpy()[:SLOTS].sum(), (
+        assert running == self._solver._core.work.problems.islands.nisland.numpy()[:SLOTS].sum(), (
             "an attempt has ended early"
         )
         return times
@@ -97,10 +97,10 @@ class RecordedDiscovery:
     """The two launches of the discovery of islands, recorded, for the problems of a solver's last solve."""
 
     def __init__(self, solver: ik_service.IKSolver, problem_count: int) -> None:
-        problems = solver._work.problems
+        problems = solver._core.work.problems
         assert problems._structure is not None  # solve has made it
-        row_on = problems._row_on[:problem_count]
-        self._recording = _record(lambda: discover_islands(solver._structure, row_on, problems.islands, join=False))
+        row_on, structure = problems._row_on[:problem_count], solver._core.layout.structure
+        self._recording = _record(lambda: discover_islands(structure, row_on, problems.islands, join=False))
 
     def measure(self) -> float:
         """Return the CPU time of one discovery [s]."""

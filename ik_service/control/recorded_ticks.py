@@ -10,7 +10,7 @@ from ik_service.compiler import FIXED, GOAL, TURN
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick_islands import TickIslands
-from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 
 REFERENCE = "joint_q_reference"
 

@@ -33,14 +33,15 @@ from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
-from ik_service.solver.compiled.engine import island_constants, touched_dofs
 from ik_service.solver.compiled.island_launches import PacketLaunches
+from ik_service.solver.compiled.island_task import island_constants
 from ik_service.solver.device_lock import turn_on
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.lm.damping import DAMPING
 from ik_service.solver.problems.partition import common_partition
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.support import Support
+from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.support import Support, touched_dofs
 from ik_service.solver.problems.rows.weights import RowWeights, objective_weights
 from objectives import IKJacobianType, InputError
 
@@ -103,7 +104,9 @@ class TickIslands:
         reason = uncovered(tasks.objectives, model)
         if reason is not None:
             raise EngineError(f"A controller takes objectives that can be compiled: {reason}.")
-        self._rows = Rows(model, tasks.objectives, IKJacobianType.ANALYTIC)
+        count = len(tasks.targets)
+        targets, others = tasks.objectives[:count], tasks.objectives[count:]
+        self._rows = Rows(model, targets, others, IKJacobianType.ANALYTIC)
         self._rows.bind_data()
         self._support = Support(model, self._rows)
         blocks = [objective_weights(objective) for objective in tasks.objectives]
@@ -174,7 +177,7 @@ class TickIslands:
         A target asks for them as for all others: without them it would count as met whatever it asks for there.
         """
         found: list[int] = []
-        for start in self._rows.start[: len(self._tasks.targets)]:
+        for start in [self._rows.start[k] for k in self._rows.of_kind(RowKind.TARGET)]:
             own = np.arange(start, start + TARGET_ROWS)
             if np.isin(own, rows).any():
                 found += [int(row) for row in own[self._still_rows[own]]]

@@ -27,8 +27,8 @@ from ik_service.solver.compiled.waves import (
     list_unsolved,
 )
 from ik_service.solver.gpu_kernels import ARCHITECTURES
+from ik_service.solver.launches.recorded_launches import RecordedStep
 from ik_service.solver.problems.input_kernels import SOLVE_IO
-from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of

@@ -35,8 +35,8 @@ class SolverOptions:
     """What a solve may spend and when it is content.
 
     Attributes:
-        seeds: Start configurations tried per problem, one after another until one succeeds; None leaves the number to
-            the engine.
+        seeds: Start configurations tried per problem, one after another until one succeeds; None is
+            DEFAULT_SEEDS.
         max_iterations: Levenberg-Marquardt iterations of one attempt.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].

@@ -11,10 +11,11 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
+from ik_service.solver.launches.solve_steps import PreparedSolve
 from ik_service.solver.lm.status import STATUS_WORDS
-from ik_service.solver.problems.partition import Partition
+from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.results.island_results import IslandResults
-from ik_service.solver.workspace import Wishes, Workspace
+from ik_service.solver.workspace import Workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,24 +108,24 @@ class ResultHead:
     device: str
 
 
-def collect_result(head: ResultHead, work: Workspace, partition: Partition, wishes: Wishes) -> IKResult:
+def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return what a solve has left in its workspace.
 
     Args:
         head: What all results of the solver share.
         work: The workspace.
-        partition: Islands of the problems.
-        wishes: What was asked for.
+        prepared: What the engine has done.
+        settings: Size and options of the solve.
     """
-    result = _collect(head, work, partition, wishes)
-    return result if wishes.solutions == 1 else _with_solutions(head, work, result, partition, wishes)
+    result = _collect(head, work, prepared, settings)
+    return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
 
 
-def _collect(head: ResultHead, work: Workspace, partition: Partition, wishes: Wishes) -> IKResult:
+def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return the answers as they have been judged last."""
-    outcome, count, order = work.outcome, wishes.problem_count, head.order
+    outcome, count, order = work.verification, settings.problem_count, head.order
     return IKResult(
-        joint_q=order.coordinates_of((outcome.judged_q if wishes.polished else outcome.joint_q).read(count)),
+        joint_q=order.coordinates_of((outcome.judged_q if settings.float64_finish else outcome.joint_q).read(count)),
         success=outcome.success.read(count),
         status=outcome.status.read(count),
         position_error=outcome.position_error.read(count),
@@ -138,32 +139,37 @@ def _collect(head: ResultHead, work: Workspace, partition: Partition, wishes: Wi
         dof_names=order.dof_names,
         engine=head.engine,
         device=head.device,
-        seeds=wishes.seeds,
-        islands=IslandResults.collect(outcome, partition, head.robot, head.row_labels, count),
+        seeds=settings.seeds,
+        islands=IslandResults.collect(outcome, prepared.partition, head.robot, head.row_labels, count),
     )
 
 
 def _with_solutions(
-    head: ResultHead, work: Workspace, result: IKResult, partition: Partition, wishes: Wishes
+    head: ResultHead, work: Workspace, result: IKResult, prepared: PreparedSolve, settings: SolveSettings
 ) -> IKResult:
     """Add the solutions, each judged; where the winner fails and another one succeeds, that one becomes the answer.
 
     The winner is chosen in float32, where an error near the tolerance may round to the other side of it.
     """
-    count = wishes.problem_count
-    solutions = np.full((count, wishes.solutions, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
-    found = np.maximum(work.solution_count.read(count), 1)  # what has no joint to move is solved as it stands, or not
+    selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
+    assert selection is not None  # several solutions have been asked for
+    solutions = np.full((count, wanted, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
+    found = np.maximum(selection.solution_count.read(count), 1)  # no joint to move: solved as it stands, or not
     number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    for k in range(wishes.solutions):
+
+    def verify(which: NDArray[np.int32]) -> None:
+        with DEVICE_LOCK, ToldCacheErrors():
+            selection.take(prepared.partition, which)
+            work.verify(prepared, count)
+
+    for k in range(wanted):
         if k > 0:
-            with DEVICE_LOCK, ToldCacheErrors():
-                work.use_solutions(np.full(count, k, np.int32), partition)
-        good = np.flatnonzero((found > k) & work.outcome.success.read(count))
+            verify(np.full(count, k, np.int32))
+        good = np.flatnonzero((found > k) & work.verification.success.read(count))
         answer[good[number[good] == 0]] = k
-        solutions[good, number[good]] = work.outcome.joint_q.read(count)[good]
+        solutions[good, number[good]] = work.verification.joint_q.read(count)[good]
         number[good] += 1
     if answer.any():
-        with DEVICE_LOCK, ToldCacheErrors():
-            work.use_solutions(answer, partition)
-        result = _collect(head, work, partition, wishes)
+        verify(answer)
+        result = _collect(head, work, prepared, settings)
     return replace(result, solutions=head.order.coordinates_of(solutions), solution_count=number)

@@ -42,7 +42,7 @@ class Watched(IKObjective):
 def evaluate(objective, mode, device, robot):
     """Run the hooks of an objective as an engine on that device does."""
     model = robot.on_device("cpu")
-    rows = Rows(model, [objective], mode)
+    rows = Rows(model, [], [objective], mode)
     index = wp.zeros(1, dtype=wp.int32, device="cpu")
     poses = Poses.allocate(model, 1, 1, index, requires_grad=False)
     rows.model = replace(model, device=device)

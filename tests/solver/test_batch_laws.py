@@ -59,12 +59,12 @@ def test_a_recorded_solve_equals_launches_one_by_one(problems, monkeypatch):
     never, launched = solve_recorded(10)
     assert_same_bytes(replayed, launched)
     if recorded.engine == "compiled":
-        graphs = [[plan.recording._graphs for plan in one._work._plans.values()] for one in (recorded, never)]
+        graphs = [[plan.recording._graphs for plan in one._core.engine.plans.values()] for one in (recorded, never)]
         assert [list(map(len, of_one)) for of_one in graphs] == [[1], [0]]
     else:
-        assert recorded._batch._graph is not None
-        assert len(recorded._work._reading._graphs) == 1
-        assert not never._work._reading._graphs
+        assert recorded._core.engine.batch._graph is not None
+        assert len(recorded._core.work._reading._graphs) == 1
+        assert not never._core.work._reading._graphs
 
 
 def test_solving_again_gives_the_same_bytes_and_another_random_seed_does_not(problems):

@@ -3,6 +3,7 @@
 import grp
 import os
 import pwd
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -150,11 +151,11 @@ def test_a_gpu_build_that_fails_is_an_error_of_the_cache(cache):
 
 def test_what_fails_to_load_in_the_midst_of_a_solve_is_told_too(panda, monkeypatch):
     solver = IKSolver(panda, ["panda_hand"], device="cpu", engine="compiled")
-    compiled = solver._work.compiled
+    prepare = solver._core.engine.prepare
 
-    def fail(executor):
+    def fail():
         raise RuntimeError("Failed to load CUDA module 'm' (device='cuda:0')")
 
-    monkeypatch.setattr(solver._work, "compiled", lambda *given, **options: (compiled(*given, **options)[0], fail))
+    monkeypatch.setattr(solver._core.engine, "prepare", lambda *given: replace(prepare(*given), run=fail))
     with pytest.raises(KernelCacheError, match="Failed to load CUDA module 'm'"):
         solver.solve([[0.4, 0.1, 0.5]], [[1, 0, 0, 0]])

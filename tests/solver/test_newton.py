@@ -169,7 +169,7 @@ def test_a_locked_free_joint_keeps_its_pose_while_the_hinge_moves(tmp_path):
 def jacobian(robot, objectives, mode, joint_q):
     """Residuals and Jacobian of objectives in a mode, as the solver's engine evaluates them."""
     model, n = robot.on_device("cpu"), len(joint_q)
-    rows, index = Rows(model, objectives, mode), wp.array(np.arange(n), dtype=wp.int32, device="cpu")
+    rows, index = Rows(model, [], objectives, mode), wp.array(np.arange(n), dtype=wp.int32, device="cpu")
     rows.bind(n, index)
     tape = RowTape(rows, n, index)
     tape.poses.joint_q.assign(np.asarray(joint_q, np.float32))

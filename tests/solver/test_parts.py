@@ -8,7 +8,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver import solver as solver_module
+from ik_service.solver.compiled import engine as compiled_engine
 from ik_service.solver.problems import parts as parts_module
 from ik_service.solver.problems.parts import first_place, first_problem, part_count, part_sizes
 
@@ -110,14 +110,14 @@ def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, patte
     options, here, elsewhere = WISHES[wish], problems(arms, 1), problems(arms, 2)
     alone, expected = answers(make(arms, pattern), here, options)
     assert alone.success.mean() > 0.9
-    monkeypatch.setattr(solver_module, "ThreadPoolExecutor", PartsInOrder)
+    monkeypatch.setattr(compiled_engine, "ThreadPoolExecutor", PartsInOrder)
     for threads in (2, 3, 4):
         solver = make(arms, pattern, threads)
         for order in ORDERS:
             monkeypatch.setattr(PartsInOrder, "order", order)
             answers(solver, elsewhere, options)  # so that nothing right is left from the time before
             assert answers(solver, here, options)[1] == expected, (threads, order)
-        assert solver._executor.used == 2 * len(ORDERS)
+        assert solver._core.engine.executor.used == 2 * len(ORDERS)
 
 
 @pytest.mark.parametrize("wish", WISHES)

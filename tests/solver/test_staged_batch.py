@@ -3,8 +3,8 @@
 import pytest
 
 import ik_service
-from ik_service.solver import solver as solver_module
 from ik_service.solver.problems import host_device_array
+from ik_service.solver.staged import engine as staged_engine
 from tests.solver.conftest import Reachable
 from tests.solver.test_batch_laws import assert_same_bytes
 
@@ -26,7 +26,7 @@ def solve(problems, **options):
     chosen = ik_service.SolverOptions(seeds=8, **options)
     solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", engine="staged", options=chosen)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
-    return solver._batch, result
+    return solver._core.engine.batch, result
 
 
 def assert_graph_changes_nothing(problems, **options):
@@ -40,7 +40,7 @@ def assert_graph_changes_nothing(problems, **options):
 def test_the_number_of_slots_changes_nothing(problems, monkeypatch):
     _, expected = solve(problems)
     for slots in (8, 16, 512):
-        monkeypatch.setitem(solver_module.SLOTS_MAX, "cpu", slots)
+        monkeypatch.setitem(staged_engine.SLOTS_MAX, "cpu", slots)
         batch, result = solve(problems)
         assert batch.slot_count == slots
         assert_same_bytes(result, expected)

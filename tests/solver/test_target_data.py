@@ -60,20 +60,22 @@ def test_values_record_nothing_anew(panda):
     solver = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))], device="cpu")
     solver.set_target_data(0, offset=np.tile(TOOL, (8, 1)), row_weights=np.ones((8, 6)))
     solver.solve(*drawn(panda, 8)[0])
-    plans = dict(solver._work._plans)
+    plans = dict(solver._core.engine.plans)
     assert len(plans) == 1
     for count, seed in ((8, 1), (1, 2), (5, 3)):
         targets, tools, weights = drawn(panda, count, seed)
         solver.set_target_data(0, offset=tools, row_weights=weights)
         solver.solve(*targets)
-    assert {key: id(plan) for key, plan in solver._work._plans.items()} == {k: id(plan) for k, plan in plans.items()}
+    assert {key: id(plan) for key, plan in solver._core.engine.plans.items()} == {
+        k: id(plan) for k, plan in plans.items()
+    }
 
 
 def test_other_data_of_objectives_record_nothing_anew(panda):
     posture = objectives.IKObjectivePosture(np.tile(panda.mid_joint_q, (8, 1)), row_weights=np.ones((8, 7)), weight=0.1)
     solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
     solver.solve(drawn(panda, 8)[0][0])
-    plans = list(map(id, solver._work._plans.values()))
+    plans = list(map(id, solver._core.engine.plans.values()))
     for count, seed in ((5, 1), (1, 2)):
         rng = np.random.default_rng(seed)
         reference, weights = panda.random_joint_q(rng, count), 0.1 + rng.random((count, 7))
@@ -83,7 +85,7 @@ def test_other_data_of_objectives_record_nothing_anew(panda):
         result = solver.solve(positions)
         fresh = objectives.IKObjectivePosture(reference, row_weights=weights, weight=0.1)
         assert_same(result, IKSolver(panda, ["panda_hand"], objectives=[fresh], device="cpu").solve(positions))
-    assert list(map(id, solver._work._plans.values())) == plans
+    assert list(map(id, solver._core.engine.plans.values())) == plans
 
 
 def test_one_line_for_all_can_follow_lines_of_problems(panda):

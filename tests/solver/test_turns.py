@@ -226,7 +226,7 @@ def test_the_least_cost_comes_back_on_the_turn_that_has_it():
 def test_rows_of_which_nothing_is_known_may_read_all_that_they_depend_on(ur5e):
     robot = ur5e[0].robot
     solver = ik_service.IKSolver(robot, ["tool0"], objectives=[QuickObjective(3, [[0.1, 0.2, 0.3]])], device="cpu")
-    read = coordinates_read(solver._rows, solver._support.dofs)
+    read = coordinates_read(solver._core.layout.rows, solver._core.layout.support.dofs)
     assert read.tolist() == [True, True, True, False, False, False]  # what moves body 3
 
 

@@ -10,10 +10,10 @@ from ik_service.export.entries.solve_example import example_problems
 from ik_service.export.frames.call_frame import CallFrame, indented
 from ik_service.export.template_files import filled
 from ik_service.solver import IKSolver
+from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.lm import codes
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.problems.input_kernels import SOLVE_IO
-from ik_service.solver.recorded_launches import RecordedLaunches
 
 RESULTS = {
     "joint_q": "configurations, within the limits [m, rad], COORDINATES each",

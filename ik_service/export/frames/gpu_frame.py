@@ -8,7 +8,7 @@ import warp as wp
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, Place, c_scalar
 from ik_service.export.frames.call_frame import CallFrame, FrameArray
-from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 
 ALIGNMENT = 256  # of every constant
 

@@ -16,7 +16,7 @@ import warp as wp
 from ik_service.export.c_code.structs import BOUNDS_SIZE, SCALARS, CLayout
 from ik_service.export.c_code.values import Constants
 from ik_service.export.frames.call_frame import CallFrame
-from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 
 CTYPES: dict[str, Any] = {name: kind._type_ for kind, name in SCALARS.items()}
 WORD = 8  # bytes, the alignment of arguments

@@ -1,366 +1,251 @@
-"""The compiled engine: every island of every problem solved by one generated kernel, straight through.
+"""The compiled engine: each island of each problem is solved by one generated kernel.
 
-    islands of all problems -> groups of problems with the same partition
-    each island of a group -> its program (trees and rows it has) -> its kernel, made once and cached
-    one launch per island, group and thread: lanes work through the problems and write `Winners`
+    read -> island kernels -> choice among all attempts, finish in float64 (options) -> verify
 
-What a kernel is made from is code: the robot, its active DOFs, the island's trees and rows. Targets, weights, offsets,
-limits, tolerances and budgets are data: changing them compiles nothing.
+Where the same rows are on in all problems, everything is recorded once (a plan) and runs part by part on threads.
+Otherwise the inputs are read and the islands of each problem are found first.
 """
 
+import typing
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
-import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
-from ik_service.compiler import (
-    FIXED,
-    FLOAT32_ERROR,
-    FLOAT64_ERROR,
-    DataInput,
-    Elimination,
-    IslandProgram,
-    Precision,
-    build_program,
-    coordinate_names,
-    uncovered,
-)
 from ik_service.errors import EngineError
-from ik_service.linear_solve import find_islands
-from ik_service.robots import DeviceModel
-from ik_service.solver.compiled.island_launches import (
-    IslandKernel,
-    IslandWork,
-    PacketLaunches,
-    ThreadLaunches,
-    launches_on,
-)
-from ik_service.solver.compiled.island_task import IslandTask
-from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.seeds import SeedRanges
-from ik_service.solver.options import SolverOptions
+from ik_service.solver.compiled.island_kernels import IslandKernels
+from ik_service.solver.compiled.island_launches import launches_on
+from ik_service.solver.compiled.solutions import SolutionSelection
+from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
+from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
+from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
+from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands, SolveSteps
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import Winners
-from ik_service.solver.problems.input_kernels import Intake
-from ik_service.solver.problems.partition import Partition, groups
-from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.support import Support
+from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.problems.partition import Partition, common_partition
+from ik_service.solver.problems.parts import first_problem
+from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.layout import RowLayout
+from ik_service.solver.problems.rows.weights import RowWeights
+from ik_service.solver.problems.solve_settings import SolveSettings
 
-CODES_MAX = 64  # kernels of islands that a solver keeps
+PLANS_MAX = 16  # partitions that are kept with their launches
+_Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
 
 
-@dataclass(frozen=True)
-class IslandCode:
-    """A kernel, and the constant part of the tasks that it works on.
+@dataclass
+class Plan:
+    """What has been recorded for problems in which the same rows are on.
 
     Attributes:
-        kernel: The kernel.
-        inputs: Data that the program reads.
-        constants: Device arrays of the island by their names in `IslandTask`.
+        partition: Their islands.
+        recording: The launches.
+        stamp: Weights that the scales of the islands are of, where all problems have the same.
     """
 
-    kernel: IslandKernel
-    inputs: tuple[DataInput, ...]
-    constants: dict[str, wp.array[Any]]
-
-
-def why_uncovered(
-    model: DeviceModel, rows: Rows, support: Support, options: SolverOptions, *, join: bool
-) -> str | None:
-    """Return why the compiled engine cannot solve for these rows, or None if it can.
-
-    Args:
-        model: The robot on the device.
-        rows: Layout of the objectives.
-        support: Support of the rows.
-        options: The solver's options.
-        join: Whether all touched trees are one island.
-    """
-    if options.check_jacobians or options.candidates > 1:
-        return "check_jacobians and candidates belong to the staged engine"
-    reason = uncovered(rows.objectives, model)
-    if reason is not None:
-        return reason
-    return _why_too_large(model, support, launches_on(model.device).factor_max, join=join)
-
-
-def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: bool) -> str | None:
-    """Why the islands are too large for factors of so many entries, or None."""
-    for elimination in _eliminations(model, support, join=join):
-        if elimination.size > most:
-            dofs = len(elimination.order)
-            return f"an island has {dofs} DOFs and a factor of {elimination.size} entries; it holds {most}"
-    return None
-
-
-def _eliminations(model: DeviceModel, support: Support, *, join: bool) -> list[Elimination]:
-    """Structure of the islands with all rows on: no weights make larger ones."""
-    incidence, touched = support.trees, active_columns(model, support.dofs)
-    bridge = incidence.any(axis=0) & join
-    row_on = np.append(np.ones(len(incidence), bool), join)
-    count, tree_island, _, _ = find_islands(np.vstack([incidence, bridge]), row_on)
-    island = tree_island[model.robot.trees.active_treeid]
-    coupled = np.argwhere(np.tril(touched.T @ touched, -1))
-    return [
-        Elimination.of(
-            [int(a) for a in np.flatnonzero((island == k) & touched.any(axis=0))],
-            [(int(a), int(b)) for a, b in coupled if island[a] == k],
-        )
-        for k in range(count)
-    ]
+    partition: Partition
+    recording: Recording
+    stamp: bytes
 
 
 class CompiledEngine:
-    """Makes and keeps the generated kernels of one solver.
+    """The compiled engine of one solver.
 
     Args:
-        model: The robot on the device.
-        rows: Layout of the objectives, all stated as expressions.
-        support: Support of the rows.
-        target_count: How many objectives are pose targets; they come first.
+        layout: The rows; all objectives are stated as expressions.
+        join: Whether all touched trees are one island.
         hard_limits: Whether joint limits are enforced.
+        threads: Most threads to use.
 
     Attributes:
-        launches: How it launches its kernels.
+        kernels: The kernels of the islands.
+        plans: What has been recorded, by what it is for.
+        executor: The threads, where there are several.
     """
 
-    def __init__(
-        self, model: DeviceModel, rows: Rows, support: Support, target_count: int, *, hard_limits: bool
-    ) -> None:
-        self._model, self._rows, self._support, self._target_count = model, rows, support, target_count
-        self._hard_limits = hard_limits
-        self._ranges = SeedRanges.build(model, support.active_dofs)
-        coordinates = Coordinates.build(model, hard_limits=hard_limits)
-        self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
-        self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
-        self.launches: PacketLaunches | ThreadLaunches = launches_on(model.device)
-        rows.bind_data()
+    name: Literal["compiled"] = "compiled"
+    finish: Literal["float64"] = "float64"
 
-    def for_gpus(self, *, join: bool) -> "CompiledEngine":
-        """Return an engine for the same problems with kernels for GPUs, wherever its arrays are.
+    def __init__(self, layout: RowLayout, *, join: bool, hard_limits: bool, threads: int) -> None:
+        self._layout, self._join, self._threads = layout, join, threads
+        self._model = layout.rows.model
+        self.kernels = IslandKernels(layout, launches_on(self._model.device), hard_limits=hard_limits)
+        self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
+        self.forget()
+
+    def require(self, settings: SolveSettings) -> None:
+        """Do nothing: all options of a solve are supported."""
+
+    def use_layout(self) -> None:
+        """Take in that the arrays of the problems have been replaced."""
+        self._layout.rows.bind_data()
+        self.forget()
+
+    def bind_rows(self) -> None:
+        """Do nothing: objectives have their weights at hand."""
+
+    def forget(self) -> None:
+        """Drop what has been recorded, because arrays that it reads have been exchanged."""
+        self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
+        self._choice: SolutionSelection | None = None
+        self._joint_q_float64: Mirror | None = None
+
+    def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
+        """Record what a solve needs, unless a plan has it; with the device lock held.
 
         Args:
-            join: Whether all touched trees are one island.
+            steps: Arrays and launches of the solver.
+            settings: Size and options of the solve.
 
         Raises:
-            EngineError: An island is too large for them.
+            EngineError: An island is too large.
         """
-        reason = _why_too_large(self._model, self._support, ThreadLaunches.factor_max, join=join)
-        if reason is not None:
-            raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
-        limits = self._hard_limits
-        engine = CompiledEngine(self._model, self._rows, self._support, self._target_count, hard_limits=limits)
-        engine.launches = ThreadLaunches()
-        return engine
+        given, count = steps.inputs.given.host[1:].tobytes(), settings.problem_count
+        others = [self._layout.rows.objectives[k] for k in self._layout.rows.of_kind(RowKind.SOFT)]
+        weights = steps.weights.with_objectives(given, others, count)
+        self._make_room(steps, settings)
+        if weights.pattern is None:
+            return self._prepare_in_steps(steps, settings, weights)
+        size = self.kernels.launches.size(count, settings.seeds)
+        variant = (settings.runs_all_seeds, settings.float64_finish, size)
+        key = (variant, given, self.kernels.data_key(), weights.is_common, weights.pattern)
+        if key not in self.plans:
+            self.plans[key] = self._plan(steps, settings, weights)
+            if len(self.plans) > PLANS_MAX:
+                self.plans.popitem(last=False)
+        self.plans.move_to_end(key)
+        plan = self.plans[key]
+        if weights.stamp != plan.stamp:
+            plan.partition.scales.write(weights, plan.partition.row_island)
+            plan.stamp = weights.stamp
+        plan.recording.prepare(count)
+        return self._prepared(settings, plan.partition, lambda: plan.recording.run(count, self.executor))
 
-    def data_key(self) -> tuple[object, ...]:
-        """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
-        objectives: Any = self._rows.objectives[self._target_count :]
-        arrays = [objective.data(name) for objective in objectives for name in objective.data_rows()]
-        return tuple((array.ptr, array.shape, array.strides) for array in arrays)
-
-    def tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, answers: Winners
-    ) -> list[IslandWork]:
-        """Return kernels and tasks that solve all islands of the problems.
+    def record_islands(
+        self, steps: SolveSteps, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
+    ) -> RecordedIslands:
+        """Return the launches of a solve one by one, for export; no target has weights per problem.
 
         Args:
-            problems: Their arrays.
-            intake: Where the caller's numbers were checked.
-            partition: Islands of the problems.
-            problem_count: Problems of the solve; a partition common to all serves any number.
-            answers: Where to; the winners of the problems, or room for every attempt.
+            steps: Arrays and launches of the solver.
+            count: Number of problems.
+            orientations: Whether targets have orientations, or are positions alone.
+            for_gpus: Whether to use the kernels for GPUs.
+            float64_finish: Whether answers are improved in float64.
+
+        Raises:
+            EngineError: There are rows of other kinds than targets, or an island is too large.
         """
-        found = self._all_tasks(problems, intake, partition, problem_count, "float32")
-        for _, task in found:
-            task.next_seed, task.winner_joint_q, task.winner_rank = answers.next_seed, answers.joint_q, answers.rank
-            task.winner_cost, task.winner_seed = answers.cost, answers.seed
-            task.winner_iterations, task.winner_status = answers.iterations, answers.status
-            task.winner_met = answers.met
+        if len(self._layout.rows.of_kind(RowKind.TARGET)) != len(self._layout.rows.objectives):
+            raise EngineError(NOT_RECORDABLE)
+        kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
+        load_kernels_alone(SOLVE_IO, self._model.device)
+        inputs, problems = steps.inputs, steps.problems
+        inputs.given.host[1::2], inputs.given.host[2::2] = 1, orientations
+        weights = steps.weights.with_objectives(inputs.given.host[1:].tobytes(), [], count)
+        partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
+        tasks = kernels.tasks(problems, inputs, partition, count, problems.winners)
+        found = [RecordedStep("solve", one.kernel, (task, 0, 1), False) for one, task in tasks]
+        joint_q_float64 = None
+        if float64_finish:
+            shape = (problems.capacity, self._model.joint_coord_count)
+            joint_q_float64 = wp.zeros(shape, dtype=wp.float64, device=self._model.device)
+            tasks = kernels.polish_tasks(problems, inputs, partition, count, joint_q_float64)
+            found += [RecordedStep("polish", one.kernel, (task, 0, 1), False) for one, task in tasks]
+        return RecordedIslands(partition, tuple(found), joint_q_float64)
+
+    def _plan(self, steps: SolveSteps, settings: SolveSettings, weights: RowWeights) -> Plan:
+        """Record a solve of problems in which the same rows are on."""
+        device, lines = self._model.device, 1 if weights.is_common else steps.problems.capacity
+        partition = common_partition(weights, self._layout.incidence, device, join=self._join, lines=lines)
+        solve = self._solve_launches(steps, partition, settings)
+        record = _joined([steps.record_read, *solve, self._verify_launches(steps, partition, settings)])
+        return Plan(partition, Recording(device, record, self._threads), weights.stamp)
+
+    def _prepare_in_steps(self, steps: SolveSteps, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
+        """Read and find the islands at once, where problems differ in the rows that are on; record the rest."""
+        count = settings.problem_count
+        steps.read(count)
+        partition = steps.discovered(count, join=self._join)
+        partition.scales.write(weights, partition.row_island)
+        solve = self._solve_launches(steps, partition, settings)
+        record = _joined([*solve, self._verify_launches(steps, partition, settings)])
+        recording = Recording(self._model.device, record, self._threads)
+        recording.prepare(count)
+
+        def run() -> None:
+            if not steps.inputs.is_faulty():  # no part but the first sees the mark of a reading in one part
+                recording.run(count, self.executor)
+
+        return self._prepared(settings, partition, run)
+
+    def _prepared(self, settings: SolveSettings, partition: Partition, run: Callable[[], None]) -> PreparedSolve:
+        finished = self._joint_q_float64 if settings.float64_finish else None
+        return PreparedSolve(partition, run, finished, self._choice if settings.runs_all_seeds else None)
+
+    def _make_room(self, steps: SolveSteps, settings: SolveSettings) -> None:
+        """Allocate what options need, and drop plans that hold what it replaces."""
+        problems, choice = steps.problems, self._choice
+        if settings.runs_all_seeds:
+            wanted = (settings.seeds, settings.options.solutions)
+            if choice is None or (choice.seeds, choice.solutions) != wanted:
+                self.forget()
+                self._choice = choice = SolutionSelection(self._model, problems, *wanted, steps.turns)
+            choice.set_order(settings.options.best_of, settings.options.solution_difference)
+        if settings.float64_finish and self._joint_q_float64 is None:
+            shape = (problems.capacity, self._model.joint_coord_count)
+            self._joint_q_float64 = Mirror(shape, wp.float64, self._model.device)
+
+    def _solve_launches(self, steps: SolveSteps, partition: Partition, settings: SolveSettings) -> list[_Record]:
+        """What makes attempts, and what then chooses among them and finishes in float64."""
+        problems, count = steps.problems, settings.problem_count
+        of_problems = (problems, steps.inputs, partition, count)
+        choice = self._choice if settings.runs_all_seeds else None
+        finished = self._joint_q_float64 if settings.float64_finish else None
+        work = self.kernels.tasks(*of_problems, problems.winners if choice is None else choice.attempts)
+        polish = [] if finished is None else self.kernels.polish_tasks(*of_problems, finished.device)
+        modules = dict(block for one, _ in (*work, *polish) for block in one.blocks().items())
+        extras = [] if choice is None and finished is None else [SOLVE_EXTRAS]
+        load_kernels(modules | dict.fromkeys([SOLVE_IO, *extras], LAUNCH_BLOCK), self._model.device)
+        launches = self.kernels.launches
+        record = partial(launches.record, launches.size(count, settings.seeds))
+        found: list[_Record] = [partial(record, work)]
+        if choice is not None:
+            found = [choice.record_begin, *found, partial(choice.record_choice, partition)]
+        if finished is not None:
+            found += [partial(_record_widening, problems, finished.device), partial(record, polish)]
         return found
 
-    def polish_tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, wide: wp.array[Any]
-    ) -> list[IslandWork]:
-        """Return kernels and tasks that take the winners on in float64: one attempt each, from where they stand.
-
-        Args:
-            problems: Their arrays.
-            intake: Where the caller's numbers stand in float64.
-            partition: Islands of the problems.
-            problem_count: Problems of the solve.
-            wide: Where to; holds the winners before.
-        """
-        found = self._all_tasks(problems, intake, partition, problem_count, "float64")
-        scratch = Winners.allocate(problems.capacity, 1, problems.winners.rank.shape[1], self._model.device)
-        for one, task in found:
-            task.settings = problems.polish_settings
-            task.start_joint_q, task.winner_joint_q_wide = problems.winners.joint_q, wide
-            task.winner_joint_q, task.winner_rank = problems.polished_joint_q, scratch.rank
-            task.next_seed, task.winner_cost, task.winner_seed = scratch.next_seed, scratch.cost, scratch.seed
-            task.winner_iterations, task.winner_status = scratch.iterations, scratch.status
-            if one.source.with_hessian:  # without targets, what is returned is a minimum or not
-                task.winner_status = problems.winners.status
-            task.winner_met = scratch.met
-        return found
-
-    def _all_tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, precision: Precision
-    ) -> list[IslandWork]:
-        """Kernels and tasks of all islands, but for where answers go."""
-        common, device = len(partition.nisland) == 1, self._model.device
-        found = []
-        for members in groups(partition, problem_count):
-            line = 0 if common else members[0]
-            if common:
-                listed, count = problems.every, problems.settings
-            else:
-                listed = wp.array(members.astype(np.int32), dtype=wp.int32, device=device)
-                count = wp.array([len(members)], dtype=wp.int32, device=device)
-            for island in range(int(partition.nisland[line])):
-                trees = np.flatnonzero(partition.tree_island[line] == island)
-                code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
-                task = self._task(code, problems, partition)
-                wide = intake if precision == "float64" else None
-                for name, array in self._sources(code.inputs, problems, wide).items():
-                    setattr(task, name, array)
-                task.fault, task.problem, task.count, task.island = intake.fault.device, listed, count, island
-                found.append((code.kernel, task))
-        return found
-
-    def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:
-        """The code of an island that has these trees and rows."""
-        key = (tuple(map(int, trees)), tuple(map(int, rows)), precision)
-        if key not in self._codes:
-            robot = self._model.robot
-            touched = touched_dofs(self._model, self._support.dofs[rows])
-            dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
-            objectives: Any = self._rows.objectives
-            error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
-            starts, targets = self._rows.start, self._target_count
-            program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
-            kernel = self.launches.kernel(program, precision)
-            constants = island_constants(program, self._model, hard_limits=self._hard_limits)
-            self._codes[key] = IslandCode(kernel, program.inputs, constants)
-            if len(self._codes) > CODES_MAX:
-                self._codes.popitem(last=False)
-        self._codes.move_to_end(key)
-        return self._codes[key]
-
-    def _task(self, code: IslandCode, problems: Problems, partition: Partition) -> Any:
-        """A task but for the problems that it covers."""
-        model, ranges = self._model, self._ranges
-        task: Any = IslandTask()
-        task.settings, task.tolerances = problems.settings, problems.tolerances
-        task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
-        for name, array in code.constants.items():
-            setattr(task, name, array)
-        task.limit_lower, task.limit_upper = self._limits
-        task.mid_joint_q, task.start_joint_q = model.mid_joint_q, problems.start_joint_q
-        task.draw_lower, task.draw_upper, task.drawn = ranges.lower, ranges.upper, ranges.drawn
-        task.increment, task.tree, task.place = ranges.increment, ranges.tree, ranges.place
-        task.tree_hash = problems.tree_hash
-        return task
-
-    def _sources(
-        self, inputs: Sequence[DataInput], problems: Problems, intake: Intake | None
-    ) -> dict[str, wp.array[Any]]:
-        """Where the kernel finds starts and the data of the objectives; targets in float64 where an intake is given."""
-        objectives: Any = self._rows.objectives
-        lines: list[tuple[int, int, int, int]] = []
-        for one in inputs:
-            staged = None if intake is None or one.objective >= self._target_count else intake.wide(one.field)
-            if one.field == FIXED:
-                array = problems.start_joint_q
-            else:
-                array = objectives[one.objective].data(one.field) if staged is None else staged
-            size = wp.types.type_size_in_bytes(array.dtype)
-            first = 0 if staged is None else one.objective * array.shape[2]
-            address = array.ptr + size * (first + one.column)
-            lines.append((address, array.shape[0], array.strides[0] // size, int(staged is not None)))
-        names = ("source", "source_lines", "source_stride", "source_wide")
-        types = (wp.uint64, wp.int32, wp.int32, wp.int32)
-        columns = zip(*lines, strict=True) if lines else [(), (), (), ()]
-        device = self._model.device
-        return {
-            name: wp.array(list(values), dtype=dtype, device=device)
-            for name, dtype, values in zip(names, types, columns, strict=True)
-        }
+    def _verify_launches(self, steps: SolveSteps, partition: Partition, settings: SolveSettings) -> _Record:
+        finished = self._joint_q_float64 if settings.float64_finish else None
+        return partial(steps.record_verify, partition, None if finished is None else finished.device)
 
 
-def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which active DOFs rows can depend on, bool [active_dof_count].
-
-    Args:
-        model: The robot on the device.
-        support: Support of the rows, bool [rows, joint_dof_count].
-    """
-    return np.asarray(active_columns(model, support).any(axis=0))
+def _record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:
+    """Record the copy of the best attempts into float64."""
+    inputs = [problems.settings, part, parts, problems.winners.joint_q, joint_q_float64]
+    return PartLaunches([per_problem(wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True))])
 
 
-def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which active DOFs each row can depend on, bool [rows, active_dof_count].
-
-    Args:
-        model: The robot on the device.
-        support: Support of the rows, bool [rows, joint_dof_count].
-    """
-    active = model.robot.dof_active
-    touched = np.zeros((len(support), model.active_dof_count), dtype=bool)
-    for dof in np.flatnonzero(active >= 0):
-        touched[:, active[dof]] |= support[:, dof]
-    for dofs in rotation_dofs(model):  # the three DOFs of a rotation go together
-        touched[:, dofs] = touched[:, dofs].any(axis=1, keepdims=True)
-    return touched
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _widen(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    joint_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for c in range(joint_q.shape[1]):
+        joint_q_out[p, c] = wp.float64(joint_q[p, c])
 
 
-def rotation_dofs(model: DeviceModel) -> list[slice]:
-    """Return the active DOFs of every rotation that has a quaternion."""
-    robot, found = model.robot, []
-    for joint in range(robot.joint_count):
-        first = int(robot.joint_qd_start[joint + 1]) - 3
-        if robot.joint_dof_dim[joint, 1] == 3 and robot.dof_active[first] >= 0:
-            found.append(slice(int(robot.dof_active[first]), int(robot.dof_active[first]) + 3))
-    return found
-
-
-def island_constants(
-    program: IslandProgram, model: DeviceModel, *, hard_limits: bool = True
-) -> dict[str, wp.array[Any]]:
-    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has.
-
-    Args:
-        program: Arithmetic of the island.
-        model: The robot on the device.
-        hard_limits: Whether followers keep their limits.
-    """
-    robot, device = model.robot, model.device
-    names = coordinate_names(program)
-    place = {a: k for k, (a, component) in reversed(list(enumerate(names)))}
-    columns = []
-    for a, component in names:
-        joint = int(np.searchsorted(robot.joint_qd_start, robot.active_dof[a], side="right")) - 1
-        first = int(robot.joint_q_start[joint + 1]) - 4 + "xyzw".find(component)
-        columns.append(first if component else int(robot.dof_coordinate[robot.active_dof[a]]))
-    followers = [
-        dof for dof, a in enumerate(robot.dof_active) if a in place and robot.active_dof[a] != dof and a in program.dofs
-    ]
-    lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
-    if not hard_limits:
-        lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
-    numbers = [[robot.dof_multiplier[d], robot.dof_offset[d], lower[d], upper[d]] for d in followers]
-
-    def integers(values: list[int]) -> wp.array[Any]:
-        return wp.array(values, dtype=wp.int32, device=device)
-
-    return {
-        "dof": integers(list(program.dofs)),
-        "coordinate": integers(columns),
-        "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
-        "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),
-        "follower_number": wp.array(np.array(numbers, np.float32).reshape(-1, 4), dtype=wp.float32, device=device),
-    }
+def _joined(records: Sequence[_Record]) -> _Record:
+    """One after the other."""
+    return lambda part, parts: PartLaunches.joined([record(part, parts) for record in records])

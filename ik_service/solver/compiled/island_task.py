@@ -3,8 +3,11 @@
 import typing
 from typing import Any
 
+import numpy as np
 import warp as wp
 
+from ik_service.compiler import IslandProgram, coordinate_names
+from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 
 
@@ -89,3 +92,41 @@ def needs_attempt(task: TaskRef, p: int, island: int):
     if seed >= task.settings[SEEDS]:
         return False
     return task.settings[KEEP_ALL] == 1 or task.winner_rank[p, island] > wp.int64(seed)
+
+
+def island_constants(
+    program: IslandProgram, model: DeviceModel, *, hard_limits: bool = True
+) -> dict[str, wp.array[Any]]:
+    """Return the arrays of an IslandTask that say which DOFs and coordinates the island has.
+
+    Args:
+        program: Arithmetic of the island.
+        model: The robot on the device.
+        hard_limits: Whether followers keep their limits.
+    """
+    robot, device = model.robot, model.device
+    names = coordinate_names(program)
+    place = {a: k for k, (a, component) in reversed(list(enumerate(names)))}
+    columns = []
+    for a, component in names:
+        joint = int(np.searchsorted(robot.joint_qd_start, robot.active_dof[a], side="right")) - 1
+        first = int(robot.joint_q_start[joint + 1]) - 4 + "xyzw".find(component)
+        columns.append(first if component else int(robot.dof_coordinate[robot.active_dof[a]]))
+    followers = [
+        dof for dof, a in enumerate(robot.dof_active) if a in place and robot.active_dof[a] != dof and a in program.dofs
+    ]
+    lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    if not hard_limits:
+        lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
+    numbers = [[robot.dof_multiplier[d], robot.dof_offset[d], lower[d], upper[d]] for d in followers]
+
+    def integers(values: list[int]) -> wp.array[Any]:
+        return wp.array(values, dtype=wp.int32, device=device)
+
+    return {
+        "dof": integers(list(program.dofs)),
+        "coordinate": integers(columns),
+        "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
+        "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),
+        "follower_number": wp.array(np.array(numbers, np.float32).reshape(-1, 4), dtype=wp.float32, device=device),
+    }

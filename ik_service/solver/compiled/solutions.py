@@ -15,8 +15,10 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
+from ik_service.solver.launches.recording import PartLaunches, Step, per_problem
 from ik_service.solver.lm.codes import NO_TARGET, SEEDS, STATIONARY
 from ik_service.solver.lm.ranking import FAILED
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import Winners
 from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
@@ -229,28 +231,30 @@ def _begin(
             joint_q_out[p * settings[SEEDS] + s, c] = start_joint_q[p, c]
 
 
-class Choice:
-    """Room for all attempts of so many problems, and the launches that choose among them.
+class SolutionSelection:
+    """Room for all attempts of all problems, and the launches that choose among them.
 
     Args:
         model: The robot on the device.
-        capacity: Problems there is room for.
-        seeds: Attempts of each.
+        problems: Arrays of the problems.
+        seeds: Attempts at each.
         solutions: Distinct solutions wanted of each.
         turns: The `Turns` on which attempts are compared and come back.
 
     Attributes:
         attempts: The attempts; attempt s of problem p is in line `p * seeds + s`.
+        seeds: Attempts at each problem.
+        solutions: Distinct solutions wanted of each.
         solution_count: How many distinct solutions each problem has, [capacity].
     """
 
-    def __init__(self, model: DeviceModel, capacity: int, seeds: int, solutions: int, turns: Any) -> None:
-        device, trees, coordinates = model.device, model.robot.trees.ntree, model.joint_coord_count
-        self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
-        self._model, self._turns = model, turns
-        self.attempts = Winners.allocate(capacity * seeds, coordinates, trees, device)
+    def __init__(self, model: DeviceModel, problems: Problems, seeds: int, solutions: int, turns: Any) -> None:
+        device, trees, capacity = model.device, model.robot.trees.ntree, problems.capacity
+        self.seeds, self.solutions = seeds, solutions
+        self._device, self._problems, self._turns = device, problems, turns
+        self.attempts = Winners.allocate(capacity * seeds, model.joint_coord_count, trees, device)
         self.solution_count = Mirror((capacity,), wp.int32, device)
-        self._wishes = Mirror((2,), wp.int32, device, per_problem=False)
+        self._order = Mirror((2,), wp.int32, device, per_problem=False)
         self._difference = Mirror((1,), wp.float32, device, per_problem=False)
         self._taken = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
@@ -260,57 +264,55 @@ class Choice:
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
 
-    def wish(self, best_of: str | None, difference: float) -> None:
-        """Set the order of choice and the least difference of two solutions [m or rad]; see `inputs`."""
-        self._wishes.host[:] = ORDERS[best_of], self.solutions
+    def set_order(self, best_of: str | None, difference: float) -> None:
+        """Set the order of choice and the least difference of two solutions [m or rad], before the launches run."""
+        self._order.host[:] = ORDERS[best_of], self.solutions
         self._difference.host[:] = difference
 
-    @property
-    def inputs(self) -> tuple[Mirror, ...]:
-        """What the launch reads."""
-        return self._wishes, self._difference
-
-    def begins(self, problems: Any, part: int, parts: int) -> list[wp.Launch]:
+    def record_begin(self, part: int, parts: int) -> PartLaunches:
         """Record the launch that puts all attempts where their problems start: joints that no row moves stay there."""
+        problems = self._problems
         inputs = [problems.settings, part, parts, problems.start_joint_q, self.attempts.joint_q]
-        return [wp.launch(_begin, 1, inputs, device=self._model.device, record_cmd=True)]
+        return PartLaunches([self._record(_begin, inputs)])
 
-    def launches(self, problems: Any, partition: Partition, part: int, parts: int) -> list[wp.Launch]:
-        """Record the launches that choose and take the first solution; their dimension is the number of problems."""
-        which, tries = [problems.settings, part, parts], self._tries(problems, partition)
-        wishes = [self._wishes.device, self._difference.device, self._turns]
-        inputs = [*which, *wishes, tries, partition.device_nisland, self._found, self.solution_count.device]
-        choose = wp.launch(_choose, 1, inputs, device=self._model.device, record_cmd=True)
-        inputs = [*which, self._first, *self._of_solutions(problems, partition, tries)]
-        return [choose, wp.launch(_take, 1, inputs, device=self._model.device, record_cmd=True)]
+    def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
+        """Record the launches that choose solutions and make the first one the answer."""
+        which, tries = [self._problems.settings, part, parts], self._tries(partition)
+        order = [self._order.device, self._difference.device, self._turns]
+        inputs = [*which, *order, tries, partition.device_nisland, self._found, self.solution_count.device]
+        choose = self._record(_choose, inputs)
+        take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
+        return PartLaunches([self._order.push, self._difference.push, choose, take, self.solution_count.fetch])
 
-    def use_solutions(self, problems: Any, partition: Partition, number: NDArray[np.int32]) -> None:
-        """Put a solution of every problem where answers are judged.
+    def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
+        """Make a solution of every problem its answer.
 
         Args:
-            problems: The arrays of the problems.
-            partition: Their islands.
-            number: Which solution of each, from 0, [problems].
+            partition: Islands of the problems.
+            number: Which solution of each, from 0, [problems]; an island that has fewer gives its last.
         """
         self._number.host[: len(number)] = number
         self._number.push(len(number))
-        rest = self._of_solutions(problems, partition, self._tries(problems, partition))
-        inputs = [problems.settings, 0, 1, self._number.device, *rest]
-        wp.launch(_take, len(number), inputs, device=self._model.device)
+        rest = self._of_solutions(partition, self._tries(partition))
+        inputs = [self._problems.settings, 0, 1, self._number.device, *rest]
+        wp.launch(_take, len(number), inputs, device=self._device)
 
-    def _tries(self, problems: Any, partition: Partition) -> Any:
+    def _record(self, kernel: Any, inputs: list[Any]) -> Step:
+        return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True))
+
+    def _tries(self, partition: Partition) -> Any:
         attempts = self.attempts
         tries: Any = Attempts()
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
-        tries.tree_island, tries.start_joint_q = partition.device_tree_island, problems.start_joint_q
+        tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
         tries.taken, tries.joint_q, tries.rank = self._taken, attempts.joint_q, attempts.rank
         tries.cost, tries.iterations = attempts.cost, attempts.iterations
         tries.status, tries.met = attempts.status, attempts.met
         return tries
 
-    def _of_solutions(self, problems: Any, partition: Partition, tries: Any) -> list[Any]:
-        """What taking a solution reads besides its number, and the winners that it writes."""
-        winners = problems.winners
+    def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
+        """What taking a solution reads besides its number, and the best attempts that it writes."""
+        winners = self._problems.winners
         places = [winners.joint_q, winners.cost, winners.seed, winners.iterations, winners.status, winners.met]
         return [tries, partition.device_nisland, self._found, *places]
 

@@ -11,11 +11,12 @@ from ik_service.linear_solve import Islands, RowStructure, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SETTINGS_COUNT
-from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.best_attempts import Winners
 from ik_service.solver.problems.host_device_array import Mirror
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.weights import row_scale, weights_on_device
+from ik_service.solver.problems.solve_settings import SolveSettings
 
 
 class Problems:
@@ -48,7 +49,7 @@ class Problems:
         def floats(width: int) -> wp.array[Any]:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
 
-        self.capacity, self._targets = capacity, tuple(targets)
+        self.capacity = capacity
         self.start_joint_q = floats(model.joint_coord_count)
         self.positions = [floats(3) for _ in targets]
         self.orientations_xyzw = [floats(4) for _ in targets]
@@ -117,7 +118,8 @@ class Problems:
         launches = []
         for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
             if array is not None:
-                unit = 1.0 / ROTATION_LENGTH if k < len(self._targets) else 1.0  # what weight 1 means to the user
+                is_target = rows.kinds[k] is RowKind.TARGET
+                unit = 1.0 / ROTATION_LENGTH if is_target else 1.0  # what weight 1 means to the user
                 scale = row_scale(rows.objectives[k])
                 launches.append(
                     wp.launch(
@@ -137,21 +139,18 @@ class Problems:
         scales = wp.launch(_weigh_islands, self.capacity, inputs, outputs, device=device, record_cmd=True)
         return [*launches, scales]
 
-    def set_options(
-        self, problem_count: int, has_start: bool, options: SolverOptions, seeds: int, *, keep_all: bool
-    ) -> None:
+    def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
         """Set the numbers of a solve; `inputs` have yet to go to the device.
 
         Args:
-            problem_count: Problems of the solve.
+            settings: Size and options of the solve.
             has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
-            options: Options of the solve.
-            seeds: Seeds per problem.
-            keep_all: Whether every attempt is to have an answer of its own.
         """
+        options, count = settings.options, settings.problem_count
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
-        self._settings.host[:] = problem_count, seeds, options.max_iterations, has_start, random_seed, keep_all
-        self._polish_settings.host[:] = problem_count, 1, options.max_iterations, True, 0, True
+        numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
+        self._settings.host[:] = numbers
+        self._polish_settings.host[:] = count, 1, options.max_iterations, True, 0, True
         self._tolerances.host[:] = options.search_tolerances()
 
     @property

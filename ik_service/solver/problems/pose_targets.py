@@ -39,8 +39,8 @@ class PoseTargets:
         self.all = targets
         self.with_lines = [target for target in targets if has_lines(target)]
 
-    def state(self, problems: Problems) -> None:
-        """Make the objectives, over the arrays of the problems."""
+    def make_objectives(self, problems: Problems) -> tuple[IKObjectivePose, ...]:
+        """Make the objectives, over the arrays of the problems, and return them."""
         self.objectives = tuple(
             IKObjectivePose(
                 target.link,
@@ -52,6 +52,7 @@ class PoseTargets:
             )
             for k, target in enumerate(self.all)
         )
+        return self.objectives
 
     def use_arrays(self, problems: Problems) -> None:
         """Read targets from other arrays."""

@@ -14,7 +14,9 @@ from ik_service.linear_solve import find_islands
 from ik_service.robots import RobotModel
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.support import row_labels
+from ik_service.solver.problems.rows.weights import weights_on_device
 from ik_service.solver.results.advice import why_static
 from ik_service.solver.results.island_results import joints_of
 from objectives import IKObjective, InputError
@@ -99,7 +101,7 @@ def report_islands(
 
     Args:
         robot: The robot.
-        targets: The solver's targets; their objectives come first in `rows`.
+        targets: The solver's targets.
         rows: Layout of the objectives.
         incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
         problem: Which problem, where weights differ between problems.
@@ -108,12 +110,13 @@ def report_islands(
     Raises:
         InputError: There is no such problem.
     """
-    row_on = np.concatenate([_rows_on(rows, targets, k, problem) for k in range(len(rows.objectives))])
+    target_of = dict(zip(rows.of_kind(RowKind.TARGET), targets, strict=True))
+    row_on = np.concatenate([_rows_on(one, target_of.get(k), problem) for k, one in enumerate(rows.objectives)])
     touched = incidence[row_on].any(axis=0)
     bridge = touched & join  # with `join`, one more row over all that is touched
     _, tree_island, row_island, _ = find_islands(np.vstack([incidence, bridge]), np.append(row_on, join))
     labels = row_labels(rows, [target.link for target in targets])
-    links = [_links(robot, rows, targets, k) for k in range(len(rows.objectives))]
+    links = [_links(robot, rows, k, target_of.get(k)) for k in range(len(rows.objectives))]
     members = []
     for island in range(int(tree_island.max(initial=-1)) + 1):
         own = [k for k, block in enumerate(_blocks(rows)) if (row_island[block] == island).any()]
@@ -124,7 +127,7 @@ def report_islands(
     for k, block in enumerate(_blocks(rows)):
         if row_on[block].any():
             moved = incidence[block][row_on[block]].any(axis=1)
-            reason = _why_unmoved(robot, targets, k, links[k], moved)
+            reason = _why_unmoved(robot, target_of.get(k), links[k], moved)
             if reason is not None:
                 unmoved.append(UnmovedRows(labels[rows.start[k]], links[k], reason))
     first = robot.dof_active[robot.joint_qd_start[:-1]]
@@ -136,14 +139,12 @@ def _blocks(rows: Rows) -> list[slice]:
     return [slice(a, b) for a, b in zip(rows.start, [*rows.start[1:], rows.count], strict=True)]
 
 
-def _rows_on(rows: Rows, targets: Sequence[Target], k: int, problem: int) -> NDArray[np.bool_]:
+def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDArray[np.bool_]:
     """Which rows of an objective are on, as in `RowWeights`; a target's values may still free some in a solve."""
-    objective = rows.objectives[k]
-    if k < len(targets):
-        weights: Any = targets[k].row_weights
+    if target is not None:
+        weights: Any = target.row_weights
     else:
-        row_weights = getattr(objective, "row_weights", None)
-        on_device = None if row_weights is None else row_weights()
+        on_device = weights_on_device(objective)
         weights = None if on_device is None else on_device.numpy()
     if weights is None:
         return np.ones(objective.residual_dim(), dtype=bool)
@@ -154,11 +155,11 @@ def _rows_on(rows: Rows, targets: Sequence[Target], k: int, problem: int) -> NDA
     return np.asarray(~(lines[problem if len(lines) > 1 else 0] <= 0.0))
 
 
-def _links(robot: RobotModel, rows: Rows, targets: Sequence[Target], k: int) -> tuple[str, ...]:
+def _links(robot: RobotModel, rows: Rows, k: int, target: Target | None) -> tuple[str, ...]:
     """Links that an objective speaks of, as far as it says."""
     objective: IKObjective = rows.objectives[k]
-    if k < len(targets):
-        return tuple(link for link in (targets[k].link, targets[k].reference_link) if link is not None)
+    if target is not None:
+        return tuple(link for link in (target.link, target.reference_link) if link is not None)
     if not isinstance(objective, ExpressionObjective):
         return ()
     groups = objective.stated_elements(rows.model)
@@ -177,11 +178,11 @@ def _is_static(robot: RobotModel, link: str) -> bool:
 
 
 def _why_unmoved(
-    robot: RobotModel, targets: Sequence[Target], k: int, links: Sequence[str], moved: NDArray[np.bool_]
+    robot: RobotModel, target: Target | None, links: Sequence[str], moved: NDArray[np.bool_]
 ) -> str | None:
     """Why rows of an objective are in no island, or None where they are in one."""
-    if k < len(targets):
-        return None if moved.all() else why_static(robot, targets[k], angular=bool(moved.any()))
+    if target is not None:
+        return None if moved.all() else why_static(robot, target, angular=bool(moved.any()))
     if moved.any():
         return None
     static = [f"'{link}'" for link in links if _is_static(robot, link)]

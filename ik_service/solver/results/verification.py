@@ -272,10 +272,10 @@ class Outcome:
         self.island_seed, self.island_iterations = mirror(wp.int32, tree_count), mirror(wp.int32, tree_count)
         self.island_cost = mirror(wp.float32, tree_count)
         self.tolerances = Mirror((2,), wp.float64, device, per_problem=False)
-        self._target_row: wp.array[Any] = wp.array(np.arange(count) * 6, dtype=wp.int32, device=device)
         limits = _exact_limits(model, hard_limits)
         self._limits: list[wp.array[Any]] = [wp.array(ends, dtype=wp.float64, device=device) for ends in limits]
-        self._turns: Any = None  # until the rows are known
+        self._turns: Any = None  # this and the next until the rows are known
+        self._target_row: Any = None
         self._robot = float64_kinematics(model)
         links = [target.link for target in targets]
         self._paths = paths_to_links(model, [*links, *(target.reference_link for target in targets)])
@@ -288,9 +288,15 @@ class Outcome:
         self._tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
         return any(array is not before for array, before in zip(self._tools, old, strict=True))
 
-    def use_turns(self, turns: Any) -> None:
-        """Bring angles on the turns nearest the start, as `Turns` say; the launches have to be recorded anew."""
+    def use_rows(self, turns: Any, target_rows: Sequence[int]) -> None:
+        """Take the rows of a solver; the launches have to be recorded anew.
+
+        Args:
+            turns: The `Turns` of joints that come back on the turn nearest the start.
+            target_rows: First row of each target.
+        """
         self._turns = turns
+        self._target_row = wp.array(list(target_rows), dtype=wp.int32, device=self._model.device)
 
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""

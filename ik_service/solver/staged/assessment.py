@@ -27,6 +27,7 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
+from ik_service.solver.problems.rows.kinds import TARGET_ROW
 from ik_service.solver.staged.slots import Slots
 
 
@@ -82,7 +83,7 @@ def _assess(
     island_dof: wp.array2d[wp.int32],
     island_rowadr: wp.array2d[wp.int32],
     island_row: wp.array2d[wp.int32],
-    target_rows: int,  # they come first
+    row_kind: wp.array[wp.int32],  # [rows]
     hessian_adr: wp.array2d[wp.int32],
     # solve
     settings: wp.array[wp.int32],
@@ -116,8 +117,11 @@ def _assess(
         return
     p = problem_idx[i]
     norm2 = float(0.0)
+    has_target = bool(False)
     for r in range(island_rowadr[p, island], island_rowadr[p, island + 1]):
         norm2 += residuals[i, r] * residuals[i, r]
+        if row_kind[island_row[p, r]] == TARGET_ROW:
+            has_target = True
     cost_out[i, island] = 0.5 * norm2
     blocked = int(0)
     slope = float(0.0)  # largest squared cosine of a free DOF
@@ -147,7 +151,6 @@ def _assess(
     damping_out[i, island] = boost[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - iterations[i, island]
     gain = float(UNKNOWN_GAIN)
-    has_target = island_row[p, island_rowadr[p, island]] < target_rows  # rows stand in their order
     if not has_target and slope <= 2.0 * GAIN_STUCK:  # the gain is at least the largest squared cosine
         least = MODEL_DAMPING * largest
         gain = predicted_gain(i, first, dofs, block, least, hessian, gradient, held_out, factor, solved) / norm2
@@ -167,7 +170,7 @@ def assess(
     slots: Slots,
     joint_q: wp.array[typing.Any],
     equations: Equations,
-    target_rows: int,
+    row_kind: wp.array[typing.Any],
 ) -> None:
     """Decide which attempts are over, which DOFs are held and how much to damp.
 
@@ -178,7 +181,7 @@ def assess(
         slots: The slots.
         joint_q: Accepted configurations, [n_batch, joint_coord_count].
         equations: Normal equations at the accepted configurations; factors and steps are scratch.
-        target_rows: Rows of targets, which come first.
+        row_kind: `RowKind` of each row.
     """
     wp.launch(
         _assess,
@@ -191,7 +194,7 @@ def assess(
             islands.island_dof,
             islands.island_rowadr,
             islands.island_row,
-            target_rows,
+            row_kind,
             islands.hessian_adr,
             *solve,
             slots.problem_idx,

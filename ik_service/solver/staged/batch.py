@@ -14,6 +14,7 @@ from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, rank_ended, refill
@@ -74,6 +75,7 @@ class Batch:
         self._joint_S_s = wp.zeros(per_dof, dtype=typing.cast(type, wp.spatial_vector), device=device)
         self._jacobian = wp.zeros((slot_count, rows.count, model.joint_dof_count), dtype=float, device=device)
         self._equations = Equations.allocate(problems.islands, slot_count, candidates)
+        self._row_kind: wp.array[typing.Any] = wp.array(rows.row_kind, dtype=wp.int32, device=device)
         self._tangent = wp.zeros((slot_count, model.active_dof_count), dtype=float, device=device)
         self._damping_factor: wp.array[typing.Any] = wp.array(
             CANDIDATE_DAMPING[:candidates], dtype=float, device=device
@@ -148,10 +150,9 @@ class Batch:
         rows = (accepted.residuals, self._jacobian)
         normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
         solve = (problems.settings, problems.winners.rank, problems.lightest2, problems.heaviest2)
-        targets = len(problems.row_weights)  # they come first
-        assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations, 6 * targets)
-        for start, weights in zip(self._rows.start[:targets], problems.row_weights, strict=True):
-            meet_target(islands, (start, weights), problems.tolerances, slots, accepted.residuals)
+        assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations, self._row_kind)
+        for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
+            meet_target(islands, (self._rows.start[k], weights), problems.tolerances, slots, accepted.residuals)
         rank_ended(slots, problems.winners)
         collect(islands, slots, problems.winners, accepted.joint_q)
         damped_steps(islands, instances, (slots.damping, self._damping_factor, self._step_scale), equations)

@@ -4,7 +4,6 @@ The blocks stand one after another in the order of the objectives. Every hook ge
 joints appear as what they are, and the map to the active DOFs comes later.
 """
 
-import sys
 import typing
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
+from ik_service.solver.problems.rows.binding import leaves_autodiff_out, member_for
+from ik_service.solver.problems.rows.kinds import RowKind
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 from objectives.autodiff import allocate_seed, backward_rows
 
@@ -58,21 +59,41 @@ class Rows:
 
     Args:
         model: The robot on the solver's device.
-        objectives: The objectives, in the order of their blocks.
+        targets: Objectives of the pose targets; their blocks come first.
+        others: Further objectives, in the order of their blocks.
         mode: Jacobian mode; objectives without an analytic Jacobian are differentiated by a tape in every mode.
+
+    Attributes:
+        model: The robot on the solver's device.
+        objectives: All objectives, in the order of their blocks.
+        kinds: `RowKind` of each objective's rows.
+        start: First row of each objective.
+        count: Number of rows.
+        row_kind: `RowKind` of each row, int32 [count].
+        taped: Whether each objective is differentiated by a tape.
     """
 
-    def __init__(self, model: DeviceModel, objectives: Sequence[IKObjective], mode: IKJacobianType) -> None:
-        self.model, self.objectives, self.mode = model, tuple(objectives), mode
-        self.start: list[int] = []
-        self.count = 0
-        for objective in self.objectives:
-            self.start.append(self.count)
-            self.count += objective.residual_dim()
+    def __init__(
+        self,
+        model: DeviceModel,
+        targets: Sequence[IKObjective],
+        others: Sequence[IKObjective],
+        mode: IKJacobianType,
+    ) -> None:
+        self.model, self.objectives, self.mode = model, (*targets, *others), mode
+        self.kinds = (RowKind.TARGET,) * len(targets) + (RowKind.SOFT,) * len(others)
+        sizes = [objective.residual_dim() for objective in self.objectives]
+        self.start = [sum(sizes[:k]) for k in range(len(sizes))]
+        self.count = sum(sizes)
+        self.row_kind = np.repeat(np.array(self.kinds, np.int32), sizes)
         self._cleared: tuple[wp.array[Any], ...] | None = None
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
         self._differentiated_here = [leaves_autodiff_out(o) for o in self.objectives]
         self._seed: wp.array[Any] | None = None
+
+    def of_kind(self, kind: RowKind) -> list[int]:
+        """Return the numbers of the objectives whose rows are of a kind."""
+        return [k for k, own in enumerate(self.kinds) if own is kind]
 
     def set_support(self, support: NDArray[np.bool_]) -> None:
         """Say which entries of the Jacobian can differ from zero, bool [rows, joint_dof_count].
@@ -97,7 +118,7 @@ class Rows:
             if bind_problem_index is not None:
                 bind_problem_index(problem_idx)
             mode = IKJacobianType.AUTODIFF if taped else IKJacobianType.ANALYTIC
-            objective.init_buffers(model=self.model, jacobian_mode=_member_for(objective, mode))
+            objective.init_buffers(model=self.model, jacobian_mode=member_for(objective, mode))
 
     def bind_data(self) -> None:
         """Bring the objectives' data to the device, without the kernels of a batch."""
@@ -222,70 +243,3 @@ class RowTape:
             integrate(rows.model, joint_q, self.dq_dof, self.poses.joint_q)
             rows.compute_residuals(self.poses)
         self.tape.outputs = [self._flat]
-
-
-def leaves_autodiff_out(objective: Any) -> bool:
-    """Return whether an objective of another library has only the `compute_jacobian_autodiff` of its base class.
-
-    In `newton.ik` that one only raises, so what its own solver evaluates without it has to be differentiated here.
-    """
-    for base in type(objective).__mro__:
-        if "compute_jacobian_autodiff" in vars(base):
-            return base.__name__ == IKObjective.__name__ and base is not IKObjective
-    return False
-
-
-def _member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
-    """Return the mode as the objective knows it: an objective of another library compares with its own enumeration."""
-    for base in type(objective).__mro__:
-        module = sys.modules.get(base.__module__)
-        for value in vars(module).values() if module is not None else ():
-            if isinstance(value, type) and value.__name__ == IKJacobianType.__name__:
-                return value[mode.name]  # type: ignore[index]  # an enumeration class, found by its name
-    return mode
-
-
-def bind_objective(objective: Any, solver: object, model: DeviceModel) -> None:
-    """Bind an objective to a solver, by the hooks that it has.
-
-    Raises:
-        ObjectiveError: It is no objective, or bound to another solver.
-        UnknownNameError: It names a link that the robot has not.
-    """
-    require_contract(objective)
-    bind_solver = getattr(objective, "bind_solver", None)
-    if bind_solver is not None:
-        bind_solver(solver)
-    bind_model = getattr(objective, "bind_model", None)
-    if bind_model is not None:
-        bind_model(model)
-
-
-def release_objective(objective: Any, solver: object) -> None:
-    """Let an objective be bound to another solver, if it was bound to this one."""
-    release = getattr(objective, "release_solver", None)
-    if release is not None:
-        release(solver)
-
-
-def require_contract(objective: Any) -> None:
-    """Check that an object has the hooks of an objective.
-
-    Raises:
-        ObjectiveError: A hook is missing; the message names it.
-    """
-    hooks = (
-        "residual_dim",
-        "compute_residuals",
-        "supports_analytic",
-        "compute_jacobian_analytic",
-        "compute_jacobian_autodiff",
-        "bind_device",
-        "init_buffers",
-        "set_batch_layout",
-    )
-    for hook in hooks:
-        if not callable(getattr(objective, hook, None)):
-            raise ObjectiveError(
-                f"{type(objective).__name__} is not an objective: it has no {hook}(). Derive from IKObjective."
-            )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
+from ik_service.solver.problems.rows.kinds import RowKind
 from objectives import IKObjective
 
 PROBES = 8  # random configurations at which a Jacobian is looked at
@@ -144,10 +145,47 @@ def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((jacobian.numpy() != 0.0).any(axis=0))
 
 
+def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which active DOFs rows can depend on, bool [active_dof_count].
+
+    Args:
+        model: The robot on the device.
+        support: Support of the rows, bool [rows, joint_dof_count].
+    """
+    return np.asarray(active_columns(model, support).any(axis=0))
+
+
+def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which active DOFs each row can depend on, bool [rows, active_dof_count].
+
+    Args:
+        model: The robot on the device.
+        support: Support of the rows, bool [rows, joint_dof_count].
+    """
+    active = model.robot.dof_active
+    touched = np.zeros((len(support), model.active_dof_count), dtype=bool)
+    for dof in np.flatnonzero(active >= 0):
+        touched[:, active[dof]] |= support[:, dof]
+    for dofs in rotation_dofs(model):  # the three DOFs of a rotation go together
+        touched[:, dofs] = touched[:, dofs].any(axis=1, keepdims=True)
+    return touched
+
+
+def rotation_dofs(model: DeviceModel) -> list[slice]:
+    """Return the active DOFs of every rotation that has a quaternion."""
+    robot, found = model.robot, []
+    for joint in range(robot.joint_count):
+        first = int(robot.joint_qd_start[joint + 1]) - 3
+        if robot.joint_dof_dim[joint, 1] == 3 and robot.dof_active[first] >= 0:
+            found.append(slice(int(robot.dof_active[first]), int(robot.dof_active[first]) + 3))
+    return found
+
+
 def row_labels(rows: Rows, targets: Sequence[str]) -> list[str]:
-    """Return a label for each row's objective: the targets' links first, then the classes of the other objectives."""
+    """Return a label for each row: the link of its target, or the class of its objective."""
+    links = iter(targets)
     labels: list[str] = []
-    for k, objective in enumerate(rows.objectives):
-        name = f"target {targets[k]}" if k < len(targets) else type(objective).__name__
+    for objective, kind in zip(rows.objectives, rows.kinds, strict=True):
+        name = f"target {next(links)}" if kind is RowKind.TARGET else type(objective).__name__
         labels += [name] * objective.residual_dim()
     return labels

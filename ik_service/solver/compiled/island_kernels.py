@@ -1,0 +1,280 @@
+"""The generated kernels of the compiled engine: one for each island, made once and kept.
+
+    islands of all problems -> groups of problems with the same partition
+    each island of a group -> its program (trees and rows it has) -> its kernel
+
+What a kernel is made from is code: the robot, its active DOFs, the island's trees and rows. Targets, weights, offsets,
+limits, tolerances and budgets are data: changing them compiles nothing.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.compiler import (
+    FIXED,
+    FLOAT32_ERROR,
+    FLOAT64_ERROR,
+    DataInput,
+    Elimination,
+    Precision,
+    build_program,
+    uncovered,
+)
+from ik_service.errors import EngineError
+from ik_service.linear_solve import find_islands
+from ik_service.robots import DeviceModel
+from ik_service.solver.compiled.island_launches import (
+    IslandKernel,
+    IslandWork,
+    PacketLaunches,
+    ThreadLaunches,
+    launches_on,
+)
+from ik_service.solver.compiled.island_task import IslandTask, island_constants
+from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.seeds import SeedRanges
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.best_attempts import Winners
+from ik_service.solver.problems.input_kernels import Intake
+from ik_service.solver.problems.partition import Partition, groups
+from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.layout import RowLayout
+from ik_service.solver.problems.rows.support import Support, active_columns, touched_dofs
+
+CODES_MAX = 64  # kernels of islands that a solver keeps
+
+
+@dataclass(frozen=True)
+class IslandCode:
+    """A kernel, and the constant part of the tasks that it works on.
+
+    Attributes:
+        kernel: The kernel.
+        inputs: Data that the program reads.
+        constants: Device arrays of the island by their names in `IslandTask`.
+    """
+
+    kernel: IslandKernel
+    inputs: tuple[DataInput, ...]
+    constants: dict[str, wp.array[Any]]
+
+
+def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> str | None:
+    """Return why the compiled engine cannot solve for these rows, or None if it can.
+
+    Args:
+        layout: The rows.
+        options: The solver's options.
+        join: Whether all touched trees are one island.
+    """
+    if options.check_jacobians or options.candidates > 1:
+        return "check_jacobians and candidates belong to the staged engine"
+    model = layout.rows.model
+    reason = uncovered(layout.rows.objectives, model)
+    if reason is not None:
+        return reason
+    return _why_too_large(model, layout.support, launches_on(model.device).factor_max, join=join)
+
+
+def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: bool) -> str | None:
+    """Why the islands are too large for factors of so many entries, or None."""
+    for elimination in _eliminations(model, support, join=join):
+        if elimination.size > most:
+            dofs = len(elimination.order)
+            return f"an island has {dofs} DOFs and a factor of {elimination.size} entries; it holds {most}"
+    return None
+
+
+def _eliminations(model: DeviceModel, support: Support, *, join: bool) -> list[Elimination]:
+    """Structure of the islands with all rows on: no weights make larger ones."""
+    incidence, touched = support.trees, active_columns(model, support.dofs)
+    bridge = incidence.any(axis=0) & join
+    row_on = np.append(np.ones(len(incidence), bool), join)
+    count, tree_island, _, _ = find_islands(np.vstack([incidence, bridge]), row_on)
+    island = tree_island[model.robot.trees.active_treeid]
+    coupled = np.argwhere(np.tril(touched.T @ touched, -1))
+    return [
+        Elimination.of(
+            [int(a) for a in np.flatnonzero((island == k) & touched.any(axis=0))],
+            [(int(a), int(b)) for a, b in coupled if island[a] == k],
+        )
+        for k in range(count)
+    ]
+
+
+class IslandKernels:
+    """The generated kernels of one solver, and the tasks that they work on.
+
+    Args:
+        layout: The rows; all objectives are stated as expressions.
+        launches: How the kernels are launched.
+        hard_limits: Whether joint limits are enforced.
+
+    Attributes:
+        launches: How the kernels are launched.
+    """
+
+    def __init__(self, layout: RowLayout, launches: PacketLaunches | ThreadLaunches, *, hard_limits: bool) -> None:
+        self._layout, self.launches, self._hard_limits = layout, launches, hard_limits
+        self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
+        model, support = self._model, self._support
+        self._target_count = len(self._rows.of_kind(RowKind.TARGET))
+        self._ranges = SeedRanges.build(model, support.active_dofs)
+        coordinates = Coordinates.build(model, hard_limits=hard_limits)
+        self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
+        self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
+
+    def for_gpus(self, *, join: bool) -> "IslandKernels":
+        """Return kernels for GPUs that solve the same problems, wherever their arrays are.
+
+        Args:
+            join: Whether all touched trees are one island.
+
+        Raises:
+            EngineError: An island is too large for them.
+        """
+        reason = _why_too_large(self._model, self._support, ThreadLaunches.factor_max, join=join)
+        if reason is not None:
+            raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
+        return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits)
+
+    def data_key(self) -> tuple[object, ...]:
+        """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
+        objectives: Any = self._rows.objectives[self._target_count :]
+        arrays = [objective.data(name) for objective in objectives for name in objective.data_rows()]
+        return tuple((array.ptr, array.shape, array.strides) for array in arrays)
+
+    def tasks(
+        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, answers: Winners
+    ) -> list[IslandWork]:
+        """Return kernels and tasks that solve all islands of the problems.
+
+        Args:
+            problems: Their arrays.
+            intake: Where the caller's numbers were checked.
+            partition: Islands of the problems.
+            problem_count: Problems of the solve; a partition common to all serves any number.
+            answers: Where to; the winners of the problems, or room for every attempt.
+        """
+        found = self._all_tasks(problems, intake, partition, problem_count, "float32")
+        for _, task in found:
+            task.next_seed, task.winner_joint_q, task.winner_rank = answers.next_seed, answers.joint_q, answers.rank
+            task.winner_cost, task.winner_seed = answers.cost, answers.seed
+            task.winner_iterations, task.winner_status = answers.iterations, answers.status
+            task.winner_met = answers.met
+        return found
+
+    def polish_tasks(
+        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, wide: wp.array[Any]
+    ) -> list[IslandWork]:
+        """Return kernels and tasks that take the winners on in float64: one attempt each, from where they stand.
+
+        Args:
+            problems: Their arrays.
+            intake: Where the caller's numbers stand in float64.
+            partition: Islands of the problems.
+            problem_count: Problems of the solve.
+            wide: Where to; holds the winners before.
+        """
+        found = self._all_tasks(problems, intake, partition, problem_count, "float64")
+        scratch = Winners.allocate(problems.capacity, 1, problems.winners.rank.shape[1], self._model.device)
+        for one, task in found:
+            task.settings = problems.polish_settings
+            task.start_joint_q, task.winner_joint_q_wide = problems.winners.joint_q, wide
+            task.winner_joint_q, task.winner_rank = problems.polished_joint_q, scratch.rank
+            task.next_seed, task.winner_cost, task.winner_seed = scratch.next_seed, scratch.cost, scratch.seed
+            task.winner_iterations, task.winner_status = scratch.iterations, scratch.status
+            if one.source.with_hessian:  # without targets, what is returned is a minimum or not
+                task.winner_status = problems.winners.status
+            task.winner_met = scratch.met
+        return found
+
+    def _all_tasks(
+        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, precision: Precision
+    ) -> list[IslandWork]:
+        """Kernels and tasks of all islands, but for where answers go."""
+        common, device = len(partition.nisland) == 1, self._model.device
+        found = []
+        for members in groups(partition, problem_count):
+            line = 0 if common else members[0]
+            if common:
+                listed, count = problems.every, problems.settings
+            else:
+                listed = wp.array(members.astype(np.int32), dtype=wp.int32, device=device)
+                count = wp.array([len(members)], dtype=wp.int32, device=device)
+            for island in range(int(partition.nisland[line])):
+                trees = np.flatnonzero(partition.tree_island[line] == island)
+                code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
+                task = self._task(code, problems, partition)
+                wide = intake if precision == "float64" else None
+                for name, array in self._sources(code.inputs, problems, wide).items():
+                    setattr(task, name, array)
+                task.fault, task.problem, task.count, task.island = intake.fault.device, listed, count, island
+                found.append((code.kernel, task))
+        return found
+
+    def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:
+        """The code of an island that has these trees and rows."""
+        key = (tuple(map(int, trees)), tuple(map(int, rows)), precision)
+        if key not in self._codes:
+            robot = self._model.robot
+            touched = touched_dofs(self._model, self._support.dofs[rows])
+            dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
+            objectives: Any = self._rows.objectives
+            error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
+            starts, targets = self._rows.start, self._target_count
+            program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
+            kernel = self.launches.kernel(program, precision)
+            constants = island_constants(program, self._model, hard_limits=self._hard_limits)
+            self._codes[key] = IslandCode(kernel, program.inputs, constants)
+            if len(self._codes) > CODES_MAX:
+                self._codes.popitem(last=False)
+        self._codes.move_to_end(key)
+        return self._codes[key]
+
+    def _task(self, code: IslandCode, problems: Problems, partition: Partition) -> Any:
+        """A task but for the problems that it covers."""
+        model, ranges = self._model, self._ranges
+        task: Any = IslandTask()
+        task.settings, task.tolerances = problems.settings, problems.tolerances
+        task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
+        for name, array in code.constants.items():
+            setattr(task, name, array)
+        task.limit_lower, task.limit_upper = self._limits
+        task.mid_joint_q, task.start_joint_q = model.mid_joint_q, problems.start_joint_q
+        task.draw_lower, task.draw_upper, task.drawn = ranges.lower, ranges.upper, ranges.drawn
+        task.increment, task.tree, task.place = ranges.increment, ranges.tree, ranges.place
+        task.tree_hash = problems.tree_hash
+        return task
+
+    def _sources(
+        self, inputs: Sequence[DataInput], problems: Problems, intake: Intake | None
+    ) -> dict[str, wp.array[Any]]:
+        """Where the kernel finds starts and the data of the objectives; targets in float64 where an intake is given."""
+        objectives: Any = self._rows.objectives
+        lines: list[tuple[int, int, int, int]] = []
+        for one in inputs:
+            staged = None if intake is None or one.objective >= self._target_count else intake.wide(one.field)
+            if one.field == FIXED:
+                array = problems.start_joint_q
+            else:
+                array = objectives[one.objective].data(one.field) if staged is None else staged
+            size = wp.types.type_size_in_bytes(array.dtype)
+            first = 0 if staged is None else one.objective * array.shape[2]
+            address = array.ptr + size * (first + one.column)
+            lines.append((address, array.shape[0], array.strides[0] // size, int(staged is not None)))
+        names = ("source", "source_lines", "source_stride", "source_wide")
+        types = (wp.uint64, wp.int32, wp.int32, wp.int32)
+        columns = zip(*lines, strict=True) if lines else [(), (), (), ()]
+        device = self._model.device
+        return {
+            name: wp.array(list(values), dtype=dtype, device=device)
+            for name, dtype, values in zip(names, types, columns, strict=True)
+        }

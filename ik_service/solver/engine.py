@@ -1,0 +1,72 @@
+"""The two engines of a solver: what both can do, and the choice between them."""
+
+from typing import Literal, Protocol
+
+from ik_service.errors import EngineError
+from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.compiled.island_kernels import why_uncovered
+from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands, SolveSteps
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.rows.layout import RowLayout
+from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.staged.engine import StagedEngine
+
+
+class Engine(Protocol):
+    """What solves problems whose inputs stand in the arrays of a solver."""
+
+    @property
+    def name(self) -> Literal["compiled", "staged"]:
+        """Its name in results."""
+
+    @property
+    def finish(self) -> Literal["float32", "float64"]:
+        """The finest precision of its answers."""
+
+    def require(self, settings: SolveSettings) -> None:
+        """Check that it supports the options of a solve; an InputError says what it does not."""
+
+    def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
+        """Do what of a solve needs the device lock."""
+
+    def use_layout(self) -> None:
+        """Take in that the rows' support or the arrays of the problems have changed."""
+
+    def forget(self) -> None:
+        """Drop what has been recorded, because arrays of the targets have been exchanged."""
+
+    def bind_rows(self) -> None:
+        """Have the objectives' weights at hand."""
+
+    def record_islands(
+        self, steps: SolveSteps, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
+    ) -> RecordedIslands:
+        """Return its launches one by one, for export; an EngineError says where it cannot."""
+
+
+def choose_engine(
+    wanted: str,
+    layout: RowLayout,
+    options: SolverOptions,
+    *,
+    join: bool,
+    threads: int,
+) -> Engine:
+    """Return the compiled engine where it covers the problem and nothing asks for the staged one.
+
+    Args:
+        wanted: "auto", "compiled" or "staged".
+        layout: The rows.
+        options: The solver's options.
+        join: Whether all touched trees are one island.
+        threads: Most threads of the compiled engine.
+
+    Raises:
+        EngineError: The compiled engine is wanted and does not cover the problem.
+    """
+    reason = why_uncovered(layout, options, join=join)
+    if wanted == "compiled" and reason is not None:
+        raise EngineError(f"The compiled engine does not cover this problem: {reason}. Use engine='staged'.")
+    if wanted == "staged" or reason is not None:
+        return StagedEngine(layout, options, join=join)
+    return CompiledEngine(layout, join=join, hard_limits=options.joint_limits == "hard", threads=threads)

@@ -1,0 +1,62 @@
+"""Launches of a solve or a tick one by one, with all their arguments, for programs without this package.
+
+A solve of pose targets by the compiled engine is a list of kernels that is the same for every batch: those that read
+the inputs, one for each island, those that verify. Their arguments are arrays of three sorts: those with a line for
+every problem, the few numbers of a solve, and all others, which hold the robot and never change.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+NOT_RECORDABLE = (
+    "Only solvers of pose targets by the compiled engine can be exported: no further objectives, no soft "
+    "limits, no offsets or row weights per problem."
+)
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """One launch.
+
+    Attributes:
+        phase: Part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to
+            go on, "solve" for the islands, "polish" for them in float64, "judge".
+        kernel: The kernel.
+        arguments: What it is launched with: numbers, arrays and structs.
+        per_problem: Whether it is launched with the number of problems as its dimension; else with 1.
+        size: What else it is launched with, in the words of whoever runs it.
+        block: Threads of a block on a GPU.
+    """
+
+    phase: str
+    kernel: wp.Kernel
+    arguments: tuple[Any, ...]
+    per_problem: bool
+    size: str = ""
+    block: int = 256
+
+    @classmethod
+    def of_launch(cls, phase: str, launch: wp.Launch) -> "RecordedStep":
+        """Return the step of a launch with one thread per problem."""
+        arguments: list[Any] | None = launch.fwd_args
+        assert arguments is not None  # it was recorded with arguments
+        return cls(phase, launch.kernel, tuple(arguments), True)
+
+
+@dataclass(frozen=True)
+class RecordedLaunches:
+    """Launches in order, and what the arrays are that change from one time to the next.
+
+    Attributes:
+        steps: The launches.
+        lines: Arrays with a line for every problem, by what they hold.
+        numbers: Arrays of a few numbers, such as those of a solve, by what they hold.
+        data: Arrays of the objectives, which tasks hold by address.
+    """
+
+    steps: tuple[RecordedStep, ...]
+    lines: dict[str, wp.array[Any]]
+    numbers: dict[str, wp.array[Any]]
+    data: tuple[wp.array[Any], ...]

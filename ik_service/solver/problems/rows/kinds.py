@@ -1,0 +1,17 @@
+"""Kinds of rows."""
+
+from enum import IntEnum
+
+import warp as wp
+
+
+class RowKind(IntEnum):
+    """What a row of the residual vector is for; constraints and collisions would be further members."""
+
+    TARGET = 0
+    """A row of a pose target: it has to come within its tolerance."""
+    SOFT = 1
+    """A row of any other objective: its cost is lowered as far as the targets allow."""
+
+
+TARGET_ROW = wp.constant(int(RowKind.TARGET))

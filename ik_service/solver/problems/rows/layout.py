@@ -1,0 +1,61 @@
+"""The rows of a solver: which objective has which, and which trees they depend on."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.linear_solve import RowStructure
+from ik_service.robots import DeviceModel
+from ik_service.solver.problems.rows.binding import bind_objective
+from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.support import Support
+from objectives import IKJacobianType, IKObjective
+
+
+class RowLayout:
+    """Rows of the objectives of a solver, and what they depend on.
+
+    Args:
+        solver: The solver; the objectives are bound to it here.
+        model: The robot on the device.
+        targets: Objectives of the pose targets; their rows come first.
+        others: Further objectives.
+        mode: Jacobian mode.
+
+    Attributes:
+        rows: Residual rows of all objectives.
+        support: DOFs that each row can depend on.
+        incidence: Whether a row can depend on a DOF of a tree, bool [rows, trees].
+        structure: The same on the device.
+
+    Raises:
+        ObjectiveError: An objective breaks its contract or is bound to another solver.
+        UnknownNameError: An objective names a link that the robot does not have.
+    """
+
+    incidence: NDArray[np.bool_]
+    structure: RowStructure
+
+    def __init__(
+        self,
+        solver: object,
+        model: DeviceModel,
+        targets: Sequence[IKObjective],
+        others: Sequence[IKObjective],
+        mode: IKJacobianType,
+    ) -> None:
+        self._model = model
+        for objective in (*targets, *others):
+            bind_objective(objective, solver, model)
+        self.rows = Rows(model, targets, others, mode)
+        self.support = Support(model, self.rows)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in the support as it is known now."""
+        trees = self._model.robot.trees
+        self.incidence = self.support.trees
+        self.structure = RowStructure.build(
+            self.incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device
+        )

@@ -1,0 +1,110 @@
+"""The staged engine: any objective, by separate launches for each step of an iteration."""
+
+import math
+from typing import Any, Literal, NoReturn
+
+import warp as wp
+
+from ik_service.errors import EngineError
+from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE
+from ik_service.solver.launches.solve_steps import PreparedSolve, SolveSteps
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.rows.layout import RowLayout
+from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.staged.batch import Batch
+from objectives import InputError
+
+SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
+SLOTS_MIN = 8
+SHRINK_AT = 16  # a batch this many times too large is laid out anew
+
+
+class StagedEngine:
+    """The staged engine of one solver.
+
+    Args:
+        layout: The rows.
+        options: The solver's options.
+        join: Whether all touched trees are one island.
+
+    Attributes:
+        batch: The batch of the last solve; None once the layout has changed.
+    """
+
+    name: Literal["staged"] = "staged"
+    finish: Literal["float32"] = "float32"
+
+    def __init__(self, layout: RowLayout, options: SolverOptions, *, join: bool) -> None:
+        self._layout, self._options, self._join = layout, options, join
+        self._data_version = -1
+        self.batch: Batch | None = None
+
+    def require(self, settings: SolveSettings) -> None:
+        """Check that the options of a solve are supported.
+
+        Raises:
+            InputError: One is not.
+        """
+        if settings.runs_all_seeds or settings.float64_finish:
+            raise InputError(
+                "Options best_of, solutions and precision need the compiled engine; this solver is staged."
+            )
+
+    def use_layout(self) -> None:
+        """Take in that the rows' support or the arrays of the problems have changed."""
+        self.batch = None
+
+    def bind_rows(self) -> None:
+        """Bind the objectives, which have their weights at hand then."""
+        if self.batch is None:
+            rows = self._layout.rows
+            rows.bind(1, wp.zeros(1, dtype=wp.int32, device=rows.model.device))
+
+    def forget(self) -> None:
+        """Do nothing: the versions of the objectives' data tell when an array has been exchanged."""
+
+    def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
+        """Solve, with the device lock held; again where a row depends on a tree that was not known.
+
+        Args:
+            steps: Arrays and launches of the solver.
+            settings: Size of the solve.
+
+        Raises:
+            ObjectiveError: `check_jacobians` found a wrong Jacobian.
+        """
+        count = settings.problem_count
+        while True:
+            batch = self._fit_batch(steps.problems, settings)  # binds the objectives, whose weights tell the islands
+            steps.read(count)
+            prepared = PreparedSolve(steps.discovered(count, join=self._join))
+            if not steps.inputs.is_faulty():
+                batch.run(self._options.use_graph, self._options.check_jacobians)
+            if not self._layout.support.widen():
+                steps.verify(prepared, count)
+                return prepared
+            self._layout.refresh()
+            steps.use_layout(self._layout)
+            self.use_layout()
+
+    def record_islands(self, steps: SolveSteps, count: int, **options: Any) -> NoReturn:
+        """Refuse: nothing can be exported.
+
+        Raises:
+            EngineError: Always.
+        """
+        raise EngineError(NOT_RECORDABLE)
+
+    def _fit_batch(self, problems: Problems, settings: SolveSettings) -> Batch:
+        """Fit the batch to the solve; drop a recording whose arrays have been exchanged."""
+        rows, attempts = self._layout.rows, settings.problem_count * settings.seeds
+        most = SLOTS_MAX["cuda" if rows.model.device.is_cuda else "cpu"]
+        slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(attempts))))
+        if self.batch is None or not slots <= self.batch.slot_count < slots * SHRINK_AT:
+            self.batch = Batch(rows.model, rows, self._layout.support, problems, slots, self._options)
+        version = sum(getattr(objective, "data_version", 0) for objective in rows.objectives)
+        if version != self._data_version:
+            self.batch.forget_graph()
+            self._data_version = version
+        return self.batch
