@@ -13,7 +13,8 @@ from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.robots.kinematic_robot import KinematicRobot
-from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target, host_array
+from ik_service.solver.inputs.target_arrays import host_array
+from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.problems.rows.binding import require_contract
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
 from objectives.expression_objective import ExpressionObjective

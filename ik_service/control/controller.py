@@ -33,7 +33,8 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK
-from ik_service.solver.inputs.targets import NUMBER_MAX, Target, as_target, host_array
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX, host_array
+from ik_service.solver.inputs.targets import Target, as_target
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths import PathResult

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
 from ik_service.solver.inputs.foreign_arrays import as_numpy
-from ik_service.solver.inputs.targets import Target, by_target, check_targets
+from ik_service.solver.inputs.target_arrays import by_target, check_targets
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths.result import Answers
 from objectives import InputError

@@ -13,7 +13,8 @@ from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
 from ik_service.solver.inputs.reading import check_attempts, check_lines
-from ik_service.solver.inputs.targets import Target, TargetArrays
+from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import ToldCacheErrors
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
 from ik_service.solver.options import SolverOptions

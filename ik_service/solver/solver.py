@@ -16,7 +16,8 @@ from ik_service.solver.inputs.reading import (
     read_start,
     read_targets,
 )
-from ik_service.solver.inputs.targets import Target, host_array
+from ik_service.solver.inputs.target_arrays import host_array
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult

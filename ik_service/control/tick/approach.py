@@ -18,7 +18,7 @@ from ik_service.control.tick.joint_box import KINDS
 from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.iteration import LaneIteration, coordinate_places, integers, rotation_bits
-from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
 

@@ -19,7 +19,7 @@ from ik_service.export.template_files import filled
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
-from ik_service.solver.inputs.targets import NUMBER_MAX
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 
 SETTINGS = (
     *("ROBOTS", "ITERATIONS", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES"),

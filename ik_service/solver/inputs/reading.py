@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.inputs.foreign_arrays import as_numpy
-from ik_service.solver.inputs.targets import Target, TargetArrays, check_targets, host_array, plain_targets
+from ik_service.solver.inputs.target_arrays import TargetArrays, check_targets, host_array, plain_targets
+from ik_service.solver.inputs.targets import Target
 from objectives import IKObjective, InputError
 
 ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.solver.inputs.targets import TargetArrays
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths.metric import JointMetric
 from ik_service.solver.result import IKResult

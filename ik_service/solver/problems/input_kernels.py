@@ -19,7 +19,8 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots.structure.coupling import leader_limits
 from ik_service.robots.structure.float32_limits import inwards
-from ik_service.solver.inputs.targets import NUMBER_MAX, ROTATION_LENGTH, UNIT_QUATERNION_SLACK, Target
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.host_device_array import Mirror

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
-from ik_service.solver.inputs.targets import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from objectives.errors import InputError
 
 Columns = Mapping[str, NDArray[Any]]
