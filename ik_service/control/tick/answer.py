@@ -13,7 +13,7 @@ from ik_service.compiler import IterationSource, MeasureSource
 from ik_service.control.tick.approach import NUMBERS, TickApproach
 from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import DT, TickRef
-from ik_service.solver.compiled.iteration import coordinate_places, rotation_bits
+from ik_service.solver.compiled.kernels.iteration import coordinate_places, rotation_bits
 
 BOXES = ("braking_move", "joint_box", "box_of")
 TINY = wp.constant(wp.float64(NUMBERS["TINY"]))

@@ -17,7 +17,7 @@ from ik_service.control.tick import task as tick_task
 from ik_service.control.tick.joint_box import KINDS
 from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
-from ik_service.solver.compiled.iteration import LaneIteration, coordinate_places, integers, rotation_bits
+from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, integers, rotation_bits
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
@@ -64,7 +64,7 @@ for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordi
 """
 
 
-class TickApproach(LaneIteration):
+class TickApproach(IterationFunctions):
     """The functions of a packet of robots up to its iterations, to be called in kernels.
 
     Args:

@@ -8,9 +8,9 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
-from ik_service.solver.compiled.iteration import iteration_of
-from ik_service.solver.compiled.packet_kernel import packet_kernel
-from ik_service.solver.compiled.thread_kernel import polish_kernel, thread_kernel
+from ik_service.solver.compiled.kernels.iteration import iteration_of
+from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
+from ik_service.solver.compiled.kernels.thread_kernel import polish_kernel, thread_kernel
 from ik_service.solver.compiled.waves import BLOCK, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem

@@ -17,8 +17,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, cpu_target
-from ik_service.solver.compiled.attempt import Lane
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, needs_attempt
+from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
 from ik_service.solver.lm.ranking import NEAR
 from ik_service.solver.problems.parts import first_place
@@ -34,7 +34,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
     Args:
         source: The iteration.
     """
-    lanes = Lane(source)
+    lanes = AttemptFunctions(source)
     State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
     StateRef: Any = lanes.StateRef
     read_data, start_attempt, keep_answer = lanes.read_data, lanes.start_attempt, lanes.keep_answer

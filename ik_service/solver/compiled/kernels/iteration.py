@@ -27,7 +27,7 @@ def iteration_of(program: IslandProgram, lanes: Lanes, *, data_columns: int = 0)
     return IterationSource(program, lanes, damping, data_columns, with_hessian=not has_target)
 
 
-class LaneIteration:
+class IterationFunctions:
     """The state of lanes and the iteration on it, to be used in kernels.
 
     Args:

@@ -1,7 +1,4 @@
-"""What happens to one lane between iterations: it takes an attempt, and its answer is judged and kept.
-
-The functions are made per program, see `lane_iteration`.
-"""
+"""How an attempt that has ended is judged and kept, as functions made for one program; see `iteration`."""
 
 import typing
 from typing import Any
@@ -9,9 +6,9 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
-from ik_service.kinematics import quat_exp
-from ik_service.solver.compiled.island_task import TaskRef, attempt_line, read_input
-from ik_service.solver.compiled.iteration import LaneIteration, coordinate_places, integers, rotation_bits
+from ik_service.solver.compiled.island_task import TaskRef, attempt_line
+from ik_service.solver.compiled.kernels.attempt_start import AttemptStart
+from ik_service.solver.compiled.kernels.iteration import coordinate_places, integers, rotation_bits
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
@@ -26,13 +23,10 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import attempt_rank
-from ik_service.solver.lm.seeds import seed_value
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
-    FLOAT64_FLOOR2,
     MODEL_DAMPING,
     NOT_EVALUATED,
-    RESIDUAL_FLOOR2,
     UNKNOWN_GAIN,
     phase_after,
     squared_cosine,
@@ -40,16 +34,13 @@ from ik_service.solver.lm.termination import (
 from ik_service.solver.lm.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
 
 
-class Lane(LaneIteration):
-    """The functions of a lane for one program, to be called in kernels.
+class AttemptFunctions(AttemptStart):
+    """The functions of attempts for one program, to be called in kernels.
 
     Args:
         source: The iteration.
 
     Attributes:
-        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
-            of state where they stand apart.
-        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
         judge_attempt: Rank, cost, status and whether the targets are met, of an attempt that has ended: the same
             arguments as start_attempt.
         keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
@@ -58,123 +49,11 @@ class Lane(LaneIteration):
 
     def __init__(self, source: IterationSource) -> None:
         super().__init__(source)
-        self._define_data()
-        self._define_start()
         self._define_gain()
-        self._define_judgement()
+        self._define_status()
+        self._define_nearness()
         self._define_ranking()
         self._define_keep()
-
-    @typing.no_type_check
-    def _define_data(self) -> None:
-        StateRef: Any = self.StateRef
-        Real: Any = self.Real
-        source, COLUMNS = self.source, self.source.data_columns
-        W, DATA = source.lanes.width, source.state.lower
-        DOFS, INPUTS = len(source.program.dofs), len(source.program.inputs)
-        FLOOR2 = float(RESIDUAL_FLOOR2) if source.lanes.precision == "float32" else FLOAT64_FLOOR2
-        Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
-
-        if COLUMNS > 0:
-
-            @wp.func
-            def put(data: Data, lane: int, k: int, number: Real):
-                data[lane / COLUMNS, k, lane % COLUMNS] = number
-        else:
-
-            @wp.func
-            def put(data: Data, lane: int, k: int, number: Real):
-                data[(DATA + k) * W + lane] = number
-
-        @wp.func
-        def read_data(data: Data, lane: int, task: TaskRef, p: int, island: int):
-            """Give a lane what the iteration only reads, in the order of its `data_names`."""
-            line = wp.min(p, task.limit_lower.shape[0] - 1)
-            for k in range(DOFS):
-                put(data, lane, k, Real(task.limit_lower[line, task.dof[k]]))
-                put(data, lane, DOFS + k, Real(task.limit_upper[line, task.dof[k]]))
-            for k in range(INPUTS):
-                put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
-            w = wp.min(p, task.lightest2.shape[0] - 1)
-            put(data, lane, 2 * DOFS + INPUTS, Real(FLOOR2) * Real(task.lightest2[w, island]))
-
-        self.read_data = read_data
-
-    @typing.no_type_check
-    def _define_start(self) -> None:
-        StateRef: Any = self.StateRef
-        Real, at, place = self.Real, self.at, self.source.state
-        W = self.source.lanes.width
-        program = self.source.program
-        DOFS, COORDINATES = len(program.dofs), len(coordinate_names(program))
-        QUATERNIONS = 1 if program.quaternions else 0
-        PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
-        Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
-        NORM2, BOOST, STEPS = place.norm2, place.boost, place.steps
-
-        @wp.func
-        def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
-            """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
-            c = PLACE[k]
-            i = task.coordinate[c]
-            q = wp.quat()
-            for m in range(4):
-                q[m] = task.start_joint_q[p, i + m]
-            if s > 0 and task.drawn[task.dof[k]] != 0:
-                turn = wp.vec3()
-                for m in range(3):
-                    turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
-                for m in range(4):
-                    q[m] = task.mid_joint_q[i + m]
-                q = wp.normalize(quat_exp(turn) * q)
-            for m in range(4):
-                state[(TRIAL + c + m) * W + lane] = Real(q[m])
-
-        @wp.func
-        def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
-            """Put seed s of problem p into a lane that has its data."""
-            line = wp.min(p, task.limit_lower.shape[0] - 1)
-            for k in range(DOFS):
-                a = task.dof[k]
-                lower = task.limit_lower[line, a]
-                upper = task.limit_upper[line, a]
-                c = PLACE[k]
-                scalar = c >= 0 and (ROTATIONS >> k) & 1 == 0
-                start = float(0.0)
-                middle = float(0.0)
-                if scalar:
-                    start = task.start_joint_q[p, task.coordinate[c]]
-                    middle = task.mid_joint_q[task.coordinate[c]]
-                value = seed_value(
-                    p,
-                    s,
-                    a,
-                    start,
-                    middle,
-                    task.settings,
-                    task.draw_lower,
-                    task.draw_upper,
-                    task.drawn,
-                    task.increment,
-                    task.tree,
-                    task.place,
-                    task.tree_hash,
-                )
-                if scalar:
-                    state[(TRIAL + c) * W + lane] = Real(wp.clamp(value, lower, upper))
-                else:
-                    state[(SCRATCH + k) * W + lane] = Real(value)
-            if wp.static(QUATERNIONS == 1):
-                for k in range(DOFS):
-                    if (ROTATIONS >> k) & 1 == 1:
-                        start_rotation(state, lane, task, p, k, s)
-            for c in range(COORDINATES):
-                state[(Q + c) * W + lane] = at(state, (TRIAL + c) * W + lane)
-            state[NORM2 * W + lane] = Real(NOT_EVALUATED)
-            state[BOOST * W + lane] = Real(1.0)
-            state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
-
-        self.start_attempt = start_attempt
 
     @typing.no_type_check
     def _define_gain(self) -> None:
@@ -220,17 +99,14 @@ class Lane(LaneIteration):
         self._predicted_gain = predicted_gain
 
     @typing.no_type_check
-    def _define_judgement(self) -> None:
+    def _define_status(self) -> None:
         StateRef: Any = self.StateRef
         at, place, program = self.at, self.source.state, self.source.program
         W = self.source.lanes.width
         DOFS = len(program.dofs)
-        kinds = [kind for kind, _ in error_outputs(program)]
-        ERRORS = len(kinds)
-        CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, GRADIENT, DIAGONAL, Real = place.q, place.gradient, place.diagonal, self.Real
-        NORM2, BOOST, STEPS, ERROR = place.norm2, place.boost, place.steps, place.errors
+        NORM2, BOOST, STEPS = place.norm2, place.boost, place.steps
         BOOST_MAX = self.source.damping.boost_max
         Held: Any = wp.types.vector(DOFS, int)
         predicted_gain = self._predicted_gain
@@ -274,6 +150,16 @@ class Lane(LaneIteration):
                 status = INVALID
             return status
 
+        self._status_of = status_of
+
+    @typing.no_type_check
+    def _define_nearness(self) -> None:
+        StateRef: Any = self.StateRef
+        at, W, ERROR = self.at, self.source.lanes.width, self.source.state.errors
+        kinds = [kind for kind, _ in error_outputs(self.source.program)]
+        ERRORS = len(kinds)
+        CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
+
         @wp.func
         def nearness(state: StateRef, lane: int, task: TaskRef):
             """Return whether the targets are met (NO_TARGET without any), and whether precisely."""
@@ -295,7 +181,7 @@ class Lane(LaneIteration):
                 precise = precise and error <= fine
             return met, precise
 
-        self._status_of, self._nearness = status_of, nearness
+        self._nearness = nearness
 
     @typing.no_type_check
     def _define_ranking(self) -> None:

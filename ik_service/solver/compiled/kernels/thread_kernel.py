@@ -20,8 +20,8 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource
-from ik_service.solver.compiled.attempt import Lane
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.compiled.waves import (
     BLOCK,
     AttemptStorage,
@@ -80,7 +80,7 @@ def thread_kernel(source: IterationSource) -> wp.Kernel:
     Args:
         source: The iteration, at width 1, its data apart in `BLOCK` columns.
     """
-    lane = Lane(source)
+    lane = AttemptFunctions(source)
     State, iterate, at = lane.State, lane.iterate, lane.at
     StateRef: Any = lane.StateRef
     read_data, start_attempt, judge_attempt = lane.read_data, lane.start_attempt, lane.judge_attempt
@@ -156,7 +156,7 @@ def polish_kernel(source: IterationSource) -> wp.Kernel:
     Args:
         source: The iteration, at width 1.
     """
-    lane = Lane(source)
+    lane = AttemptFunctions(source)
     State, Real, iterate = lane.State, lane.Real, lane.iterate
     read_data, start_attempt, keep_answer = lane.read_data, lane.start_attempt, lane.keep_answer
 

@@ -1,0 +1,153 @@
+"""How a lane takes an attempt: the data of its problem, and the seed that it starts from."""
+
+import typing
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import IterationSource, coordinate_names
+from ik_service.kinematics import quat_exp
+from ik_service.solver.compiled.island_task import TaskRef, read_input
+from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, rotation_bits
+from ik_service.solver.lm.seeds import seed_value
+from ik_service.solver.lm.termination import FLOAT64_FLOOR2, NOT_EVALUATED, RESIDUAL_FLOOR2
+
+
+class AttemptStart(IterationFunctions):
+    """The functions by which a lane takes an attempt, for one program.
+
+    Args:
+        source: The iteration.
+
+    Attributes:
+        read_data: Gives a lane what the iteration only reads: (state, lane, task, problem, island), with data in place
+            of state where they stand apart.
+        start_attempt: Gives a lane that has its data a seed: (state, lane, task, problem, island, seed).
+    """
+
+    def __init__(self, source: IterationSource) -> None:
+        super().__init__(source)
+        self._define_data()
+        self._define_rotation()
+        self._define_start()
+
+    @typing.no_type_check
+    def _define_data(self) -> None:
+        StateRef: Any = self.StateRef
+        Real: Any = self.Real
+        source, COLUMNS = self.source, self.source.data_columns
+        W, DATA = source.lanes.width, source.state.lower
+        DOFS, INPUTS = len(source.program.dofs), len(source.program.inputs)
+        FLOOR2 = float(RESIDUAL_FLOOR2) if source.lanes.precision == "float32" else FLOAT64_FLOOR2
+        Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
+
+        if COLUMNS > 0:
+
+            @wp.func
+            def put(data: Data, lane: int, k: int, number: Real):
+                data[lane / COLUMNS, k, lane % COLUMNS] = number
+        else:
+
+            @wp.func
+            def put(data: Data, lane: int, k: int, number: Real):
+                data[(DATA + k) * W + lane] = number
+
+        @wp.func
+        def read_data(data: Data, lane: int, task: TaskRef, p: int, island: int):
+            """Give a lane what the iteration only reads, in the order of its `data_names`."""
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                put(data, lane, k, Real(task.limit_lower[line, task.dof[k]]))
+                put(data, lane, DOFS + k, Real(task.limit_upper[line, task.dof[k]]))
+            for k in range(INPUTS):
+                put(data, lane, 2 * DOFS + k, Real(read_input(task, p, k)))
+            w = wp.min(p, task.lightest2.shape[0] - 1)
+            put(data, lane, 2 * DOFS + INPUTS, Real(FLOOR2) * Real(task.lightest2[w, island]))
+
+        self.read_data = read_data
+
+    @typing.no_type_check
+    def _define_rotation(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, at, place = self.Real, self.at, self.source.state
+        W = self.source.lanes.width
+        PLACE, TRIAL, SCRATCH = coordinate_places(self.source.program), place.trial, place.gradient
+
+        @wp.func
+        def start_rotation(state: StateRef, lane: int, task: TaskRef, p: int, k: int, s: int):
+            """Make a quaternion of the rotation vector that stands in the scratch places of DOFs k to k + 2."""
+            c = PLACE[k]
+            i = task.coordinate[c]
+            q = wp.quat()
+            for m in range(4):
+                q[m] = task.start_joint_q[p, i + m]
+            if s > 0 and task.drawn[task.dof[k]] != 0:
+                turn = wp.vec3()
+                for m in range(3):
+                    turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
+                for m in range(4):
+                    q[m] = task.mid_joint_q[i + m]
+                q = wp.normalize(quat_exp(turn) * q)
+            for m in range(4):
+                state[(TRIAL + c + m) * W + lane] = Real(q[m])
+
+        self._start_rotation = start_rotation
+
+    @typing.no_type_check
+    def _define_start(self) -> None:
+        StateRef: Any = self.StateRef
+        Real, at, place = self.Real, self.at, self.source.state
+        W = self.source.lanes.width
+        program = self.source.program
+        DOFS, COORDINATES = len(program.dofs), len(coordinate_names(program))
+        QUATERNIONS = 1 if program.quaternions else 0
+        start_rotation = self._start_rotation
+        PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
+        Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
+        NORM2, BOOST, STEPS = place.norm2, place.boost, place.steps
+
+        @wp.func
+        def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
+            """Put seed s of problem p into a lane that has its data."""
+            line = wp.min(p, task.limit_lower.shape[0] - 1)
+            for k in range(DOFS):
+                a = task.dof[k]
+                lower = task.limit_lower[line, a]
+                upper = task.limit_upper[line, a]
+                c = PLACE[k]
+                scalar = c >= 0 and (ROTATIONS >> k) & 1 == 0
+                start = float(0.0)
+                middle = float(0.0)
+                if scalar:
+                    start = task.start_joint_q[p, task.coordinate[c]]
+                    middle = task.mid_joint_q[task.coordinate[c]]
+                value = seed_value(
+                    p,
+                    s,
+                    a,
+                    start,
+                    middle,
+                    task.settings,
+                    task.draw_lower,
+                    task.draw_upper,
+                    task.drawn,
+                    task.increment,
+                    task.tree,
+                    task.place,
+                    task.tree_hash,
+                )
+                if scalar:
+                    state[(TRIAL + c) * W + lane] = Real(wp.clamp(value, lower, upper))
+                else:
+                    state[(SCRATCH + k) * W + lane] = Real(value)
+            if wp.static(QUATERNIONS == 1):
+                for k in range(DOFS):
+                    if (ROTATIONS >> k) & 1 == 1:
+                        start_rotation(state, lane, task, p, k, s)
+            for c in range(COORDINATES):
+                state[(Q + c) * W + lane] = at(state, (TRIAL + c) * W + lane)
+            state[NORM2 * W + lane] = Real(NOT_EVALUATED)
+            state[BOOST * W + lane] = Real(1.0)
+            state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
+
+        self.start_attempt = start_attempt

@@ -1,0 +1,132 @@
+"""Which attempt of an island is the best, and which are distinct solutions."""
+
+import math
+import typing
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel, JointType
+from ik_service.solver.lm.codes import NO_TARGET, STATIONARY
+from ik_service.solver.lm.ranking import FAILED
+
+# What a coordinate is, for distances.
+LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
+BY_SEED, BY_COST, BY_DISTANCE = (wp.constant(k) for k in range(3))
+ORDERS = {None: 0, "cost": 1, "nearest": 2}
+FULL_TURN = wp.constant(2.0 * math.pi)
+FAR = wp.constant(1.0e30)
+NO_SEED = wp.constant(-1)
+
+
+@wp.func
+@typing.no_type_check
+def wrapped(angle: float):
+    """Return an angle on the turn around zero."""
+    return angle - FULL_TURN * wp.round(angle / FULL_TURN)
+
+
+@wp.struct
+class Attempts:
+    """All attempts, attempt s of problem p in line p * seeds + s, and what it takes to compare them."""
+
+    kind: wp.array[wp.int32]  # [joint_coord_count]
+    coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
+    tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
+    joint_q: wp.array2d[float]  # [problems x seeds, joint_coord_count]
+    rank: wp.array2d[wp.int64]  # [problems x seeds, trees]; this and what follows
+    cost: wp.array2d[float]
+    iterations: wp.array2d[wp.int32]
+    status: wp.array2d[wp.int32]
+    met: wp.array2d[wp.int32]
+    start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
+    taken: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been taken
+
+
+@wp.func
+@typing.no_type_check
+def island_distance(
+    tries: Attempts, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap: bool
+):
+    """Return the largest change of any joint of an island between two configurations [m or rad], or up to turns."""
+    largest = float(0.0)
+    for c in range(tries.kind.shape[0]):
+        tree = tries.coordinate_tree[c]
+        if tree >= 0 and tries.kind[c] != QUATERNION_REST:
+            if tries.tree_island[line, tree] == island:
+                gap = a[i, c] - b[j, c]
+                if wrap and tries.kind[c] == ANGLE:
+                    gap = wrapped(gap)
+                if tries.kind[c] == QUATERNION:
+                    dot = float(0.0)
+                    for m in range(4):
+                        dot += a[i, c + m] * b[j, c + m]
+                    gap = 2.0 * wp.acos(wp.min(wp.abs(dot), 1.0))
+                largest = wp.max(largest, wp.abs(gap))
+    return largest
+
+
+@wp.func
+@typing.no_type_check
+def next_best(
+    tries: Attempts,
+    p: int,
+    line: int,
+    island: int,
+    seeds: int,
+    least: int,  # seed of the least rank
+    order: int,
+    count: int,
+    difference: float,
+):
+    """Return the best seed that succeeds and differs from the `count` taken so far, or NO_SEED.
+
+    Without targets less cost is better, unless the nearest is asked for; where no attempt comes to a cost of zero,
+    those that are stationary succeed.
+    """
+    best = int(NO_SEED)
+    best_value = float(FAR)
+    for s in range(seeds):
+        row = p * seeds + s
+        no_target = tries.met[row, island] == NO_TARGET
+        stationary = no_target and tries.status[row, island] == STATIONARY
+        if tries.rank[row, island] < FAILED or (stationary and tries.rank[p * seeds + least, island] >= FAILED):
+            value = float(tries.rank[row, island])
+            if order == BY_COST or (no_target and order == BY_SEED):
+                value = tries.cost[row, island]
+            elif order == BY_DISTANCE:
+                value = island_distance(tries, tries.joint_q, row, tries.start_joint_q, p, line, island, False)
+            if value < best_value:
+                differs = bool(True)
+                for k in range(count):
+                    other = p * seeds + tries.taken[p, island, k]
+                    gap = island_distance(tries, tries.joint_q, row, tries.joint_q, other, line, island, True)
+                    differs = differs and gap > difference
+                if differs:
+                    best = s
+                    best_value = value
+    return best
+
+
+@wp.func
+@typing.no_type_check
+def least_rank(tries: Attempts, p: int, island: int, seeds: int):
+    """Return the seed of the least rank: of problems that none solves, the one of least cost."""
+    best = int(0)
+    for s in range(1, seeds):
+        if tries.rank[p * seeds + s, island] < tries.rank[p * seeds + best, island]:
+            best = s
+    return best
+
+
+def coordinate_kinds(model: DeviceModel) -> NDArray[np.int32]:
+    """Return what every coordinate is for distances, int32 [joint_coord_count]."""
+    robot, kinds = model.robot, np.zeros(model.joint_coord_count, np.int32)
+    for joint, kind in enumerate(map(JointType, robot.joint_type)):
+        first, end = int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])
+        if kind.quaternion_offset is not None:
+            kinds[end - 4], kinds[end - 3 : end] = int(QUATERNION), int(QUATERNION_REST)
+        elif robot.joint_dof_dim[joint, 1] == 1 and end > first:
+            kinds[end - 1] = int(ANGLE)
+    return kinds
