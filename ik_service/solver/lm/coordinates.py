@@ -8,6 +8,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
+from ik_service.robots.structure.coupling import leader_limits
+from ik_service.robots.structure.float32_limits import inwards
 
 
 @dataclass(frozen=True)
@@ -102,3 +104,43 @@ def _active_map(model: DeviceModel) -> tuple[wp.array[Any], wp.array[Any], wp.ar
     start = np.cumsum([0] + [len(group) for group in followers])
     lists = (_integers(model, robot.active_dof), _integers(model, start), _integers(model, flat))
     return (*lists, _floats(model, robot.dof_multiplier[flat]))
+
+
+def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> list[wp.array[Any]]:
+    """Return what reading a start configuration needs, locked joints included.
+
+    Returns:
+        Of every coordinate: leader or -1, multiplier, offset, limits, and 1 where no active DOF moves it; then the
+        first coordinates of the quaternions.
+    """
+    robot, count, device = model.robot, model.joint_coord_count, model.device
+    leader, held = np.full(count, -1, np.int32), np.ones(count, np.int32)
+    multiplier, offset = np.ones(count, np.float32), np.zeros(count, np.float32)
+    lower, upper = np.full(count, -np.inf, np.float32), np.full(count, np.inf, np.float32)
+    dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    held_lower, held_upper = inwards(*leader_limits(robot))
+    active_lower, active_upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
+    quaternions = []
+    for joint in range(robot.joint_count):
+        coordinates = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))
+        moving = robot.dof_active[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] >= 0
+        held[coordinates] = 0 if moving.any() else 1
+        if robot.joint_dof_dim[joint, 1] == 3:
+            quaternions.append(coordinates.stop - 4)
+    for dof, active in enumerate(robot.dof_active):
+        c, leads = robot.dof_coordinate[dof], robot.dof_leader[dof]
+        if c < 0:
+            continue
+        if not hard_limits:
+            pass
+        elif leads != dof:
+            lower[c], upper[c] = dof_lower[dof], dof_upper[dof]
+        elif active < 0:
+            lower[c], upper[c] = held_lower[dof], held_upper[dof]
+        else:
+            lower[c], upper[c] = active_lower[active], active_upper[active]
+        if leads != dof:
+            leader[c] = robot.dof_coordinate[leads]
+            multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
+    arrays = (leader, multiplier, offset, lower, upper, held, np.array(quaternions, np.int32))
+    return [wp.array(a, dtype=wp.dtype_from_numpy(a.dtype), device=device) for a in arrays]

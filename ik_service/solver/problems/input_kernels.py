@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
-from ik_service.robots.structure.coupling import leader_limits
-from ik_service.robots.structure.float32_limits import inwards
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
+from ik_service.solver.lm.coordinates import start_coordinates
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.host_device_array import Mirror
@@ -188,7 +187,7 @@ class Intake:
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
         self._weights = [roomy_array(_row_weights(one), wp.float32, capacity, device) for one in targets]
-        self._constants = _coordinate_constants(model, hard_limits)
+        self._constants = start_coordinates(model, hard_limits=hard_limits)
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
@@ -273,38 +272,3 @@ def roomy_array(values: NDArray[Any], dtype: Any, capacity: int, device: wp.Devi
     if values.ndim == 2 and len(lines) < capacity:
         lines = np.concatenate([lines, np.repeat(lines[:1], capacity - len(lines), axis=0)])
     return wp.array(lines, dtype=dtype, device=device)
-
-
-def _coordinate_constants(model: DeviceModel, hard_limits: bool) -> list[wp.array[Any]]:
-    """Per coordinate: leader or -1, multiplier, offset, limits, and whether it is held; then the quaternions."""
-    robot, count, device = model.robot, model.joint_coord_count, model.device
-    leader, held = np.full(count, -1, np.int32), np.ones(count, np.int32)
-    multiplier, offset = np.ones(count, np.float32), np.zeros(count, np.float32)
-    lower, upper = np.full(count, -np.inf, np.float32), np.full(count, np.inf, np.float32)
-    dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
-    held_lower, held_upper = inwards(*leader_limits(robot))
-    active_lower, active_upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
-    quaternions = []
-    for joint in range(robot.joint_count):
-        coordinates = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))
-        moving = robot.dof_active[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] >= 0
-        held[coordinates] = 0 if moving.any() else 1
-        if robot.joint_dof_dim[joint, 1] == 3:
-            quaternions.append(coordinates.stop - 4)
-    for dof, active in enumerate(robot.dof_active):
-        c, leads = robot.dof_coordinate[dof], robot.dof_leader[dof]
-        if c < 0:
-            continue
-        if not hard_limits:
-            pass
-        elif leads != dof:
-            lower[c], upper[c] = dof_lower[dof], dof_upper[dof]
-        elif active < 0:
-            lower[c], upper[c] = held_lower[dof], held_upper[dof]
-        else:
-            lower[c], upper[c] = active_lower[active], active_upper[active]
-        if leads != dof:
-            leader[c] = robot.dof_coordinate[leads]
-            multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
-    arrays = (leader, multiplier, offset, lower, upper, held, np.array(quaternions, np.int32))
-    return [wp.array(a, dtype=wp.dtype_from_numpy(a.dtype), device=device) for a in arrays]
