@@ -7,6 +7,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.result_schema import DEVICE_COLUMNS, ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
@@ -18,24 +19,14 @@ from ik_service.solver.results.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
 
-@dataclass(frozen=True, eq=False)
-class IKResult:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IKResult(ResultColumns):
     """Answers of a batch of problems, NumPy arrays of their own: other libraries take them by DLPack without a copy.
 
-    Coordinates, DOFs and joints are in the order of the solver's `joint_order`, all of the robot's without it.
+    Its columns are those of `ResultColumns`. Coordinates, DOFs and joints are in the order of the solver's
+    `joint_order`, all of the robot's without it.
 
     Attributes:
-        joint_q: Configurations [m or rad, quaternions xyzw], [n, coordinates]; float32, or float64 where that precision
-            was asked for.
-        success: Whether every target is met within its tolerance, judged in float64 on `joint_q`, bool [n]. With
-            objectives alone: whether it is a minimum by the tests of `docs/conventions.md`.
-        status: IKStatus codes, int8 [n].
-        position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
-        orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
-        cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
-        iterations: Steps of the winning attempt, the most of any island, int32 [n].
-        seed_index: Its seed, int32 [n]; -1 where islands chose different ones.
-        active_limits: DOFs that sit at a limit, bool [n, DOFs].
         joint_names: Names of the joints, in their order.
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of `active_limits`.
@@ -43,20 +34,8 @@ class IKResult:
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
-        solutions: Where several were asked for: distinct configurations that succeed, the answer first, [n, solutions,
-            coordinates]; NaN past the last one found.
-        solution_count: How many were found, int32 [n].
     """
 
-    joint_q: NDArray[np.floating]
-    success: NDArray[np.bool_]
-    status: NDArray[np.int8]
-    position_error: NDArray[np.float64]
-    orientation_error: NDArray[np.float64]
-    cost: NDArray[np.float32]
-    iterations: NDArray[np.int32]
-    seed_index: NDArray[np.int32]
-    active_limits: NDArray[np.bool_]
     joint_names: tuple[str, ...]
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
@@ -64,8 +43,6 @@ class IKResult:
     device: str
     seeds: int
     islands: IslandResults
-    solutions: NDArray[np.floating] | None = None
-    solution_count: NDArray[np.int32] | None = None
 
     def __repr__(self) -> str:
         """Say how many problems there were and how many are solved."""
@@ -83,10 +60,9 @@ class IKResult:
 
     def to_warp(self) -> dict[str, wp.array[Any]]:
         """Return the columns as Warp arrays on the device that solved, by name; on a CPU they are the same memory."""
-        names = ("joint_q", "success", "status", "position_error", "orientation_error", "cost", "iterations")
-        columns = {name: getattr(self, name) for name in (*names, "seed_index", "active_limits")}
+        values = {column.name: getattr(self, column.name) for column in DEVICE_COLUMNS}
         with turn_on(wp.get_device(self.device)):
-            return {name: wp.array(column, device=self.device, copy=False) for name, column in columns.items()}
+            return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
 
 
 @dataclass(frozen=True, eq=False)

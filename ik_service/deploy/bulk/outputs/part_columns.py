@@ -5,19 +5,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.requests.solve_answer import worst_over_targets
 from ik_service.deploy.bulk.parts import Part
 from ik_service.deploy.bulk.plan import BulkPlan
+from ik_service.result_schema import ALWAYS_COLUMNS, edge_arrays
 from ik_service.solver import IKResult, IKStatus
 from ik_service.solver.lm.status import STATUS_WORDS
 
-UNITS = {
-    "joint_q": "rad or m",
-    "position_error_m": "m",
-    "orientation_error_rad": "rad",
-    "target_position_error_m": "m",
-    "target_orientation_error_rad": "rad",
-}
+PER_TARGET = {f"target_{column.edge_name}": column for column in ALWAYS_COLUMNS if column.is_per_target}
+"""Columns of each target beside those of the worst, where there are several."""
+UNITS = {column.edge_name: column.unit for column in ALWAYS_COLUMNS if column.unit}
+UNITS.update((name, column.unit) for name, column in PER_TARGET.items())
 
 
 class PartColumns:
@@ -32,33 +29,19 @@ class PartColumns:
     """
 
     def __init__(self, plan: BulkPlan, part: Part) -> None:
-        count, targets = part.row_count, len(plan.targets)
-        floats = np.dtype(plan.options.precision)
-        problems = np.arange(part.first_problem, part.first_problem + count, dtype=np.int64)
-        self.arrays: dict[str, NDArray[Any]] = {
-            "problem": problems,
-            "joint_q": np.empty((count, plan.robot.joint_coord_count), floats),
-            "success": np.empty(count, np.bool_),
-            "status": np.empty(count, np.uint8),
-            "position_error_m": np.empty(count),
-            "orientation_error_rad": np.empty(count),
-            "iterations": np.empty(count, np.int32),
-            "seed_index": np.empty(count, np.int32),
-            "cost": np.empty(count, np.float32),
-        }
-        if targets > 1:
-            self.arrays["target_position_error_m"] = np.empty((count, targets))
-            self.arrays["target_orientation_error_rad"] = np.empty((count, targets))
+        self._count, self._is_for_several = part.row_count, len(plan.targets) > 1
+        problems = np.arange(part.first_problem, part.first_problem + part.row_count, dtype=np.int64)
+        self.arrays: dict[str, NDArray[Any]] = {"problem": problems}
 
     def put(self, rows: slice, result: IKResult) -> None:
         """Take over the answers to some rows."""
-        for name in ("joint_q", "success", "status", "iterations", "seed_index", "cost"):
-            self.arrays[name][rows] = getattr(result, name)
-        self.arrays["position_error_m"][rows] = worst_over_targets(result.position_error)
-        self.arrays["orientation_error_rad"][rows] = worst_over_targets(result.orientation_error)
-        if "target_position_error_m" in self.arrays:
-            self.arrays["target_position_error_m"][rows] = result.position_error
-            self.arrays["target_orientation_error_rad"][rows] = result.orientation_error
+        arrays = edge_arrays(result)
+        if self._is_for_several:
+            arrays |= {name: getattr(result, column.name) for name, column in PER_TARGET.items()}
+        for name, values in arrays.items():
+            if name not in self.arrays:
+                self.arrays[name] = np.empty((self._count, *values.shape[1:]), values.dtype)
+            self.arrays[name][rows] = values
 
     def mark(self, rows: NDArray[np.intp]) -> None:
         """Say of rows that nothing could be solved for: status `invalid`, no configuration, no errors."""

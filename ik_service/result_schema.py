@@ -1,0 +1,252 @@
+"""The columns of a result: one table from which device arrays, `IKResult`, bodies, files and the C header derive.
+
+To add a column: a row of `RESULT_COLUMNS`, its field in `ResultColumns` and in `EdgeColumns`, and what computes it.
+Edges are HTTP, the client, bulk results and files of the command line. There a column of errors per target holds the
+worst of them, beside those of each target where there are several, and names end in the unit.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column, with a line for every problem.
+
+    Attributes:
+        name: Its name in Python, on the device and in C.
+        dtype: NumPy's name of its type; "precision" is float32, or float64 where that was asked for; "status" is an
+            int8 code of `IKStatus`, at edges a word, or uint8 beside the words.
+        axes: What follows the axis of the problems.
+        unit: Its unit, empty for none.
+        meaning: What it is, in the C header.
+        description: What it is, in the HTTP schema.
+        place: Its place among the columns at edges.
+        include: What a request includes to get it over HTTP; empty for always. Files hold only what is always there.
+        null: What stands in arrays where JSON has null; empty for nothing.
+        on_device: Whether kernels write it; else it is put together on the host.
+        streamed: Whether streams have it.
+    """
+
+    name: str
+    dtype: Literal["precision", "status", "bool", "int32", "float32", "float64"]
+    axes: tuple[str, ...] = ()
+    unit: str = ""
+    meaning: str = ""
+    description: str = ""
+    place: int = 0
+    include: str = ""
+    null: Literal["", "nan", "-1"] = ""
+    on_device: bool = True
+    streamed: bool = False
+
+    @property
+    def edge_name(self) -> str:
+        """Its name at edges."""
+        return f"{self.name}_{self.unit}" if self.unit in ("m", "rad") else self.name
+
+    @property
+    def is_per_target(self) -> bool:
+        """Whether it has a value for every target, of which edges have the worst."""
+        return "targets" in self.axes
+
+
+RESULT_COLUMNS = (
+    Column(
+        name="joint_q",
+        dtype="precision",
+        axes=("coordinates",),
+        unit="rad or m",
+        meaning="configurations, within the limits [m, rad], COORDINATES each",
+        description="Configurations [rad or m], inside the joint limits.",
+        place=0,
+        streamed=True,
+    ),
+    Column(
+        name="success",
+        dtype="bool",
+        meaning="1 where every target is within the tolerances",
+        description="Whether every target is met within its tolerance; without targets, whether the cost is at a "
+        "minimum.",
+        place=1,
+        streamed=True,
+    ),
+    Column(name="status", dtype="status", meaning="how it ended: one of the codes above", place=2, streamed=True),
+    Column(
+        name="position_error",
+        dtype="float64",
+        axes=("targets",),
+        unit="m",
+        meaning="[m], TARGETS each, recomputed in double from joint_q",
+        description="Worst over the targets [m]; null where all are free.",
+        place=3,
+        null="nan",
+        streamed=True,
+    ),
+    Column(
+        name="orientation_error",
+        dtype="float64",
+        axes=("targets",),
+        unit="rad",
+        meaning="[rad], TARGETS each",
+        description="Worst over the targets [rad]; null where all are free.",
+        place=4,
+        null="nan",
+        streamed=True,
+    ),
+    Column(
+        name="cost",
+        dtype="float32",
+        meaning="1/2 |r|^2 of the weighted residual",
+        description="1/2 |r|^2 of the weighted residuals.",
+        place=7,
+        null="nan",
+    ),
+    Column(name="iterations", dtype="int32", meaning="steps of the best attempt", place=5),
+    Column(
+        name="seed_index",
+        dtype="int32",
+        meaning="start configuration that led to the answer; -1 where islands chose different ones",
+        description="Start configuration that won: 0 is the given one, if any; null where islands chose different "
+        "ones.",
+        place=6,
+        null="-1",
+    ),
+    Column(
+        name="active_limits",
+        dtype="bool",
+        axes=("dofs",),
+        meaning="1 where a DOF is at a limit, DOFS each",
+        description="DOFs that sit at a limit, if asked for.",
+        place=11,
+        include="active_limits",
+    ),
+    Column(
+        name="solutions",
+        dtype="precision",
+        axes=("solutions", "coordinates"),
+        unit="rad or m",
+        description="Distinct configurations that succeed, per problem, if asked for: the answer first, then rows of "
+        "null up to the number asked for.",
+        place=9,
+        include="solutions",
+        null="nan",
+        on_device=False,
+    ),
+    Column(
+        name="solution_count",
+        dtype="int32",
+        description="With `solutions`: how many were found.",
+        place=10,
+        include="solutions",
+        on_device=False,
+    ),
+)
+"""The columns of a result, in the order of `IKResult` and of the C struct."""
+DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.on_device)
+EDGE_COLUMNS = tuple(sorted(RESULT_COLUMNS, key=lambda column: column.place))
+ALWAYS_COLUMNS = tuple(column for column in EDGE_COLUMNS if not column.include)
+"""Those of every answer and file, in the order of edges."""
+
+ISLAND_COLUMNS = (
+    Column(name="nisland", dtype="int32", on_device=False),
+    Column(name="tree_island", dtype="int32", axes=("trees",), on_device=False),
+    Column(name="row_island", dtype="int32", axes=("rows",), on_device=False),
+    Column(name="success", dtype="bool", axes=("trees",)),
+    Column(name="status", dtype="int32", axes=("trees",)),
+    Column(name="seed_index", dtype="int32", axes=("trees",)),
+    Column(name="iterations", dtype="int32", axes=("trees",)),
+    Column(name="cost", dtype="float32", axes=("trees",)),
+)
+"""The columns of the islands of every problem; on the device their names begin with `island_`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ResultColumns:
+    """The columns of a result as Python has them.
+
+    Attributes:
+        joint_q: Configurations [m or rad, quaternions xyzw], [n, coordinates]; float32, or float64 where that precision
+            was asked for.
+        success: Whether every target is met within its tolerance, judged in float64 on `joint_q`, bool [n]. With
+            objectives alone: whether it is a minimum by the tests of `docs/conventions.md`.
+        status: IKStatus codes, int8 [n].
+        position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
+        orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
+        cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
+        iterations: Steps of the winning attempt, the most of any island, int32 [n].
+        seed_index: Its seed, int32 [n]; -1 where islands chose different ones.
+        active_limits: DOFs that sit at a limit, bool [n, DOFs].
+        solutions: Where several were asked for: distinct configurations that succeed, the answer first, [n, solutions,
+            coordinates]; NaN past the last one found.
+        solution_count: How many were found, int32 [n].
+    """
+
+    joint_q: NDArray[np.floating]
+    success: NDArray[np.bool_]
+    status: NDArray[np.int8]
+    position_error: NDArray[np.float64]
+    orientation_error: NDArray[np.float64]
+    cost: NDArray[np.float32]
+    iterations: NDArray[np.int32]
+    seed_index: NDArray[np.int32]
+    active_limits: NDArray[np.bool_]
+    solutions: NDArray[np.floating] | None = None
+    solution_count: NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeColumns:
+    """The columns of a result as the client has them, by their names at edges.
+
+    Attributes:
+        joint_q: Configurations [rad or m], shape [n, joint_coord_count].
+        success: Whether every target is met within its tolerance, shape [n].
+        status: How each problem ended, such as "converged", shape [n].
+        position_error_m: Worst over the targets [m], shape [n]; NaN where all leave the position free.
+        orientation_error_rad: Worst over the targets [rad], shape [n]; NaN where all leave the orientation free.
+        iterations: Iterations of the winning start, shape [n].
+        seed_index: The winning start, shape [n]; -1 where islands chose different ones.
+        cost: 1/2 |r|^2 of the weighted residuals, shape [n].
+        solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if asked for; NaN past the last one.
+        solution_count: How many were found, shape [n], if asked for.
+        active_limits: DOFs that sit at a limit, shape [n, joint_dof_count], if asked for.
+    """
+
+    joint_q: NDArray[np.floating[Any]]
+    success: NDArray[np.bool_]
+    status: NDArray[np.str_]
+    position_error_m: NDArray[np.float64]
+    orientation_error_rad: NDArray[np.float64]
+    iterations: NDArray[np.integer[Any]]
+    seed_index: NDArray[np.integer[Any]]
+    cost: NDArray[np.floating[Any]]
+    solutions: NDArray[np.floating[Any]] | None = None
+    solution_count: NDArray[np.integer[Any]] | None = None
+    active_limits: NDArray[np.bool_] | None = None
+
+
+def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:
+    """Return a column of a result as arrays at edges have it: the worst of all targets, statuses as uint8."""
+    values: NDArray[Any] = getattr(result, column.name)
+    if column.is_per_target:
+        return worst_over_targets(values)
+    return values.astype(np.uint8) if column.dtype == "status" else values
+
+
+def edge_arrays(result: ResultColumns) -> dict[str, NDArray[Any]]:
+    """Return the columns that every file holds, by their names at edges, in order."""
+    return {column.edge_name: edge_array(column, result) for column in ALWAYS_COLUMNS}
+
+
+def worst_over_targets(errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest error of every problem, shape [n], of errors [n, targets]; NaN where none is constrained."""
+    if errors.shape[1] == 1:
+        return errors[:, 0]
+    if errors.shape[1] == 0:
+        return np.full(len(errors), np.nan)
+    worst = np.where(np.isnan(errors), -np.inf, errors).max(axis=1)
+    return np.where(np.isneginf(worst), np.nan, worst)
