@@ -9,34 +9,22 @@ from ik_service.export.c_code.values import Constants, c_comment, c_scalar
 from ik_service.export.entries.solve_example import example_problems
 from ik_service.export.frames.call_frame import CallFrame, indented
 from ik_service.export.template_files import filled
+from ik_service.result_schema import DEVICE_COLUMNS
 from ik_service.solver import IKSolver
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.lm import codes
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.problems.input_kernels import SOLVE_IO
 
-RESULTS = {
-    "joint_q": "configurations, within the limits [m, rad], COORDINATES each",
-    "success": "1 where every target is within the tolerances",
-    "status": "how it ended: one of the codes above",
-    "position_error": "[m], TARGETS each, recomputed in double from joint_q",
-    "orientation_error": "[rad], TARGETS each",
-    "cost": "1/2 |r|^2 of the weighted residual",
-    "iterations": "steps of the best attempt",
-    "seed_index": "start configuration that led to the answer; -1 where islands chose different ones",
-    "active_limits": "1 where a DOF is at a limit, DOFS each",
-}
-"""What a solve gives, one line for each problem; all but the first may be NULL."""
 C_TYPES = {
-    "joint_q": "float",
-    "success": "uint8_t",
+    "precision": "float",
     "status": "int8_t",
-    "position_error": "double",
-    "orientation_error": "double",
-    "cost": "float",
-    "active_limits": "uint8_t",
+    "bool": "uint8_t",
+    "int32": "int32_t",
+    "float32": "float",
+    "float64": "double",
 }
-"""C types of results; others are int32_t."""
+"""C types of results. All but `joint_q` may be NULL."""
 SETTINGS = ("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL")
 """Places of the integer settings, by their names in `codes`."""
 GIVEN = {
@@ -117,7 +105,7 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
         orientations: Whether targets have orientations.
     """
     options, PREFIX = solver.options, prefix.upper()
-    results = [f"    {C_TYPES.get(name, 'int32_t')} *{name}; /* {text} */" for name, text in RESULTS.items()]
+    results = [f"    {C_TYPES[one.dtype]} *{one.name}; /* {one.meaning} */" for one in DEVICE_COLUMNS]
     relative = any(target.reference_link for target in solver.targets)
     return {
         **{name: int(getattr(codes, name)) for name in SETTINGS},
@@ -142,5 +130,6 @@ def array_words(recorded: RecordedLaunches) -> dict[str, object]:
     """Return the statements by which a solve takes the caller's arrays into its frame `f`."""
     lines = recorded.lines
     given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
-    taken = [f"if (results->{name} != NULL) f.{name} = results->{name};" for name in RESULTS]
+    names = [column.name for column in DEVICE_COLUMNS]
+    taken = [f"if (results->{name} != NULL) f.{name} = results->{name};" for name in names]
     return {"given": "\n".join(indented(given)), "taken": "\n".join(indented(taken))}
