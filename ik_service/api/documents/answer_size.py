@@ -4,13 +4,15 @@ Numbers are taken to be as long as numbers of their type can be written, so an a
 here, and never more.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.result_schema import EDGE_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS, Column
 from ik_service.robots import RobotModel
 from ik_service.solver import IKStatus
 
@@ -18,6 +20,8 @@ FLOAT32_TEXT, FLOAT64_TEXT, INTEGER_TEXT, FLAG_TEXT = 15, 25, 12, 6
 """Characters of a number in JSON with the comma after it: -1.2345678e-38, -1.2345678901234567e-308, -2147483648, false.
 """
 STATUS_TEXT = 3 + max(len(status.name) for status in IKStatus)
+TEXT = {"status": STATUS_TEXT, "bool": FLAG_TEXT, "int32": INTEGER_TEXT, "float64": FLOAT64_TEXT}
+TEXT |= {"precision": FLOAT32_TEXT, "float32": FLOAT32_TEXT}
 ROW_TEXT = 3
 """Brackets of a row, and the comma after it."""
 ISLAND_TEXT = 200
@@ -55,15 +59,12 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
     if request.problem_count * coordinates * (1 + targets) <= FEW_NUMBERS and not include:
         return FEW_BYTES
     solutions = request.options.solutions if "solutions" in include else 0
-    rows = (1 + solutions) * coordinates
-    errors = 2 + (2 * targets if targets > 1 else 0)
-    if codec.is_binary:
-        problem = _NUMBER * (rows + errors + 6)
-        problem += robot.joint_dof_count if "active_limits" in include else 0
-    else:
-        problem = FLOAT32_TEXT * rows + ROW_TEXT * (2 + solutions) + FLOAT64_TEXT * (errors + 1)
-        problem += 3 * INTEGER_TEXT + FLAG_TEXT + STATUS_TEXT
-        problem += FLAG_TEXT * robot.joint_dof_count + ROW_TEXT if "active_limits" in include else 0
+    extents = {"coordinates": coordinates, "dofs": robot.joint_dof_count, "solutions": solutions, "targets": 1}
+    problem = 0
+    for column in EDGE_COLUMNS:
+        if not column.include or column.include in include:
+            times = 1 + targets if column.is_per_target and targets > 1 else 1
+            problem += times * _column_bytes(column, extents, is_binary=codec.is_binary)
     if not include.isdisjoint(("islands", "advice")):
         islands, labels = _islands(decoded, robot.trees.ntree)
         if "islands" in include:
@@ -84,11 +85,24 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
         robot: The robot.
         request: What was asked; solutions are found whether or not the answer includes them.
     """
-    numbers = (1 + request.options.solutions) * robot.joint_coord_count + robot.joint_dof_count
     rows = sum(ROWS_OF_TARGET for _ in request.targets)
     rows += sum(int(objective.data[ROW_WEIGHTS].shape[-1]) for objective in request.objectives)
-    numbers += 8 + 4 * len(request.targets) + rows + 8 * robot.trees.ntree
+    extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": len(request.targets)}
+    extents |= {"solutions": request.options.solutions, "trees": robot.trees.ntree, "rows": rows}
+    numbers = sum(
+        (2 if column.dtype == "float64" else 1) * math.prod(extents[axis] for axis in column.axes)
+        for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
+    )
     return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count
+
+
+def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:
+    """Bytes of one problem in a column, for the number of entries along each axis."""
+    numbers = math.prod(extents[axis] for axis in column.axes)
+    if is_binary:
+        return numbers if column.dtype == "bool" else _NUMBER * numbers
+    lists = [math.prod(extents[axis] for axis in column.axes[:k]) for k in range(len(column.axes))]
+    return TEXT[column.dtype] * numbers + (0 if column.is_per_target else ROW_TEXT * sum(lists))
 
 
 def forward_answer_bytes(links: Sequence[str], configurations: int, *, is_binary: bool) -> int:
