@@ -7,10 +7,11 @@ import pytest
 
 from ik_service.batching import solver_cache
 from ik_service.batching.queue.queued_request import QueuedRequest
-from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.result_schema import worst_over_targets
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
 from tests.batching.conftest import chain

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import LazyRows
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.results.advice import advice

@@ -16,8 +16,9 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_documents import error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
-from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
+from ik_service.result_schema import EDGE_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import STATUS_WORDS
 
@@ -25,6 +26,8 @@ JSON, MSGPACK = JsonCodec(), MsgpackCodec()
 Message = str | bytes
 """A message on the wire: text is JSON, bytes are MessagePack."""
 
+STREAMED = tuple(column for column in EDGE_COLUMNS if column.streamed)
+"""The columns of a result that ticks are answered with."""
 _PLACEHOLDERS = {"positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
 _WIDTHS = {"positions": 3, "orientations_xyzw": 4}
 _GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation": ("orientations_xyzw",)}
@@ -140,11 +143,7 @@ def answer_message(seq: int, answer: SolveAnswer, skipped: int, codec: Codec) ->
     return {
         "type": "answer",
         "seq": seq,
-        "joint_q": answer.joint_q[0].tolist() if codec.is_binary else answer.joint_q[0],
-        "success": bool(answer.success[0]),
-        "status": STATUS_WORDS[int(answer.status[0])],
-        "position_error_m": _or_null(worst_over_targets(answer.position_error)[0]),
-        "orientation_error_rad": _or_null(worst_over_targets(answer.orientation_error)[0]),
+        **{column.edge_name: _value(column, edge_array(column, answer)[0], codec) for column in STREAMED},
         "skipped": skipped,
     }
 
@@ -190,5 +189,10 @@ def _row(name: str, row: object, is_wanted: bool, pointer: str) -> FloatArray | 
     return numbers[None]
 
 
-def _or_null(value: Any) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _value(column: Column, value: Any, codec: Codec) -> Any:
+    """The entry of a column for the one problem of a tick."""
+    if column.dtype == "status":
+        return STATUS_WORDS[value]
+    if column.null == "nan" and np.isnan(value):
+        return None
+    return value if value.ndim and not codec.is_binary else value.tolist()

@@ -113,16 +113,6 @@ ISLAND_COLUMNS = (
 """The same of its islands."""
 
 
-def worst_over_targets(errors: Float64Array) -> Float64Array:
-    """Return the largest error of every problem, shape [problem_count]; NaN where no target constrains it."""
-    if errors.shape[1] == 1:
-        return errors[:, 0]
-    if errors.shape[1] == 0:
-        return np.full(len(errors), np.nan)
-    worst = np.where(np.isnan(errors), -np.inf, errors).max(axis=1)
-    return np.where(np.isneginf(worst), np.nan, worst)
-
-
 def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:
     """The columns of consecutive parts, one after the other."""
     if len(parts) == 1:

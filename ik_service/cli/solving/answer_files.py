@@ -2,16 +2,19 @@
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.solve_answer import answer_document
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.result_schema import ALWAYS_COLUMNS, Column, edge_array, edge_arrays
 from ik_service.robots import RobotModel
+from ik_service.solver.lm.status import STATUS_WORDS
 from objectives.errors import InputError
 
 SUFFIXES = (".csv", ".npz", ".json")
@@ -60,46 +63,33 @@ def csv_text(robot: RobotModel, answer: SolveAnswer) -> str:
     """Return the results as CSV: coordinates by name, then the judgement; an error that is not constrained is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    judgement = ("success", "status", "position_error_m", "orientation_error_rad", "iterations", "seed_index", "cost")
-    writer.writerow((*robot.coordinate_names, *judgement))
-    writer.writerows(_csv_rows(answer))
+    judgement = [column for column in ALWAYS_COLUMNS if not column.axes or column.is_per_target]
+    writer.writerow((*robot.coordinate_names, *(column.edge_name for column in judgement)))
+    texts = [_texts(column, edge_array(column, answer)) for column in judgement]
+    for joint_q, *row in zip(answer.joint_q, *texts, strict=True):
+        writer.writerow([*(f"{value:.9g}" for value in joint_q), *row])
     return text.getvalue()
 
 
-def _csv_rows(answer: SolveAnswer) -> Iterator[list[object]]:
-    position_error = worst_over_targets(answer.position_error)
-    orientation_error = worst_over_targets(answer.orientation_error)
-    for k, status in enumerate(answer.status_names):
-        yield [
-            *(f"{value:.9g}" for value in answer.joint_q[k]),
-            "true" if answer.success[k] else "false",
-            status,
-            _number(position_error[k]),
-            _number(orientation_error[k]),
-            int(answer.iterations[k]),
-            int(answer.seed_index[k]),
-            _number(answer.cost[k]),
-        ]
-
-
-def _number(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.6g}"
+def _texts(column: Column, values: NDArray[Any]) -> list[object]:
+    """The values of a column as CSV has them."""
+    if column.dtype == "status":
+        return [STATUS_WORDS[code] for code in values]
+    if column.dtype == "bool":
+        return ["true" if value else "false" for value in values]
+    if values.dtype.kind == "f":
+        return ["" if np.isnan(value) else f"{value:.6g}" for value in values]
+    return list(values)
 
 
 def _npz_bytes(robot: RobotModel, answer: SolveAnswer) -> bytes:
+    arrays: dict[str, Any] = {}
+    for name, values in edge_arrays(answer).items():
+        arrays[name] = values
+        if name == "status":
+            arrays["status_names"] = np.array(answer.status_names)
+    arrays["joint_names"] = np.array(robot.joint_names)
+    arrays["coordinate_names"] = np.array(robot.coordinate_names)
     buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        joint_q=answer.joint_q,
-        success=answer.success,
-        status=answer.status.astype(np.uint8),
-        status_names=np.array(answer.status_names),
-        position_error_m=worst_over_targets(answer.position_error),
-        orientation_error_rad=worst_over_targets(answer.orientation_error),
-        iterations=answer.iterations,
-        seed_index=answer.seed_index,
-        cost=answer.cost,
-        joint_names=np.array(robot.joint_names),
-        coordinate_names=np.array(robot.coordinate_names),
-    )
+    np.savez(buffer, **arrays)
     return buffer.getvalue()

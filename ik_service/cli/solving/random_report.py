@@ -9,10 +9,11 @@ import orjson
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ik_service.batching.requests.solve_answer import SolveAnswer, worst_over_targets
+from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.bench.pose_problems import PoseProblems
 from ik_service.cli.console import output_console
+from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
 
 
