@@ -18,8 +18,8 @@ from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.server.stream_session import StreamSession
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.queue.fair_cap import FairCap
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import Robots
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.side_threads import SideThreads
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
@@ -65,7 +65,7 @@ class ServiceState:
     catalog_thread: SideThreads
     stream_cap: FairCap
     uploaders: tuple[str, ...] | None = None
-    warm_up: Future[SolveAnswer] = field(default_factory=Future)
+    warm_up: Future[TimedResult] = field(default_factory=Future)
     streams: set[StreamSession] = field(default_factory=set)
     draining: bool = False
 

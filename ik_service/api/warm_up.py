@@ -8,8 +8,8 @@ from threading import Thread
 import numpy as np
 
 from ik_service.api.state import ServiceState
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.structure.names import leaf_links
 from objectives.errors import IKError
@@ -18,7 +18,7 @@ PATIENCE_S = 600.0  # whatever requests may take: with an empty cache kernels ar
 _log = logging.getLogger(__name__)
 
 
-def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[SolveAnswer]":
+def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[TimedResult]":
     """Queue a first problem for some robots.
 
     Args:
@@ -34,7 +34,7 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
         state.pool.submit(robot, first_request(robot), timeout_s=PATIENCE_S, label=name, compile_here=True)
         for name, robot in robots
     ]
-    joined: Future[SolveAnswer] = Future()
+    joined: Future[TimedResult] = Future()
     joined.add_done_callback(_report)
     Thread(target=_join, args=(futures, joined), name="ik-warm-up", daemon=True).start()
     return joined
@@ -61,7 +61,7 @@ def first_request(robot: RobotModel) -> SolveRequest:
     return SolveRequest((TargetColumns(link, positions, orientations),))
 
 
-def _join(futures: "Sequence[Future[SolveAnswer]]", joined: "Future[SolveAnswer]") -> None:
+def _join(futures: "Sequence[Future[TimedResult]]", joined: "Future[TimedResult]") -> None:
     wait(futures)
     if any(future.cancelled() for future in futures):
         joined.cancel()
@@ -74,7 +74,7 @@ def _join(futures: "Sequence[Future[SolveAnswer]]", joined: "Future[SolveAnswer]
         joined.set_result(futures[0].result())
 
 
-def _report(future: "Future[SolveAnswer]") -> None:
+def _report(future: "Future[TimedResult]") -> None:
     if future.cancelled():
         return
     error = future.exception()

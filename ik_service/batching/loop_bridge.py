@@ -17,8 +17,8 @@ from functools import partial
 
 from ik_service.batching.errors import solver_stuck_error
 from ik_service.batching.queue.fair_cap import Owner
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.solver_pool import GRACE_S, SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
 
@@ -32,11 +32,11 @@ class LoopBridge:
 
     def __init__(self, pool: SolverPool) -> None:
         self._pool = pool
-        self._collected: list[tuple[asyncio.Future[SolveAnswer], Callable[[], Future[SolveAnswer]], float]] = []
-        self._ended: list[tuple[asyncio.Future[SolveAnswer], Future[SolveAnswer]]] = []
+        self._collected: list[tuple[asyncio.Future[TimedResult], Callable[[], Future[TimedResult]], float]] = []
+        self._ended: list[tuple[asyncio.Future[TimedResult], Future[TimedResult]]] = []
         self._lock = threading.Lock()  # of `_ended`
         # Futures of the loop, each with the future of the pool, the time when it fails [s], and its timeout [s].
-        self._open: dict[asyncio.Future[SolveAnswer], tuple[Future[SolveAnswer], float, float]] = {}
+        self._open: dict[asyncio.Future[TimedResult], tuple[Future[TimedResult], float, float]] = {}
         self._sweeping_loop: asyncio.AbstractEventLoop | None = None  # the loop with a running timer
 
     def solve(
@@ -47,7 +47,7 @@ class LoopBridge:
         timeout_s: float | None = None,
         label: str | None = None,
         owner: Owner = None,
-    ) -> "asyncio.Future[SolveAnswer]":
+    ) -> "asyncio.Future[TimedResult]":
         """Queue a request at the end of this turn of the loop; arguments and errors are those of `SolverPool.submit`.
 
         Work that has not started is dropped when the future is cancelled. The future gets an ExpiredError soon after
@@ -56,7 +56,7 @@ class LoopBridge:
         loop = asyncio.get_running_loop()
         if not self._collected:
             loop.call_soon(self._submit, loop)
-        answer: asyncio.Future[SolveAnswer] = loop.create_future()
+        answer: asyncio.Future[TimedResult] = loop.create_future()
         submit = partial(self._pool.submit, robot, request, timeout_s=timeout_s, label=label, owner=owner)
         self._collected.append((answer, submit, self._pool.limits.timeout_s if timeout_s is None else timeout_s))
         return answer
@@ -79,7 +79,7 @@ class LoopBridge:
             self._sweeping_loop = loop
             loop.call_later(SWEEP_S, self._sweep, loop)
 
-    def _close(self, answer: "asyncio.Future[SolveAnswer]") -> None:
+    def _close(self, answer: "asyncio.Future[TimedResult]") -> None:
         submitted, _, _ = self._open.pop(answer)
         if answer.cancelled():
             submitted.cancel()
@@ -96,7 +96,7 @@ class LoopBridge:
             loop.call_later(SWEEP_S, self._sweep, loop)
 
     def _on_done(
-        self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[SolveAnswer]", ended: Future[SolveAnswer]
+        self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[TimedResult]", ended: Future[TimedResult]
     ) -> None:
         """Keep an answer, in a thread of the pool; wake the loop for the first of several."""
         with self._lock:

@@ -5,7 +5,6 @@ requests are solved in parts, which bounds their memory; the parts do not change
 """
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,10 +12,10 @@ import numpy as np
 
 from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.requests.objective_data import set_columns
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import FloatArray, Progress, SolveRequest, joined_data
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver, SolverOptions
+from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from objectives.expression_objective import ExpressionObjective
 
@@ -62,7 +61,7 @@ class SolverCache:
         """Return the number of solvers kept."""
         return len(self._solvers)
 
-    def solve(self, robot: RobotModel, request: SolveRequest, progress: Progress | None = None) -> SolveAnswer:
+    def solve(self, robot: RobotModel, request: SolveRequest, progress: Progress | None = None) -> IKResult:
         """Solve all problems of a request, in parts.
 
         Args:
@@ -74,7 +73,6 @@ class SolverCache:
             InputError: The solver refuses a value.
             EngineError: No engine can run this problem.
         """
-        started = time.perf_counter()
         parts = []
         for begin in range(0, request.problem_count, PART_SIZE):
             rows = slice(begin, min(begin + PART_SIZE, request.problem_count))
@@ -82,7 +80,7 @@ class SolverCache:
             parts.append((self.solve_together(robot, [request.part(rows)]), slice(0, count)))
             if progress is not None:
                 progress(count)
-        return SolveAnswer.joined(parts, 0.0, 1e3 * (time.perf_counter() - started))
+        return join_results(parts)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest]) -> IKResult:
         """Solve requests of equal keys in one batch, their problems one after the other.

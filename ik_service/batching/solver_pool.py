@@ -26,8 +26,8 @@ from ik_service.batching.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import Expected, QueuedRequest
 from ik_service.batching.queue.room import RoomCheck
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.robots import RobotModel
 from ik_service.warp_start import start_warp
@@ -112,7 +112,7 @@ class SolverPool:
         label: str | None = None,
         owner: Owner = None,
         compile_here: bool = False,
-    ) -> Future[SolveAnswer]:
+    ) -> Future[TimedResult]:
         """Queue a request; work that has not started is dropped on cancel or timeout.
 
         Args:
@@ -196,7 +196,7 @@ class SolverPool:
                 wait_s = self._room.wait_s(owner, expected.key, is_small=self._room.is_small(expected.key, count))
             self._room.require(owner, count, wait_s, timeout_s, lag_s)
 
-    def solve(self, robot: RobotModel, request: SolveRequest) -> SolveAnswer:
+    def solve(self, robot: RobotModel, request: SolveRequest) -> TimedResult:
         """Queue a request and wait for its answer.
 
         Raises:

@@ -1,5 +1,6 @@
 """What a solve returns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.result_schema import DEVICE_COLUMNS, ResultColumns
+from ik_service.result_schema import DEVICE_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS, ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
@@ -63,6 +64,28 @@ class IKResult(ResultColumns):
         values = {column.name: getattr(self, column.name) for column in DEVICE_COLUMNS}
         with turn_on(wp.get_device(self.device)):
             return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
+
+
+def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
+    """Return problems of several results as one.
+
+    Args:
+        parts: Results of the same solver and options, and which of their rows to take, in order.
+    """
+    first, rows = parts[0]
+    if len(parts) == 1 and rows == slice(0, len(first)):
+        return first
+    names = [column.name for column in RESULT_COLUMNS if getattr(first, column.name) is not None]
+    own = _joined([(result.islands, rows) for result, rows in parts], [column.name for column in ISLAND_COLUMNS])
+    return replace(first, **_joined(parts, names), islands=replace(first.islands, **own))
+
+
+def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of consecutive parts, one after the other."""
+    if len(parts) == 1:
+        part, rows = parts[0]
+        return {name: getattr(part, name)[rows] for name in names}
+    return {name: np.concatenate([getattr(part, name)[rows] for part, rows in parts]) for name in names}
 
 
 @dataclass(frozen=True, eq=False)

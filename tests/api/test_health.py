@@ -71,7 +71,7 @@ def test_the_first_solve_may_take_longer_than_requests_may():
     """With an empty kernel cache it compiles first, whatever deadline requests have."""
     settings = ServiceSettings(device="cpu", robots="panda", request_timeout_s=0.001, insecure=True)
     with TestClient(create_app(settings, compile_apart=False)) as client:
-        assert client.app.state.service.warm_up.result(300).success.all()
+        assert client.app.state.service.warm_up.result(300).result.success.all()
         assert client.get("/health/ready").status_code == 200
 
 

@@ -116,7 +116,7 @@ def raise_input_error():
 
 
 def numbers_of(answer):
-    return answer.joint_q[:, 0].tolist()
+    return answer.result.joint_q[:, 0].tolist()
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 from ik_service.batching import solver_cache
 from ik_service.batching.requests.objective_data import ObjectiveData
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.solver import SolverOptions
+from ik_service.solver.result import join_results
 from objectives import IKObjectivePlane, IKObjectivePosture
 
 COLUMNS = ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index", "active_limits")
@@ -47,7 +47,7 @@ def test_a_batch_gives_each_request_what_it_gets_alone(panda, alone):
     for request in requests:
         single, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
         row = rows.stop
-        cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
+        cut = join_results([(together, rows)])
         fresh = SolverCache("cpu").solve(panda, request)
         for name in COLUMNS:
             assert getattr(cut, name).tobytes() == getattr(single, name).tobytes(), name

@@ -7,12 +7,12 @@ import pytest
 
 from ik_service.batching import solver_cache
 from ik_service.batching.queue.queued_request import QueuedRequest
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.result_schema import worst_over_targets
 from ik_service.solver import SolverOptions
+from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from tests.batching.conftest import chain
 
@@ -67,7 +67,7 @@ def test_tools_and_weights_are_data_of_one_solver(panda):
     for request in requests:
         rows = slice(row, row + request.problem_count)
         row = rows.stop
-        cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
+        cut = join_results([(together, rows)])
         for alone in (cache.solve(panda, request), SolverCache("cpu").solve(panda, request)):
             for name in ("joint_q", "success", "status", "position_error", "cost", "iterations", "seed_index"):
                 assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
@@ -104,7 +104,7 @@ def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):
     for request in requests:
         alone, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
         row = rows.stop
-        cut = SolveAnswer.joined([(together, rows)], 0.0, 0.0)
+        cut = join_results([(together, rows)])
         for name in ("joint_q", "success", "status", "position_error", "iterations", "seed_index", "active_limits"):
             assert getattr(cut, name).tobytes() == getattr(alone, name).tobytes(), name
         assert list(cut.islands) == list(alone.islands)
@@ -127,7 +127,7 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
         with pytest.raises(InputError, match=f"'chain' has 40 DOFs.* seeds times max_iterations up to {most}"):
             pool.solve(robot, request)
         allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
-        assert len(pool.solve(robot, allowed).success) == 1
+        assert len(pool.solve(robot, allowed).result.success) == 1
     finally:
         pool.close()
 
@@ -139,7 +139,7 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     request = SolveRequest((TargetColumns("l40", here),), options=options)
     pool = SolverPool("cpu", compile_apart=False)
     try:
-        assert pool.solve(robot, request).success.all()
+        assert pool.solve(robot, request).result.success.all()
         assert pool._batch_sizer._bounds == {
             QueuedRequest(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))
         }

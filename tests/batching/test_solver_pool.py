@@ -67,7 +67,7 @@ def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
     assert numbers_of(large.result(PATIENCE)) == list(range(20_000))
     assert len(cache.batches) > 2
     assert 50_000 in cache.batches[1]  # the small one did not wait for the large one
-    assert len(large.result().islands) == 20_000
+    assert len(large.result().result.islands) == 20_000
 
 
 def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, panda):

@@ -47,14 +47,15 @@ def test_equal_seeds_draw_equal_targets_and_others_do_not():
 def test_a_false_success_would_show_in_the_report():
     from dataclasses import replace
 
+    from ik_service.batching.requests.timed_result import TimedResult
     from ik_service.batching.solver_cache import SolverCache
 
     panda = load_robot("panda")
     request = random_request(panda, ["panda_hand"], 4, 0)
-    answer = SolverCache("cpu").solve(panda, request)
-    assert report_of(panda, request, answer, 0).confirmed == answer.success.sum() > 0
-    moved = replace(answer, joint_q=answer.joint_q + np.float32(0.1), success=np.ones(4, bool))
-    assert report_of(panda, request, moved, 0).confirmed == 0
+    result = SolverCache("cpu").solve(panda, request)
+    assert report_of(panda, request, TimedResult(result, 0.0, 1.0), 0).confirmed == result.success.sum() > 0
+    moved = replace(result, joint_q=result.joint_q + np.float32(0.1), success=np.ones(4, bool))
+    assert report_of(panda, request, TimedResult(moved, 0.0, 1.0), 0).confirmed == 0
 
 
 def test_robots_lists_all(run):

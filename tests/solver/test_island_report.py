@@ -136,7 +136,9 @@ def test_a_link_that_moves_but_never_turns_is_told(tmp_path):
     assert len(solver.islands().islands) == 1
     result = solver.solve([[0.2, 0.0, 0.3]] * 2, [[1, 0, 0, 0], [0, 0, 0, 1]])
     assert result.success.tolist() == [False, True]
-    said = [advice(robot, solver.targets, result, SolverOptions(), problem) for problem in (0, 1)]
+    said = [
+        advice(robot, solver.targets, SolverOptions(), result, result.islands, problem=problem) for problem in (0, 1)
+    ]
     assert "No active joint turns link 'tool'" in said[0]
     assert said[1] == "Every target is met within its tolerance."
 
@@ -148,7 +150,10 @@ def test_advice_names_a_static_link_that_misses_and_the_island_in_trouble(dual_p
     positions[1, 1] = [9.0, 0.0, 0.0]
     result = solver.solve(positions)
     assert not result.success.any()
-    static, far = (advice(dual_panda, solver.targets, result, solver.options, problem) for problem in (0, 1))
+    static, far = (
+        advice(dual_panda, solver.targets, solver.options, result, result.islands, problem=problem)
+        for problem in (0, 1)
+    )
     assert static == why_static(dual_panda, solver.targets[2])
     assert "'base'" not in far
     assert far.startswith("target right_panda_hand: ")

@@ -79,7 +79,7 @@ def test_advice_without_targets_speaks_of_none(panda):
     problem = Problem(panda, 1e-2)
     solver = ik_service.IKSolver(panda, objectives=problem.objectives(), device="cpu")
     result = solver.solve(problem_count=COUNT, options={"max_iterations": 2})
-    said = {advice(panda, (), result, solver.options, k) for k in range(COUNT)}
+    said = {advice(panda, (), solver.options, result, result.islands, problem=k) for k in range(COUNT)}
     assert not result.success.all()
     for sentence in [*said, *(status.advice_without_targets for status in IKStatus if status is not IKStatus.INVALID)]:
         assert "target" not in sentence

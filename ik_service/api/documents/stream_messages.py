@@ -16,10 +16,10 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_documents import error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
 from ik_service.result_schema import EDGE_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
+from ik_service.solver import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()
@@ -120,7 +120,7 @@ def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequ
     return SolveRequest(targets, start[None], plan.request.options)
 
 
-def configured_message(robot: RobotModel, name: str, warm_up: SolveAnswer) -> dict[str, Any]:
+def configured_message(robot: RobotModel, name: str, warm_up: IKResult) -> dict[str, Any]:
     """Return the answer to a configuration, once kernels are loaded."""
     return {
         "type": "configured",
@@ -131,7 +131,7 @@ def configured_message(robot: RobotModel, name: str, warm_up: SolveAnswer) -> di
     }
 
 
-def answer_message(seq: int, answer: SolveAnswer, skipped: int, codec: Codec) -> dict[str, Any]:
+def answer_message(seq: int, answer: IKResult, skipped: int, codec: Codec) -> dict[str, Any]:
     """Return the answer to a tick.
 
     Args:

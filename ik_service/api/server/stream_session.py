@@ -34,8 +34,8 @@ from ik_service.api.errors.problem_documents import kind_of
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.batching.errors import ClosedError, SolverLostError
 from ik_service.batching.loop_bridge import LoopBridge
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
 
 CONFIGURE_S = 10.0
@@ -106,7 +106,7 @@ class StreamSession:
     def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
         self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
         self._inbox = Inbox()
-        self._solving: asyncio.Future[SolveAnswer] | None = None
+        self._solving: asyncio.Future[TimedResult] | None = None
         self._codec: Codec = JSON
         self._close: tuple[int, str] | None = None
 
@@ -175,7 +175,7 @@ class StreamSession:
             await self._fail(error, None)
             self._close = _close_code(error), "The configuration cannot be used."
             return
-        await self._send(configured_message(self._robot, self._name, warm_up))
+        await self._send(configured_message(self._robot, self._name, warm_up.result))
         await self._follow(plan)
 
     async def _follow(self, plan: StreamPlan) -> None:
@@ -193,10 +193,10 @@ class StreamSession:
             except Exception as error:  # noqa: BLE001  # whatever it is, the next tick may be better
                 await self._fail(error, seq)
                 continue
-            joint_q = answer.joint_q[0]
-            await self._send(answer_message(tick.seq, answer, self._inbox.take_skipped(), plan.codec))
+            joint_q = answer.result.joint_q[0]
+            await self._send(answer_message(tick.seq, answer.result, self._inbox.take_skipped(), plan.codec))
 
-    async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> SolveAnswer:
+    async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> TimedResult:
         owner = owner_of(self._websocket.scope)
         self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name, owner=owner)
         task = asyncio.current_task()

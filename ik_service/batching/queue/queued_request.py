@@ -9,10 +9,11 @@ from typing import Self
 
 from ik_service.batching.errors import CompilingError, ExpiredError
 from ik_service.batching.queue.fair_cap import Owner
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
+from ik_service.solver.result import join_results
 
 COMPILED_DOFS = 34
 """DOFs of the longest chain that the compiled engine takes on a CPU; the staged engine is far slower."""
@@ -78,7 +79,7 @@ class QueuedRequest:
         self.label, self.owner = label, owner
         own = request.joint_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
-        self.future: Future[SolveAnswer] = Future()
+        self.future: Future[TimedResult] = Future()
         self.problem_count = request.problem_count
         self.taken = 0
         self.is_small = True
@@ -147,7 +148,7 @@ class QueuedRequest:
         self._parts.append((result, rows))
         if self.remaining == 0:
             queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
-            self._end(SolveAnswer.joined(self._parts, queue_ms, solve_ms))
+            self._end(TimedResult(join_results(self._parts), queue_ms, solve_ms))
             self._parts = []
 
     def fail(self, error: BaseException) -> None:
@@ -155,7 +156,7 @@ class QueuedRequest:
         self.taken = self.problem_count
         self._end(error)
 
-    def _end(self, outcome: SolveAnswer | BaseException) -> None:
+    def _end(self, outcome: TimedResult | BaseException) -> None:
         if self.future.done() or not self.future.set_running_or_notify_cancel():
             return
         if isinstance(outcome, BaseException):

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.solve_answer import answer_document
 from ik_service.api.documents.solve_request import DecodedSolve
-from ik_service.batching.requests.solve_answer import SolveAnswer
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.result_schema import ALWAYS_COLUMNS, Column, edge_array, edge_arrays
 from ik_service.robots import RobotModel
+from ik_service.solver import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
 from objectives.errors import InputError
 
@@ -34,7 +35,7 @@ def check_output(path: Path | None) -> None:
         raise InputError(f"Output '{path}' is in a folder that does not exist.")
 
 
-def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: SolveAnswer) -> None:
+def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: TimedResult) -> None:
     """Write the results to a file, in the format of its suffix.
 
     Args:
@@ -47,9 +48,9 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: S
         InputError: The file cannot be written.
     """
     if path.suffix == ".csv":
-        content = csv_text(robot, answer).encode()
+        content = csv_text(robot, answer.result).encode()
     elif path.suffix == ".npz":
-        content = _npz_bytes(robot, answer)
+        content = _npz_bytes(robot, answer.result)
     else:
         total_ms = answer.queue_ms + answer.solve_ms
         content = JsonCodec().encode(answer_document(robot, robot.name, decoded, answer, total_ms))
@@ -59,14 +60,14 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: S
         raise InputError(f"Cannot write '{path}': {error.strerror}.") from error
 
 
-def csv_text(robot: RobotModel, answer: SolveAnswer) -> str:
+def csv_text(robot: RobotModel, result: IKResult) -> str:
     """Return the results as CSV: coordinates by name, then the judgement; an error that is not constrained is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     judgement = [column for column in ALWAYS_COLUMNS if not column.axes or column.is_per_target]
     writer.writerow((*robot.coordinate_names, *(column.edge_name for column in judgement)))
-    texts = [_texts(column, edge_array(column, answer)) for column in judgement]
-    for joint_q, *row in zip(answer.joint_q, *texts, strict=True):
+    texts = [_texts(column, edge_array(column, result)) for column in judgement]
+    for joint_q, *row in zip(result.joint_q, *texts, strict=True):
         writer.writerow([*(f"{value:.9g}" for value in joint_q), *row])
     return text.getvalue()
 
@@ -82,12 +83,12 @@ def _texts(column: Column, values: NDArray[Any]) -> list[object]:
     return list(values)
 
 
-def _npz_bytes(robot: RobotModel, answer: SolveAnswer) -> bytes:
+def _npz_bytes(robot: RobotModel, result: IKResult) -> bytes:
     arrays: dict[str, Any] = {}
-    for name, values in edge_arrays(answer).items():
+    for name, values in edge_arrays(result).items():
         arrays[name] = values
         if name == "status":
-            arrays["status_names"] = np.array(answer.status_names)
+            arrays["status_names"] = np.array(result.status_names)
     arrays["joint_names"] = np.array(robot.joint_names)
     arrays["coordinate_names"] = np.array(robot.coordinate_names)
     buffer = io.BytesIO()

@@ -9,12 +9,13 @@ import orjson
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.bench.pose_problems import PoseProblems
 from ik_service.cli.console import output_console
 from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
+from ik_service.solver import IKResult
 
 
 @dataclass(frozen=True)
@@ -88,26 +89,27 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
     return SolveRequest(tuple(TargetColumns(*column) for column in columns))
 
 
-def report_of(robot: RobotModel, request: SolveRequest, answer: SolveAnswer, seed: int) -> Report:
-    """Return the report on an answer."""
-    names, counts = np.unique(np.array(answer.status_names), return_counts=True)
-    solved = int(answer.success.sum())
+def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> Report:
+    """Return the report on an result."""
+    result = answer.result
+    names, counts = np.unique(np.array(result.status_names), return_counts=True)
+    solved = int(result.success.sum())
     return Report(
         robot=robot.name,
         links=tuple(target.link for target in request.targets),
         problem_count=request.problem_count,
         seed=seed,
         solved=solved,
-        confirmed=int((answer.success & _confirmed(robot, request, answer)).sum()),
+        confirmed=int((result.success & _confirmed(robot, request, result)).sum()),
         success_rate=solved / request.problem_count,
         status=dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        position_error_m=Spread.of(worst_over_targets(answer.position_error)),
-        orientation_error_rad=Spread.of(worst_over_targets(answer.orientation_error)),
-        iterations=Spread.of(answer.iterations),
+        position_error_m=Spread.of(worst_over_targets(result.position_error)),
+        orientation_error_rad=Spread.of(worst_over_targets(result.orientation_error)),
+        iterations=Spread.of(result.iterations),
         time_per_problem_us=1e3 * answer.solve_ms / request.problem_count,
-        engine=answer.engine,
-        seeds=answer.seeds,
-        device=answer.device,
+        engine=result.engine,
+        seeds=result.seeds,
+        device=result.device,
     )
 
 
@@ -140,7 +142,7 @@ def _lines(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-def _confirmed(robot: RobotModel, request: SolveRequest, answer: SolveAnswer) -> NDArray[np.bool_]:
+def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
     """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
     positions, orientations = [], []
     for target in request.targets:
@@ -150,4 +152,4 @@ def _confirmed(robot: RobotModel, request: SolveRequest, answer: SolveAnswer) ->
         orientations.append(target.orientations_xyzw)
     links = tuple(target.link for target in request.targets)
     problems = PoseProblems(robot, links, np.stack(positions, axis=1), np.stack(orientations, axis=1))
-    return problems.judge(answer.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)
+    return problems.judge(result.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)

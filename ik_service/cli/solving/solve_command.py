@@ -1,14 +1,15 @@
 """`ik-service solve`: a file of targets to a file of results, or random reachable targets to a report."""
 
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ik_service.batching.requests.solve_answer import SolveAnswer
 from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.cli.console import message_console, problem_progress
 from ik_service.cli.default_links import default_links
@@ -16,6 +17,7 @@ from ik_service.cli.solving.answer_files import check_output, csv_text, write_an
 from ik_service.cli.solving.random_report import print_report, random_request, report_of
 from ik_service.cli.solving.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot
+from ik_service.solver import IKResult
 from ik_service.solver.results.advice import advice
 
 ADVISED_PROBLEMS = 1000  # problems without success that are looked at
@@ -56,26 +58,27 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     decoded = replace(decoded, request=job.with_options(decoded.request))
     request = decoded.request
     answer = _solve(SolverCache(job.device), robot, request)
+    result = answer.result
     if output is None:
-        sys.stdout.write(csv_text(robot, answer))
+        sys.stdout.write(csv_text(robot, result))
         sys.stdout.flush()  # before anything is said of it
     else:
         write_answer(output, robot, decoded, answer)
-    solved, count = int(answer.success.sum()), request.problem_count
+    solved, count = int(result.success.sum()), request.problem_count
     where = f", written to {output}" if output is not None else ""
     console = message_console()
     reached = ", ".join(target.link for target in request.targets)
     console.print(f"{solved} of {count} solved for {reached} in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
-    for line in advice_lines(robot, request, answer):
+    for line in advice_lines(robot, request, result):
         console.print(line, markup=False)
     return solved > 0
 
 
-def advice_lines(robot: RobotModel, request: SolveRequest, answer: SolveAnswer) -> list[str]:
+def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> list[str]:
     """Return a line of advice for each way in which problems failed, those of most problems first."""
     failed: dict[str, list[int]] = {}
-    for problem in np.flatnonzero(~answer.success)[:ADVISED_PROBLEMS].tolist():
-        said = advice(robot, request.targets, answer, request.options, problem)
+    for problem in np.flatnonzero(~result.success)[:ADVISED_PROBLEMS].tolist():
+        said = advice(robot, request.targets, request.options, result, result.islands, problem=problem)
         failed.setdefault(said, []).append(problem)
     common = sorted(failed.items(), key=lambda entry: -len(entry[1]))[:ADVICE_LINES]
     return [
@@ -97,10 +100,12 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
     _solve(cache, robot, request, "Loading kernels")
     answer = _solve(cache, robot, request)
     print_report(report_of(robot, request, answer, seed), as_json=as_json)
-    return bool(answer.success.any())
+    return bool(answer.result.success.any())
 
 
-def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> SolveAnswer:
+def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> TimedResult:
     with problem_progress(description, request.problem_count) as progress:
         task = progress.task_ids[0]
-        return cache.solve(robot, request, lambda count: progress.advance(task, count))
+        started = time.perf_counter()
+        result = cache.solve(robot, request, lambda count: progress.advance(task, count))
+        return TimedResult(result, 0.0, 1e3 * (time.perf_counter() - started))

@@ -5,39 +5,13 @@ of seeds or iterations; the advice names the link. Host work, on request only.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.results.island_results import IslandResults
-
-
-class Outcome(Protocol):
-    """What advice needs to know of a result; see `IKResult`."""
-
-    @property
-    def success(self) -> NDArray[np.bool_]:
-        """Whether each problem is solved, shape [n]."""
-
-    @property
-    def status(self) -> NDArray[np.integer[Any]]:
-        """`IKStatus` codes, shape [n]."""
-
-    @property
-    def position_error(self) -> NDArray[np.float64]:
-        """[m], shape [n, targets]; NaN where free."""
-
-    @property
-    def orientation_error(self) -> NDArray[np.float64]:
-        """[rad], shape [n, targets]; NaN where free."""
-
-    @property
-    def islands(self) -> IslandResults:
-        """The islands of every problem."""
 
 
 class LinkPair(Protocol):
@@ -53,15 +27,22 @@ class LinkPair(Protocol):
 
 
 def advice(
-    robot: RobotModel, targets: Sequence[LinkPair], result: Outcome, options: SolverOptions, problem: int
+    robot: RobotModel,
+    targets: Sequence[LinkPair],
+    options: SolverOptions,
+    result: ResultColumns,
+    islands: IslandResults,
+    *,
+    problem: int,
 ) -> str:
     """Return what the caller may do about a problem, in a sentence for each thing that went wrong.
 
     Args:
         robot: The robot.
         targets: The solver's targets, in their order.
-        result: What the solver found.
         options: Options of the solve: its tolerances say which targets are missed.
+        result: What the solver found.
+        islands: The islands of every problem.
         problem: Which problem.
     """
     if result.success[problem]:
@@ -73,10 +54,10 @@ def advice(
             sentences.append(moved)
         elif turned is not None and result.orientation_error[problem, k] > options.orientation_tolerance:
             sentences.append(turned)
-    islands = result.islands[problem]
-    for island in islands:
+    own = islands[problem]
+    for island in own:
         if not island.success:
-            name = f"{', '.join(island.rows)}: " if len(islands) > 1 else ""
+            name = f"{', '.join(island.rows)}: " if len(own) > 1 else ""
             has_target = any(f"target {target.link}" in island.rows for target in targets)
             said = island.status.advice if has_target else island.status.advice_without_targets
             sentences.append(f"{name}{said}")
