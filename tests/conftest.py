@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import os
 import signal
 import socket
 import threading
@@ -20,9 +21,19 @@ wp.config.log_level = wp.LOG_WARNING
 SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
 SERVICE_END_S = 60.0
 EVIDENCE_TIMEOUT_S = 3600.0
-TIMEOUT_AGAIN_S = 5.0
+TIMEOUT_AGAIN_S = float(os.environ.get("TIMEOUT_AGAIN_S", "5"))
 PROCESS_END_S = 120.0
 SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
+LONGEST = (  # groups of tests that take longest; the others follow in their order
+    *SHARED,
+    "tests/solver/test_kernel_cache.py",
+    "tests/test_cuda_compiles.py",
+    "tests/solver/test_gpu_kernels.py",
+    "tests/cli/test_drain.py",
+    "tests/attacks/test_answers.py",
+    "tests/solver/test_path_bridges.py",
+    "tests/api/test_schema_conformance.py",
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -32,14 +43,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     before hooks of ours.
     """
     shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
-    item.add_marker(pytest.mark.xdist_group(*shared or [item.path.name]))
+    item.add_marker(pytest.mark.xdist_group(*shared or [item.nodeid.partition("::")[0]]))
     if item.get_closest_marker("evidence"):
         item.add_marker(pytest.mark.timeout(EVIDENCE_TIMEOUT_S))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups that take longest."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in SHARED)
+    """Begin with the groups that take longest, so that no process is left alone with one of them at the end."""
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.get_closest_marker("xdist_group").args[0], len(LONGEST)))
 
 
 @pytest.hookimpl(wrapper=True)

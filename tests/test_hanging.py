@@ -25,12 +25,19 @@ def test_after_it():
 """
 
 
-@pytest.mark.parametrize("side_by_side", [[], ["--numprocesses", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"])
+ALONE = pytest.param([], id="alone", marks=pytest.mark.evidence)
+SIDE_BY_SIDE = pytest.param(["--numprocesses", "1", "--dist", "loadgroup"], id="xdist")
+
+
+@pytest.mark.parametrize("side_by_side", [ALONE, SIDE_BY_SIDE])
 def test_a_test_that_hangs_fails_and_the_others_run(tmp_path, side_by_side):
     (tmp_path / "test_written.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest"]
     command += ["--rootdir", str(tmp_path), str(tmp_path), "--timeout", str(LIMIT_S), *side_by_side]
+    command += ["-p", "pytest_timeout", "-p", "xdist.plugin"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment["TIMEOUT_AGAIN_S"] = "1"
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the others take seconds to be imported
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],
         cwd=ROOT,

@@ -189,4 +189,11 @@ def test_built_package_declares_its_licence_and_command(wheel):
 
 def test_tests_that_run_side_by_side_are_sent_in_groups(request):
     side_by_side = getattr(request.config.option, "loadgroup", False)
-    assert request.node.nodeid.endswith("@test_project.py" if side_by_side else request.node.name)
+    assert request.node.nodeid.endswith("@tests/test_project.py" if side_by_side else request.node.name)
+
+
+def test_the_groups_that_run_first_exist():
+    from tests.conftest import LONGEST, SHARED
+
+    files = {str(file.relative_to(ROOT)) for file in files_like("tests/*.py")}
+    assert set(LONGEST) - set(SHARED) <= files

@@ -26,7 +26,7 @@ from tests.attacks.victim import Call
 
 Attack = Callable[[Service, threading.Event], Any]
 
-MOMENT_S = 3.0  # what the default run spends on an attack
+MOMENT_S = 2.0  # what the default run spends on an attack
 MINUTE_S = 60.0
 END_TIMEOUT_S = 120.0  # an attack may have to wait for answers
 RECOVERY_TIMEOUT_S = 90.0

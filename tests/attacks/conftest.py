@@ -18,7 +18,8 @@ def start_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         yield start
 
 
-@pytest.fixture(scope="module")
-def service(start_service: Callable[..., Service]) -> Service:
-    """A service with the settings that it comes with."""
-    return start_service()
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with the settings that it comes with, for all attacks that leave nothing behind."""
+    with running(tmp_path_factory.mktemp("service")) as one:
+        yield one

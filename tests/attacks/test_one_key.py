@@ -29,6 +29,12 @@ CHEAP = {"seeds": 1, "max_iterations": 1}
 HEAD_START_S = 5.0  # of the attackers, so that all of theirs wait for the compiler
 
 
+@pytest.fixture(scope="module")
+def service(start_service):
+    """A service of its own: its compiler is busy for long afterwards."""
+    return start_service()
+
+
 def post(connection, robot, body, key="attacker"):
     """Ask for a solve; return "ok" or the code of the refusal."""
     headers = {"X-API-Key": KEYS[key], "Content-Type": "application/json"}

@@ -86,6 +86,7 @@ def test_the_command_line_goes_on_with_a_job_on_a_cluster(ray_cluster, targets, 
     assert part_bytes(folder) == whole
 
 
+@pytest.mark.evidence  # the test below it does the same without a cluster
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
 def test_a_part_that_kills_its_workers_fails_alone(ray_cluster, no_token, targets, whole, tmp_path, monkeypatch):
     class Deadly(RayPartWorker):  # travels by value, being local
