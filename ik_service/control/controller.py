@@ -35,7 +35,7 @@ from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX, host_array
 from ik_service.solver.inputs.targets import Target, as_target
-from ik_service.solver.launches.kernel_loading import ToldCacheErrors
+from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import Pace, checked_dt, path_result
@@ -126,7 +126,7 @@ class IKController:
         self._iterations, self._wxyz = iterations, wxyz
         resolved = resolved_limits(robot, limits or ControlLimits())
         self._paces = velocity_and_acceleration(robot, limits or ControlLimits())
-        with DEVICE_LOCK, ToldCacheErrors():
+        with DEVICE_LOCK, CacheErrorsExplained():
             model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(self.targets), resolved)
             soft = SoftRows(posture, posture_weight, damping_weight)

@@ -1,11 +1,11 @@
 """The solver: two engines over one set of arrays, Levenberg-Marquardt per island, from many seeds.
 
-caller's arrays --intake--> Problems (one line per problem) --engine--> Winners --outcome--> IKResult
+caller's arrays -> InputArrays -> Problems (one line per problem) -> engine -> BestAttempts -> Verification -> IKResult
 compiled engine: one generated kernel per island; the lanes of a packet take attempts (problem, seed) one by one
-staged engine, for any objective: Slots (attempts in flight) <--seeds-- collect_and_refill <--rank-- winners
+staged engine, for any objective: slots (attempts in flight) take seeds, and the best attempts are ranked and kept
   |  accepted configurations: forward kinematics -> residual blocks -> Jacobian -> normal equations -> assess
   |  trials: damped steps -> forward kinematics -> residual blocks -> accept
-  +--- the whole iteration recorded as a graph and replayed until no slot is running
+  +--- the whole iteration is recorded as a graph and replayed until no slot is running
 """
 
 from ik_service.solver.inputs.targets import Target

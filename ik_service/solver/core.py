@@ -15,7 +15,7 @@ from ik_service.solver.engine import choose_engine
 from ik_service.solver.inputs.reading import check_attempts, check_lines
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.launches.kernel_loading import ToldCacheErrors
+from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.pose_targets import PoseTargets
@@ -64,7 +64,7 @@ class SolverCore:
         self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
         self.targets, self._device = PoseTargets(robot, targets), device
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
-        with DEVICE_LOCK, ToldCacheErrors():
+        with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
 
     def _set_up(self, engine: str) -> None:
@@ -113,7 +113,7 @@ class SolverCore:
         settings = SolveSettings(count, options.seed_count, options)
         check_attempts(count, settings.seeds)
         self.engine.require(settings)
-        with DEVICE_LOCK, ToldCacheErrors():
+        with DEVICE_LOCK, CacheErrorsExplained():
             self._fit_workspace(count)
             self._upload_targets()
             work = self.work
@@ -122,12 +122,12 @@ class SolverCore:
             work.verification.use_tolerances(options.position_tolerance, options.orientation_tolerance)
             prepared = self.engine.prepare(work, settings)
         # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
-        with turn_on(self._device), ToldCacheErrors():
+        with turn_on(self._device), CacheErrorsExplained():
             prepared.run()
         if work.inputs.is_faulty():
             return None
         if judged is not None:
-            with DEVICE_LOCK, ToldCacheErrors():
+            with DEVICE_LOCK, CacheErrorsExplained():
                 work.verify_given(judged, prepared)
         return collect_result(head, work, prepared, settings)
 
@@ -142,7 +142,7 @@ class SolverCore:
         if self.targets.with_lines:
             raise EngineError(NOT_RECORDABLE)
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
-        with DEVICE_LOCK, ToldCacheErrors():
+        with DEVICE_LOCK, CacheErrorsExplained():
             self._fit_workspace(2)
             self._upload_targets()
             return self.work.recorded(self.engine.record_islands(self.work, 2, **given))

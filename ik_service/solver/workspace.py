@@ -17,15 +17,15 @@ from ik_service.solver.launches.recorded_launches import RecordedLaunches, Recor
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import Winners
+from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.host_device_array import wait
-from ik_service.solver.problems.input_kernels import SOLVE_IO, Intake
+from ik_service.solver.problems.input_kernels import SOLVE_IO, InputArrays
 from ik_service.solver.problems.nearest_turn import coordinates_read, find_turns
 from ik_service.solver.problems.partition import Partition, discovered_partition
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights
-from ik_service.solver.results.verification import Outcome
+from ik_service.solver.results.verification import Verification
 
 
 class Workspace:
@@ -60,8 +60,8 @@ class Workspace:
         self._model, self._hard_limits = model, hard_limits
         self.weights = TargetWeights(targets)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
-        self.inputs = Intake(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
-        self.verification = Outcome(model, targets, touches.shape[1], capacity, hard_limits=hard_limits)
+        self.inputs = InputArrays(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
+        self.verification = Verification(model, targets, touches.shape[1], capacity, hard_limits=hard_limits)
         self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
         self.turns: Any = None
         self.forget()
@@ -110,7 +110,7 @@ class Workspace:
             finished.push(count)
         else:
             given: wp.array[Any] = wp.array(joint_q.astype(np.float32), device=self._model.device)
-            wp.copy(self.problems.winners.joint_q[:count], given)
+            wp.copy(self.problems.best.joint_q[:count], given)
         self.verify(prepared, count)
 
     def record_read(self, part: int, parts: int) -> PartLaunches:
@@ -148,7 +148,7 @@ class Workspace:
             "start_joint_q": problems.start_joint_q,
             "tree_hash": problems.tree_hash,
         }
-        lines |= {f"winner_{name}": getattr(problems.winners, name) for name in Winners.__annotations__}
+        lines |= {f"winner_{name}": getattr(problems.best, name) for name in BestAttempts.__annotations__}
         for k in range(len(problems.positions)):
             lines[f"target_positions_{k}"] = problems.positions[k]
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]

@@ -29,10 +29,15 @@ class LateDevice:
 
     def __init__(self, monkeypatch):
         self.queue, self.now, self.holders = deque(), 0, []
-        push, fetch = host_device_array.Mirror.push, host_device_array.Mirror.fetch
-        monkeypatch.setattr(host_device_array, "is_apart", lambda device: True)
-        monkeypatch.setattr(host_device_array.Mirror, "push", lambda one, count: self.take(lambda: push(one, count)))
-        monkeypatch.setattr(host_device_array.Mirror, "fetch", lambda one, count: self.take(lambda: fetch(one, count)))
+        array = host_device_array.HostDeviceArray
+        push, fetch = array.push, array.fetch
+        monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: True)
+        monkeypatch.setattr(
+            host_device_array.HostDeviceArray, "push", lambda one, count: self.take(lambda: push(one, count))
+        )
+        monkeypatch.setattr(
+            host_device_array.HostDeviceArray, "fetch", lambda one, count: self.take(lambda: fetch(one, count))
+        )
         monkeypatch.setattr(controller_module, "wait", lambda device: self.wait())
         monkeypatch.setattr(controller_module.time, "monotonic_ns", lambda: self.now)
 
@@ -105,7 +110,7 @@ def test_ticks_are_those_of_a_device_that_the_host_sees(device, acceleration):
     assert (late[-1].joint_q[0, :7] == start[:7]).all()
     assert all(np.abs(result.joint_qd).max() <= 0.5 * (1 + 1e-9) for result in late)
     with pytest.MonkeyPatch.context() as undone:
-        undone.setattr(host_device_array, "is_apart", lambda device: False)
+        undone.setattr(host_device_array, "has_host_copy", lambda device: False)
         seen = ticks(IKController(robot, ARMS[1:], **options), start, target, 40)
     for one, other in zip(late, seen, strict=True):
         assert_same(one, other)

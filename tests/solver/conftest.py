@@ -78,7 +78,7 @@ def panda_targets(panda):
 def use_threads(monkeypatch):
     """Solve as on a GPU from here on: by threads, and with arrays that host and device do not share."""
     monkeypatch.setattr(island_launches, "in_threads", lambda device: True)
-    monkeypatch.setattr(host_device_array, "is_apart", lambda device: True)
+    monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: True)
 
 
 @pytest.fixture
@@ -113,5 +113,5 @@ def each_engine(request, monkeypatch):
 def each_way(request, monkeypatch):
     """Runs a test with the engine that is chosen by itself, and as on a GPU with the staged one and by threads."""
     if request.param == "staged":
-        monkeypatch.setattr(host_device_array, "is_apart", lambda device: True)
+        monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: True)
     return use_engine(request.param, monkeypatch)

@@ -14,7 +14,7 @@ from ik_service.errors import EngineError, KernelCacheError
 from ik_service.solver.compiled.waves import BLOCK, WAVES
 from ik_service.solver.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.solver.launches import shipped_kernels
-from ik_service.solver.launches.kernel_loading import ToldCacheErrors, load_kernels
+from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels
 from ik_service.solver.launches.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO
 from tests.cubins import island_kernels
@@ -155,7 +155,7 @@ def test_what_a_card_lacks_is_compiled_side_by_side_with_checksums(tmp_path, mon
 
     monkeypatch.setattr(wp._src.build, "build_cuda", build_with_another)
     modules = {SOLVE_IO: 256, WAVES: 256}
-    with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), ToldCacheErrors():
+    with pytest.raises(KernelCacheError, match="Failed to load CUDA module"), CacheErrorsExplained():
         load_kernels(modules, Card(90, TOOLKIT))
     made = sorted(path.name for path in tmp_path.glob("*/*") if path.suffix in (*OBJECT_SUFFIXES, ".sha256"))
     assert len(made) == 4

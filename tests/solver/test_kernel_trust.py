@@ -12,7 +12,7 @@ import warp as wp
 from ik_service import IKSolver, KernelCacheError, file_trust
 from ik_service.file_trust import why_others_may_write, why_untrusted
 from ik_service.solver.launches import kernel_trust
-from ik_service.solver.launches.kernel_loading import told_cache_error
+from ik_service.solver.launches.kernel_loading import explained_cache_error
 
 GROUP = 4321
 PLACES = ["", "wp_module", "wp_module/code.o", "wp_module/code.o.sha256", "ik_service_marks/mark"]
@@ -140,13 +140,13 @@ def test_what_is_not_there_is_not_taken_for_believed(tmp_path):
 
 @pytest.mark.parametrize("said", ["Failed to load CPU module 'm'", "Failed to load CUDA module 'm' (device='cuda:0')"])
 def test_code_that_cannot_be_loaded_is_an_error_of_the_cache(cache, said):
-    assert str(cache) in str(told_cache_error(Exception(said)))
+    assert str(cache) in str(explained_cache_error(Exception(said)))
 
 
 def test_a_gpu_build_that_fails_is_an_error_of_the_cache(cache):
-    told = told_cache_error(Exception("CUDA kernel build failed with error code 6"))
+    told = explained_cache_error(Exception("CUDA kernel build failed with error code 6"))
     assert "error code 6" in str(told)
-    assert told_cache_error(Exception("Something else")) is None
+    assert explained_cache_error(Exception("Something else")) is None
 
 
 def test_what_fails_to_load_in_the_midst_of_a_solve_is_told_too(panda, monkeypatch):

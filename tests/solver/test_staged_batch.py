@@ -12,7 +12,7 @@ from tests.solver.test_batch_laws import assert_same_bytes
 @pytest.fixture(autouse=True, params=["one memory", "memory apart"])
 def memory(request, monkeypatch):
     """Runs a test as on a CPU, and with arrays that host and device do not share."""
-    monkeypatch.setattr(host_device_array, "is_apart", lambda device: request.param == "memory apart")
+    monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: request.param == "memory apart")
 
 
 @pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.control.tick.task import NUMBERS_COUNT, SETTINGS_COUNT, device_array
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 
 POSE = 7  # numbers of a target: position and quaternion xyzw
 
@@ -44,14 +44,14 @@ class TickArrays:
     ) -> None:
         device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)
 
-        def numbers(*shape: int) -> Mirror:
-            return Mirror(shape, wp.float64, device, per_problem=False)
+        def numbers(*shape: int) -> HostDeviceArray:
+            return HostDeviceArray(shape, wp.float64, device, per_problem=False)
 
-        def integers(*shape: int) -> Mirror:
-            return Mirror(shape, wp.int32, device, per_problem=False)
+        def integers(*shape: int) -> HostDeviceArray:
+            return HostDeviceArray(shape, wp.int32, device, per_problem=False)
 
         self.settings, self.numbers = integers(SETTINGS_COUNT), numbers(NUMBERS_COUNT)
-        self.are_apart = self.settings.is_apart
+        self.are_apart = self.settings.has_host_copy
         self.targets = numbers(robots, max(targets, 1), POSE)
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
         self.running = integers(robots, islands)

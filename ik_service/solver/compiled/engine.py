@@ -25,7 +25,7 @@ from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, Recorde
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands, SolveSteps
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.problems.partition import Partition, common_partition
 from ik_service.solver.problems.parts import first_problem
@@ -93,7 +93,7 @@ class CompiledEngine:
         """Drop what has been recorded, because arrays that it reads have been exchanged."""
         self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
         self._choice: SolutionSelection | None = None
-        self._joint_q_float64: Mirror | None = None
+        self._joint_q_float64: HostDeviceArray | None = None
 
     def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
         """Record what a solve needs, unless a plan has it; with the device lock held.
@@ -149,7 +149,7 @@ class CompiledEngine:
         inputs.given.host[1::2], inputs.given.host[2::2] = 1, orientations
         weights = steps.weights.with_objectives(inputs.given.host[1:].tobytes(), [], count)
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
-        tasks = kernels.tasks(problems, inputs, partition, count, problems.winners)
+        tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
         found = [RecordedStep("solve", one.kernel, (task, 0, 1), False) for one, task in tasks]
         joint_q_float64 = None
         if float64_finish:
@@ -199,7 +199,7 @@ class CompiledEngine:
             choice.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (problems.capacity, self._model.joint_coord_count)
-            self._joint_q_float64 = Mirror(shape, wp.float64, self._model.device)
+            self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
 
     def _solve_launches(self, steps: SolveSteps, partition: Partition, settings: SolveSettings) -> list[_Record]:
         """What makes attempts, and what then chooses among them and finishes in float64."""
@@ -207,7 +207,7 @@ class CompiledEngine:
         of_problems = (problems, steps.inputs, partition, count)
         choice = self._choice if settings.runs_all_seeds else None
         finished = self._joint_q_float64 if settings.float64_finish else None
-        work = self.kernels.tasks(*of_problems, problems.winners if choice is None else choice.attempts)
+        work = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         polish = [] if finished is None else self.kernels.polish_tasks(*of_problems, finished.device)
         modules = dict(block for one, _ in (*work, *polish) for block in one.blocks().items())
         extras = [] if choice is None and finished is None else [SOLVE_EXTRAS]
@@ -228,7 +228,7 @@ class CompiledEngine:
 
 def _record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:
     """Record the copy of the best attempts into float64."""
-    inputs = [problems.settings, part, parts, problems.winners.joint_q, joint_q_float64]
+    inputs = [problems.settings, part, parts, problems.best.joint_q, joint_q_float64]
     return PartLaunches([per_problem(wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True))])
 
 

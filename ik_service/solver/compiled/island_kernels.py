@@ -41,8 +41,8 @@ from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import Winners
-from ik_service.solver.problems.input_kernels import Intake
+from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
@@ -152,18 +152,18 @@ class IslandKernels:
         return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
     def tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, answers: Winners
+        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, answers: BestAttempts
     ) -> list[IslandWork]:
         """Return kernels and tasks that solve all islands of the problems.
 
         Args:
             problems: Their arrays.
-            intake: Where the caller's numbers were checked.
+            inputs: Where the caller's numbers were checked.
             partition: Islands of the problems.
             problem_count: Problems of the solve; a partition common to all serves any number.
-            answers: Where to; the winners of the problems, or room for every attempt.
+            answers: Where to; the best attempts of the problems, or room for every attempt.
         """
-        found = self._all_tasks(problems, intake, partition, problem_count, "float32")
+        found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
             task.next_seed, task.winner_joint_q, task.winner_rank = answers.next_seed, answers.joint_q, answers.rank
             task.winner_cost, task.winner_seed = answers.cost, answers.seed
@@ -172,32 +172,32 @@ class IslandKernels:
         return found
 
     def polish_tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, wide: wp.array[Any]
+        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, wide: wp.array[Any]
     ) -> list[IslandWork]:
-        """Return kernels and tasks that take the winners on in float64: one attempt each, from where they stand.
+        """Return kernels and tasks that improve the best attempts in float64: one attempt each, from where they stand.
 
         Args:
             problems: Their arrays.
-            intake: Where the caller's numbers stand in float64.
+            inputs: Where the caller's numbers stand in float64.
             partition: Islands of the problems.
             problem_count: Problems of the solve.
-            wide: Where to; holds the winners before.
+            wide: Where to; holds the best attempts before.
         """
-        found = self._all_tasks(problems, intake, partition, problem_count, "float64")
-        scratch = Winners.allocate(problems.capacity, 1, problems.winners.rank.shape[1], self._model.device)
+        found = self._all_tasks(problems, inputs, partition, problem_count, "float64")
+        scratch = BestAttempts.allocate(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
         for one, task in found:
             task.settings = problems.polish_settings
-            task.start_joint_q, task.winner_joint_q_wide = problems.winners.joint_q, wide
+            task.start_joint_q, task.winner_joint_q_wide = problems.best.joint_q, wide
             task.winner_joint_q, task.winner_rank = problems.polished_joint_q, scratch.rank
             task.next_seed, task.winner_cost, task.winner_seed = scratch.next_seed, scratch.cost, scratch.seed
             task.winner_iterations, task.winner_status = scratch.iterations, scratch.status
             if one.source.with_hessian:  # without targets, what is returned is a minimum or not
-                task.winner_status = problems.winners.status
+                task.winner_status = problems.best.status
             task.winner_met = scratch.met
         return found
 
     def _all_tasks(
-        self, problems: Problems, intake: Intake, partition: Partition, problem_count: int, precision: Precision
+        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, precision: Precision
     ) -> list[IslandWork]:
         """Kernels and tasks of all islands, but for where answers go."""
         common, device = len(partition.nisland) == 1, self._model.device
@@ -213,10 +213,10 @@ class IslandKernels:
                 trees = np.flatnonzero(partition.tree_island[line] == island)
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition)
-                wide = intake if precision == "float64" else None
+                wide = inputs if precision == "float64" else None
                 for name, array in self._sources(code.inputs, problems, wide).items():
                     setattr(task, name, array)
-                task.fault, task.problem, task.count, task.island = intake.fault.device, listed, count, island
+                task.fault, task.problem, task.count, task.island = inputs.fault.device, listed, count, island
                 found.append((code.kernel, task))
         return found
 
@@ -255,13 +255,13 @@ class IslandKernels:
         return task
 
     def _sources(
-        self, inputs: Sequence[DataInput], problems: Problems, intake: Intake | None
+        self, needed: Sequence[DataInput], problems: Problems, wide: InputArrays | None
     ) -> dict[str, wp.array[Any]]:
-        """Where the kernel finds starts and the data of the objectives; targets in float64 where an intake is given."""
+        """Where the kernel finds starts and data of the objectives; targets in float64 where input arrays are given."""
         objectives: Any = self._rows.objectives
         lines: list[tuple[int, int, int, int]] = []
-        for one in inputs:
-            staged = None if intake is None or one.objective >= self._target_count else intake.wide(one.field)
+        for one in needed:
+            staged = None if wide is None or one.objective >= self._target_count else wide.float64_targets(one.field)
             if one.field == FIXED:
                 array = problems.start_joint_q
             else:

@@ -3,7 +3,7 @@
 starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move
 -> each attempt on the turns nearest the start
 -> per island the best by cost or nearness to the start, then the best of those that differ from all taken so far
--> winners, and solutions composed over islands
+-> best attempts, and solutions composed over islands
 """
 
 import typing
@@ -25,8 +25,8 @@ from ik_service.solver.compiled.solution_ranking import (
 from ik_service.solver.launches.recording import PartLaunches, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import Winners
-from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
@@ -150,14 +150,14 @@ class SolutionSelection:
         device, trees, capacity = model.device, model.robot.trees.ntree, problems.capacity
         self.seeds, self.solutions = seeds, solutions
         self._device, self._problems, self._turns = device, problems, turns
-        self.attempts = Winners.allocate(capacity * seeds, model.joint_coord_count, trees, device)
-        self.solution_count = Mirror((capacity,), wp.int32, device)
-        self._order = Mirror((2,), wp.int32, device, per_problem=False)
-        self._difference = Mirror((1,), wp.float32, device, per_problem=False)
+        self.attempts = BestAttempts.allocate(capacity * seeds, model.joint_coord_count, trees, device)
+        self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
+        self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
+        self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
         self._taken = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
-        self._number = Mirror((capacity,), wp.int32, device)
+        self._number = HostDeviceArray((capacity,), wp.int32, device)
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
@@ -210,6 +210,6 @@ class SolutionSelection:
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
         """What taking a solution reads besides its number, and the best attempts that it writes."""
-        winners = self._problems.winners
-        places = [winners.joint_q, winners.cost, winners.seed, winners.iterations, winners.status, winners.met]
+        best = self._problems.best
+        places = [best.joint_q, best.cost, best.seed, best.iterations, best.status, best.met]
         return [tries, partition.device_nisland, self._found, *places]

@@ -207,14 +207,14 @@ def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[int]:
 
 
 def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any) -> list[wp.Launch]:
-    """Return the launches that solve an island of all its problems into the task's winners, to be run in order.
+    """Return the launches that solve an island of all its problems into the task's best attempts, to be run in order.
 
     They hold the arrays of task and storage by address only. The numbers of problems and seeds that stand on the
     device when they run may be smaller.
 
     Args:
         kernel: Of `thread_kernel`, for the island.
-        task: What to work on; where not every attempt is kept, the ranks of its winners are UNRANKED before.
+        task: What to work on; where not every attempt is kept, the ranks of its best attempts are UNRANKED before.
         problem_count: Problems of the task.
         seeds: Seeds per problem.
         storage: Of `allocate_storage`.

@@ -44,7 +44,7 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
 
     Raises:
         KernelCacheError: Others may have written what is in the cache.
-        OSError: The cache cannot be read, or not be written where it lacks a module; see `told_cache_error`.
+        OSError: The cache cannot be read, or not be written where it lacks a module; see `explained_cache_error`.
     """
     blocks = [(module, _block(block, device)) for module, block in modules.items()]
     waiting = [CachedModule(*one, device=device) for one in blocks if not is_loaded(*one, device)]
@@ -181,21 +181,21 @@ class CachedModule:
                 path.replace(self._folder / path.name)
 
 
-class ToldCacheErrors:
+class CacheErrorsExplained:
     """A context in which errors that come from the kernel cache become a `KernelCacheError`."""
 
     def __enter__(self) -> None:
         """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Tell an error in our words."""
-        told = None if error is None else told_cache_error(error)
-        if told is not None:
-            raise told from error
+        """Raise an error that says what to do about the cache."""
+        explained = None if error is None else explained_cache_error(error)
+        if explained is not None:
+            raise explained from error
 
 
-def told_cache_error(error: BaseException) -> KernelCacheError | None:
-    """Return what to tell the caller where an error comes from the kernel cache, else None."""
+def explained_cache_error(error: BaseException) -> KernelCacheError | None:
+    """Return an error that explains one that comes from the kernel cache, or None for any other."""
     folder = Path(str(wp.config.kernel_cache_dir))
     if isinstance(error, OSError) and error.filename is not None:
         at_fault = Path(os.fsdecode(error.filename))

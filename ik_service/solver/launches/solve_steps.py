@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ik_service.solver.launches.recorded_launches import RecordedStep
 from ik_service.solver.launches.recording import PartLaunches
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.host_device_array import Mirror
-from ik_service.solver.problems.input_kernels import Intake
+from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import TargetWeights
@@ -22,7 +22,7 @@ class Selection(Protocol):
     """Distinct solutions of a solve, one of which can be made the answer."""
 
     @property
-    def solution_count(self) -> Mirror:
+    def solution_count(self) -> HostDeviceArray:
         """How many distinct solutions each problem has."""
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
@@ -42,7 +42,7 @@ class PreparedSolve:
 
     partition: Partition
     run: Callable[[], None] = lambda: None
-    joint_q_float64: Mirror | None = None
+    joint_q_float64: HostDeviceArray | None = None
     selection: Selection | None = None
 
 
@@ -69,7 +69,7 @@ class SolveSteps(Protocol):
         """Arrays of the problems."""
 
     @property
-    def inputs(self) -> Intake:
+    def inputs(self) -> InputArrays:
         """Targets and starts as the caller gives them."""
 
     @property

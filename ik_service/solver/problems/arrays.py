@@ -11,8 +11,8 @@ from ik_service.linear_solve import Islands, RowStructure, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SETTINGS_COUNT
-from ik_service.solver.problems.best_attempts import Winners
-from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.weights import row_scale, weights_on_device
@@ -38,7 +38,7 @@ class Problems:
         settings: Integer settings of the solve, int32.
         tolerances: Position and orientation tolerance.
         every: The numbers of all problems, int32.
-        winners: Answers.
+        best: The best attempt of every problem and island so far.
         polish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
         polished_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
@@ -56,10 +56,10 @@ class Problems:
         self.row_weights = [floats(6) for _ in targets]
         shape = (capacity, tree_count)
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
-        self._settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
-        self._tolerances = Mirror((2,), wp.float32, model.device, per_problem=False)
+        self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
+        self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
         self.settings, self.tolerances = self._settings.device, self._tolerances.device
-        self._polish_settings = Mirror((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
+        self._polish_settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
         self.polish_settings = self._polish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None
@@ -81,7 +81,7 @@ class Problems:
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.polished_joint_q = wp.zeros_like(self.start_joint_q)
-        self.winners = Winners.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
+        self.best = BestAttempts.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
     def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
         """Find the islands of the first `problem_count` problems from the weights that stand in the arrays.
@@ -154,7 +154,7 @@ class Problems:
         self._tolerances.host[:] = options.search_tolerances()
 
     @property
-    def inputs(self) -> tuple[Mirror, ...]:
+    def inputs(self) -> tuple[HostDeviceArray, ...]:
         """What the launches of a solve read."""
         return self._settings, self._polish_settings, self._tolerances
 

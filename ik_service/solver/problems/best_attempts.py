@@ -7,7 +7,7 @@ import warp as wp
 
 
 @dataclass(frozen=True)
-class Winners:
+class BestAttempts:
     """The best attempt of every problem and island so far.
 
     Attributes:
@@ -31,7 +31,9 @@ class Winners:
     next_seed: wp.array[Any]
 
     @classmethod
-    def allocate(cls, problem_capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device) -> "Winners":
+    def allocate(
+        cls, problem_capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device
+    ) -> "BestAttempts":
         """Return room for the answers of `problem_capacity` problems."""
         dtypes = {"rank": wp.int64, "cost": wp.float32}
         arrays = {

@@ -10,12 +10,12 @@ import warp as wp
 from numpy.typing import NDArray
 
 
-def is_apart(device: wp.Device) -> bool:
+def has_host_copy(device: wp.Device) -> bool:
     """Return whether the host does not see the memory of a device."""
     return bool(device.is_cuda)
 
 
-class Mirror:
+class HostDeviceArray:
     """An array that host and device both see.
 
     Where the host sees the memory of the device both are the same, and nothing is copied.
@@ -30,15 +30,15 @@ class Mirror:
         per_problem: As given.
         device: The Warp array.
         host: The NumPy array.
-        is_apart: Whether they are two, between which numbers are copied.
+        has_host_copy: Whether they are two, between which numbers are copied.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: wp.Device, *, per_problem: bool = True) -> None:
         self.per_problem = per_problem
         self.device: wp.array[Any] = wp.zeros(shape, dtype=dtype, device=device)
         self._copied: wp.array[Any] | None = None
-        self.is_apart = is_apart(device)
-        if self.is_apart:
+        self.has_host_copy = has_host_copy(device)
+        if self.has_host_copy:
             self._copied = wp.zeros(shape, dtype=dtype, device="cpu", pinned=device.is_cuda)
         self.host: NDArray[Any] = (self._copied if self._copied is not None else self.device).numpy()
 

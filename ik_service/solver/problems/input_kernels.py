@@ -22,7 +22,7 @@ from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.coordinates import start_coordinates
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
-from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import fitting_array
 
@@ -154,7 +154,7 @@ def _read_start(
         winner_rank_out[p, tree] = UNRANKED
 
 
-class Intake:
+class InputArrays:
     """Staging arrays of a solver, with the launches that read them.
 
     Args:
@@ -178,11 +178,11 @@ class Intake:
     ) -> None:
         device, count = model.device, len(targets)
         self._model, self._targets = model, targets
-        self.positions = Mirror((capacity, max(count, 1), 3), wp.float64, device)
-        self.orientations_xyzw = Mirror((capacity, max(count, 1), 4), wp.float64, device)
-        self.starts = Mirror((capacity, model.joint_coord_count), wp.float64, device)
-        self.given = Mirror((1 + 2 * count,), wp.int32, device, per_problem=False)
-        self.fault = Mirror((parts,), wp.int32, device, per_problem=False)
+        self.positions = HostDeviceArray((capacity, max(count, 1), 3), wp.float64, device)
+        self.orientations_xyzw = HostDeviceArray((capacity, max(count, 1), 4), wp.float64, device)
+        self.starts = HostDeviceArray((capacity, model.joint_coord_count), wp.float64, device)
+        self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False)
+        self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False)
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
@@ -219,7 +219,7 @@ class Intake:
         self.fault.host[:] = 0
 
     @property
-    def inputs(self) -> tuple[Mirror, ...]:
+    def inputs(self) -> tuple[HostDeviceArray, ...]:
         """What the launches read; starts, which few solves have, are on the device already."""
         return self.positions, self.orientations_xyzw, self.given, self.fault
 
@@ -227,7 +227,7 @@ class Intake:
         """Return whether a number was not allowed, once the launches have run and `fault` has been fetched."""
         return bool(self.fault.host.any())
 
-    def wide(self, field: str) -> wp.array[Any] | None:
+    def float64_targets(self, field: str) -> wp.array[Any] | None:
         """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""
         staged = {"target_positions": self.positions, "target_orientations_xyzw": self.orientations_xyzw}
         return staged[field].device if field in staged else None
@@ -249,7 +249,7 @@ class Intake:
             inputs += [problems.orientations_xyzw[k], problems.row_weights[k], self.fault.device]
             recorded.append(wp.launch(_read_target, 1, inputs, device=device, record_cmd=True))
         inputs = [*which, *self._constants, self._model.mid_joint_q, self.given.device, self.starts.device]
-        inputs += [problems.start_joint_q, problems.winners.joint_q, problems.winners.rank, self.fault.device]
+        inputs += [problems.start_joint_q, problems.best.joint_q, problems.best.rank, self.fault.device]
         return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems.partition import Partition
-from ik_service.solver.results.verification import Outcome
+from ik_service.solver.results.verification import Verification
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     @classmethod
     def collect(
         cls,
-        outcome: Outcome,
+        outcome: Verification,
         partition: Partition,
         robot: RobotModel,
         row_labels: Sequence[str],

@@ -1,6 +1,6 @@
 """What has become of the problems of a solve: answers on the nearest turn, judged in float64, composed over islands.
 
-    winners -> configurations to return -> kinematics in float64 on exactly those -> errors of every target
+    best attempts -> configurations to return -> kinematics in float64 on exactly those -> errors of every target
     -> targets that each island has missed -> success and status of islands -> of problems
 
 The judgement shares nothing with the arithmetic of the engines: it walks the joints from base to link, one by one.
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
-from ik_service.solver.problems.host_device_array import Mirror
-from ik_service.solver.problems.input_kernels import SOLVE_IO, Intake, roomy_array
+from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.input_kernels import SOLVE_IO, InputArrays, roomy_array
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
@@ -242,7 +242,7 @@ def _find_active_limits(
         active_limits_out[p, d] = at_limit
 
 
-class Outcome:
+class Verification:
     """Answers of a solver, with the launches that write them.
 
     Args:
@@ -259,8 +259,8 @@ class Outcome:
         device, dofs, count = model.device, model.joint_dof_count, len(targets)
         self._model, self._targets = model, targets
 
-        def mirror(dtype: Any, *shape: int) -> Mirror:
-            return Mirror((capacity, *shape), dtype, device)
+        def mirror(dtype: Any, *shape: int) -> HostDeviceArray:
+            return HostDeviceArray((capacity, *shape), dtype, device)
 
         self.joint_q = mirror(wp.float32, model.joint_coord_count)
         self.judged_q = mirror(wp.float64, model.joint_coord_count)
@@ -271,7 +271,7 @@ class Outcome:
         self.island_success, self.island_status = mirror(wp.bool, tree_count), mirror(wp.int32, tree_count)
         self.island_seed, self.island_iterations = mirror(wp.int32, tree_count), mirror(wp.int32, tree_count)
         self.island_cost = mirror(wp.float32, tree_count)
-        self.tolerances = Mirror((2,), wp.float64, device, per_problem=False)
+        self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
         limits = _exact_limits(model, hard_limits)
         self._limits: list[wp.array[Any]] = [wp.array(ends, dtype=wp.float64, device=device) for ends in limits]
         self._turns: Any = None  # this and the next until the rows are known
@@ -302,7 +302,7 @@ class Outcome:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
         self.tolerances.host[:] = position, orientation
 
-    def results(self, *, wide: bool) -> list[Mirror]:
+    def results(self, *, wide: bool) -> list[HostDeviceArray]:
         """Return what a result is made of.
 
         Args:
@@ -313,12 +313,22 @@ class Outcome:
         columns = [self.success, self.status, self.cost, self.iterations, self.seed_index, self.active_limits]
         return [self.judged_q if wide else self.joint_q, *errors, *columns, *islands]
 
-    def columns(self) -> dict[str, Mirror]:
+    def columns(self) -> dict[str, HostDeviceArray]:
         """Return all arrays that the launches write, by what they hold."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Mirror) and value.per_problem}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, HostDeviceArray) and value.per_problem
+        }
 
     def launches(
-        self, problems: Any, intake: Intake, partition: Partition, part: int, parts: int, wide: wp.array[Any] | None
+        self,
+        problems: Any,
+        intake: InputArrays,
+        partition: Partition,
+        part: int,
+        parts: int,
+        wide: wp.array[Any] | None,
     ) -> list[wp.Launch]:
         """Record the launches that judge one part of the problems; their dimension is its number of problems.
 
@@ -328,12 +338,12 @@ class Outcome:
             partition: Their islands.
             part: Which part.
             parts: Number of parts.
-            wide: Answers in float64, where the winners have been polished.
+            wide: Answers in float64, where the best attempts have been improved so.
         """
-        model, winners, targets = self._model, problems.winners, self._targets
+        model, best, targets = self._model, problems.best, self._targets
         which = [problems.settings, part, parts]
         errors = [self.position_error.device, self.orientation_error.device]
-        place = [*which, self._turns, problems.start_joint_q, winners.joint_q, int(wide is not None)]
+        place = [*which, self._turns, problems.start_joint_q, best.joint_q, int(wide is not None)]
         place += [self.judged_q.device if wide is None else wide, *self._limits]
         place += [self.joint_q.device, self.judged_q.device]
         steps: list[tuple[Any, list[Any]]] = [(_place, place)]
@@ -343,8 +353,8 @@ class Outcome:
             inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_judge_target, inputs))
         compose = [*which, self.tolerances.device, self._target_row, *errors]
-        compose += [partition.device_nisland, partition.device_row_island, winners.status, winners.met]
-        compose += [winners.cost, winners.iterations, winners.seed]
+        compose += [partition.device_nisland, partition.device_row_island, best.status, best.met]
+        compose += [best.cost, best.iterations, best.seed]
         islands = (self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost)
         columns = (self.success, self.status, self.cost, self.iterations, self.seed_index)
         compose += [column.device for column in (*islands, *columns)]

@@ -177,7 +177,7 @@ def assess(
     Args:
         coordinates: How active DOFs move coordinates, and their limits.
         islands: Islands of every problem.
-        solve: Integer settings, winners' ranks, and squares of the least and largest weights of every island.
+        solve: Integer settings, ranks of the best attempts, and squares of the least and largest weight of islands.
         slots: The slots.
         joint_q: Accepted configurations, [n_batch, joint_coord_count].
         equations: Normal equations at the accepted configurations; factors and steps are scratch.

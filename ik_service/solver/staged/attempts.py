@@ -18,7 +18,7 @@ import warp as wp
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
 from ik_service.solver.lm.ranking import attempt_rank
-from ik_service.solver.problems.best_attempts import Winners
+from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.staged.slots import Slots
 
 
@@ -47,13 +47,13 @@ def _rank_ended(
     wp.atomic_min(winner_rank_out, problem_idx[i], island, rank)
 
 
-def rank_ended(slots: Slots, winners: Winners) -> None:
+def rank_ended(slots: Slots, best: BestAttempts) -> None:
     """Rank the attempts that have just ended and keep the best rank of every problem and island."""
     wp.launch(
         _rank_ended,
         dim=slots.phase.shape,
         inputs=[slots.phase, slots.met, slots.cost, slots.seed, slots.problem_idx],
-        outputs=[slots.rank, winners.rank],
+        outputs=[slots.rank, best.rank],
         device=slots.phase.device,
     )
 
@@ -99,13 +99,13 @@ def _collect(
     phase_out[i, island] = IDLE
 
 
-def collect(islands: Islands, slots: Slots, winners: Winners, joint_q: wp.array[Any]) -> None:
+def collect(islands: Islands, slots: Slots, best: BestAttempts, joint_q: wp.array[Any]) -> None:
     """Keep the answers of ended attempts that are the best of their problem and island.
 
     Args:
         islands: Islands of every problem.
         slots: The slots; ended islands become idle.
-        winners: The answers.
+        best: The best attempts.
         joint_q: Accepted configurations, shape [n_batch, joint_coord_count].
     """
     wp.launch(
@@ -114,7 +114,7 @@ def collect(islands: Islands, slots: Slots, winners: Winners, joint_q: wp.array[
         inputs=[
             islands.island_coordadr,
             islands.island_coord,
-            winners.rank,
+            best.rank,
             slots.problem_idx,
             slots.seed,
             slots.rank,
@@ -125,12 +125,12 @@ def collect(islands: Islands, slots: Slots, winners: Winners, joint_q: wp.array[
         ],
         outputs=[
             slots.phase,
-            winners.joint_q,
-            winners.cost,
-            winners.seed,
-            winners.iterations,
-            winners.status,
-            winners.met,
+            best.joint_q,
+            best.cost,
+            best.seed,
+            best.iterations,
+            best.status,
+            best.met,
         ],
         device=slots.phase.device,
     )
@@ -205,7 +205,7 @@ def refill(
     """Hand the next attempts to the slots in which no island runs, at the start configurations of their problems.
 
     Args:
-        solve: Integer settings, number of islands, winners' ranks and start configurations.
+        solve: Integer settings, number of islands, ranks of the best attempts and start configurations.
         slots: The slots.
         configurations: Accepted [n_batch, joint_coord_count], and trials [n_batch x candidates, joint_coord_count].
         counters: The next attempt to hand out, and (zeroed by the caller) the number of slots running afterwards.

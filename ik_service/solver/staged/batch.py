@@ -119,14 +119,14 @@ class Batch:
         self._slots.phase.fill_(IDLE)
         self._slots.running.zero_()
         self._slots.problem_idx.zero_()
-        self._problems.winners.rank.fill_(UNRANKED)
+        self._problems.best.rank.fill_(UNRANKED)
         self._next_attempt.zero_()
         self._refill()
 
     def _refill(self) -> None:
         problems, slots, joint_q = self._problems, self._slots, self._accepted.joint_q
         self._running_count.zero_()
-        solve = (problems.settings, problems.islands.nisland, problems.winners.rank, problems.start_joint_q)
+        solve = (problems.settings, problems.islands.nisland, problems.best.rank, problems.start_joint_q)
         refill(solve, slots, (joint_q, self._trials.joint_q), (self._next_attempt, self._running_count))
         draws = (problems.settings, self._ranges, problems.tree_hash)
         write_seeds(self._coordinates, draws, problems.islands, slots, (self._tangent, joint_q))
@@ -149,12 +149,12 @@ class Batch:
         self._support.watch(self._jacobian, slots.running)
         rows = (accepted.residuals, self._jacobian)
         normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
-        solve = (problems.settings, problems.winners.rank, problems.lightest2, problems.heaviest2)
+        solve = (problems.settings, problems.best.rank, problems.lightest2, problems.heaviest2)
         assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations, self._row_kind)
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
             meet_target(islands, (self._rows.start[k], weights), problems.tolerances, slots, accepted.residuals)
-        rank_ended(slots, problems.winners)
-        collect(islands, slots, problems.winners, accepted.joint_q)
+        rank_ended(slots, problems.best)
+        collect(islands, slots, problems.best, accepted.joint_q)
         damped_steps(islands, instances, (slots.damping, self._damping_factor, self._step_scale), equations)
         propose(self._coordinates, islands, instances, equations, (accepted.joint_q, trials.joint_q))
         self._rows.compute_residuals(trials)

@@ -1,7 +1,7 @@
 """The kernels that solve one island on a GPU: a thread works through attempts, one seed of one problem at a time.
 
     attempts of a wave, seed by seed over its problems -> ranks by atomic_min, answers into rows of `AttemptStorage`
-    -> the answer of each problem's best attempt is copied to the winners (`waves`)
+    -> the answer of each problem's best attempt is copied to the best attempts (`waves`)
 
 The threads of a warp go through the generated iteration together, and the warp pays for a refill as if all its threads
 took part; so a thread whose attempt has ended waits for the next round. It gives up an attempt when a lower seed has

@@ -14,7 +14,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.problems.host_device_array import Mirror
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 from objectives import IKObjective
 
 Float32Array = NDArray[np.float32]
@@ -119,8 +119,8 @@ class IslandScales:
     """
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
-        self.lightest2 = Mirror((lines, tree_count), wp.float32, device)
-        self.heaviest2 = Mirror((lines, tree_count), wp.float32, device)
+        self.lightest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
+        self.heaviest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
         """Take the scales of the islands of a solve.
