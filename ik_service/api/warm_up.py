@@ -14,7 +14,7 @@ from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.structure.names import leaf_links
 from objectives.errors import IKError
 
-PATIENCE_S = 600.0  # whatever requests may take: with an empty cache kernels are compiled first
+WARM_UP_TIMEOUT_S = 600.0  # whatever requests may take: with an empty cache kernels are compiled first
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +31,7 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
     """
     robots = warmed_robots(state, names)
     futures = [
-        state.pool.submit(robot, first_request(robot), timeout_s=PATIENCE_S, label=name, compile_here=True)
+        state.pool.submit(robot, first_request(robot), timeout_s=WARM_UP_TIMEOUT_S, label=name, compile_here=True)
         for name, robot in robots
     ]
     joined: Future[TimedResult] = Future()

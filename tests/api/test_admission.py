@@ -7,7 +7,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.api.admission import admission as subject
-from ik_service.api.admission.admission import ROUNDS, Admission
+from ik_service.api.admission.admission import LOOP_ROUNDS, Admission
 from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.api.admission.loop_lag import TICK_S, LoopLag
 from ik_service.batching.errors import ExpiredError, QueueFullError
@@ -190,7 +190,7 @@ def test_the_lag_of_the_loop_counts_for_the_arrival_and_for_the_way_to_go(door, 
     arrival = door.arrives(PATH, [])
     assert arrival.at == pytest.approx(loop.now - 0.5)
     door.require_room(arrival)
-    assert door.pool.asked[-1] == (None, pytest.approx(LIMIT_S - 0.5), pytest.approx(ROUNDS * 0.5))
+    assert door.pool.asked[-1] == (None, pytest.approx(LIMIT_S - 0.5), pytest.approx(LOOP_ROUNDS * 0.5))
     loop.round(0.25)  # at its end, and in the next one: what is read now has come during it
     assert door.lag.seconds == pytest.approx(0.75)
     loop.round(TICK_S)

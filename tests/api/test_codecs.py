@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.api.codecs.msgpack_codec import CONTAINER_LIMIT
+from ik_service.api.codecs.msgpack_codec import MSGPACK_CONTAINERS_MAX
 from ik_service.api.codecs.npz_codec import MEMBERS_MOST, NpzCodec
 
+TOO_MANY = MSGPACK_CONTAINERS_MAX + 1
 URL = "/v1/robots/panda/solve"
 JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
 COUNT = 20
@@ -239,8 +240,8 @@ MALFORMED = [
     ("a key that is bytes", msgpack.packb({b"targets": []}), 400),
     ("a list", msgpack.packb([]), 422),
     ("a number", msgpack.packb(1), 422),
-    ("many lists", b"\xdd" + (CONTAINER_LIMIT + 1).to_bytes(4, "big") + b"\x90" * (CONTAINER_LIMIT + 1), 413),
-    ("many maps", b"\xdd" + (CONTAINER_LIMIT + 1).to_bytes(4, "big") + b"\x80" * (CONTAINER_LIMIT + 1), 413),
+    ("many lists", b"\xdd" + TOO_MANY.to_bytes(4, "big") + b"\x90" * TOO_MANY, 413),
+    ("many maps", b"\xdd" + TOO_MANY.to_bytes(4, "big") + b"\x80" * TOO_MANY, 413),
 ]
 
 

@@ -13,12 +13,12 @@ from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.api.admission.access import KEY_NAME
 from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, MemoryBudget, MemoryReservation
-from ik_service.api.codecs.codec import LazyRows
+from ik_service.api.codecs.codec import PIECE_BYTES, LazyRows
 from ik_service.api.codecs.media_types import BY_NAME
 from ik_service.api.documents.answer_size import forward_answer_bytes, solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.errors.exceptions import AnswerTooLargeError
-from ik_service.api.server.paced_response import PIECE_BYTES, PacedResponse
+from ik_service.api.server.paced_response import PacedResponse
 from ik_service.batching.errors import QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
 

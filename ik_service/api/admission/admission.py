@@ -40,9 +40,9 @@ from ik_service.robots import RobotModel
 
 ARRIVAL = "ik_service.arrival"
 """Where the arrival of a request stands in its scope, once it is known."""
-ROUNDS = 4
+LOOP_ROUNDS = 4
 """Rounds of the event loop from the first byte to the answer: to read, to decode, to submit, and to come back."""
-ROUNDS_BACK = 2
+LOOP_ROUNDS_BACK = 2
 """Those of them that come after the solve."""
 SENDERS_MOST = 1024
 """Senders that are remembered."""
@@ -126,7 +126,7 @@ class Admission:
                 sender.append(value)
             elif name == b"content-length":
                 sender.append(b"%d" % len(value.lstrip(b"0")))
-            elif name == deadline.HEADER:
+            elif name == deadline.PREFER_HEADER:
                 preferred = deadline.preferred_wait_s(value)
                 timeout_s = timeout_s if preferred is None else min(timeout_s, preferred)
             elif name == b"origin":
@@ -145,7 +145,7 @@ class Admission:
             return
         expected, left_s = self._last.get(arrival.sender), arrival.time_left_s
         try:
-            self.pool.require_room(expected, timeout_s=left_s, lag_s=ROUNDS * self.lag.seconds)
+            self.pool.require_room(expected, timeout_s=left_s, lag_s=LOOP_ROUNDS * self.lag.seconds)
         except QueueFullError as error:
             self._observer.refused(error.reason)
             self._log_refusal(error)
@@ -156,7 +156,7 @@ class Admission:
 
     def solver_timeout_s(self, arrival: Arrival) -> float:
         """Return how long the solver has for a request, so that its answer can still be sent in time [s]."""
-        return max(0.0, arrival.time_left_s - ROUNDS_BACK * self.lag.seconds)
+        return max(0.0, arrival.time_left_s - LOOP_ROUNDS_BACK * self.lag.seconds)
 
     def learn(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
         """Remember what a sender's requests are like, and whose they are."""

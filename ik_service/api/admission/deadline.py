@@ -6,7 +6,7 @@ read is as good as none (section 2 there).
 
 import re
 
-HEADER = b"prefer"
+PREFER_HEADER = b"prefer"
 _WAIT = re.compile(rb"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9}(?:\.\d{1,9})?)\"?(?=[,;\s]|$)", re.IGNORECASE)
 
 

@@ -1,16 +1,21 @@
-"""What every codec does."""
+"""The interface of a codec, and columns whose rows are made while they are written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, overload
 
 Document = Mapping[str, Any]
 
+PIECE_BYTES = 256 * 1024
+"""Size of the pieces in which a long answer is encoded and sent."""
+CONTAINER_BYTES = 96
+"""Memory of an empty list, object or map."""
+
 
 class LazyRows(Sequence[Any]):
-    """A column whose rows are made when they are written, so that never all of them are there.
+    """A column whose rows are made while they are written, so that they are never in memory all at once.
 
     Args:
-        count: How many rows.
+        count: Number of rows.
         make: Returns a row by its number.
     """
 
@@ -41,11 +46,11 @@ class Codec(Protocol):
 
     Attributes:
         media_type: Its name in Content-Type and Accept.
-        other_names: Further names that clients use for it.
-        is_binary: Whether columns are arrays: statuses are codes then, NaN stands for what has no value, and a seed
-            that islands do not share is -1.
-        is_flat: Whether it holds arrays alone, no lists of documents by problem.
-        blocking_bytes: Bodies that unpack to more than this are decoded beside the event loop.
+        other_names: Other media types that clients use for it.
+        is_binary: Whether columns are arrays: then statuses are codes, NaN stands for null, and a seed that islands do
+            not share is -1.
+        is_flat: Whether a document holds arrays alone, no list of documents per problem.
+        blocking_bytes: Bodies whose document takes more memory than this are decoded in a thread.
     """
 
     media_type: str
@@ -55,30 +60,30 @@ class Codec(Protocol):
     blocking_bytes: int
 
     def unpacked_bytes(self, body: bytes, limit: int) -> int:
-        """Return how much memory the document in a body takes at most, from a glance at it.
+        """Return an upper bound of the memory that the document in a body takes, without decoding it.
 
         Args:
             body: The bytes.
-            limit: Most bytes that an unpacked body may have.
+            limit: Most bytes that a decoded body may have.
 
         Raises:
-            InputError: It would hold more than any document that is of use.
+            InputError: The body has too many parts.
         """
 
     def decode(self, body: bytes, query: str, limit: int) -> Any:
-        """Return the document in a body; its columns are as they came, to be checked by `columns`.
+        """Return the document in a body; its columns are not checked yet, see `documents/columns.py`.
 
         Args:
             body: The bytes.
             query: Query of the address, for codecs whose body holds arrays alone.
-            limit: Most bytes that an unpacked body may have.
+            limit: Most bytes that a decoded body may have.
 
         Raises:
-            InputError: The body is not in this form, or breaks a bound.
+            InputError: The body is not in this form, or exceeds a limit.
         """
 
     def encode(self, document: Document) -> bytes:
-        """Return a document whose columns are arrays as bytes."""
+        """Return the bytes of a document whose columns are arrays."""
 
     def encode_in_pieces(self, document: Document) -> Sequence[bytes | memoryview]:
-        """Return the same bytes in pieces, made so that other threads can go on meanwhile."""
+        """Return the same bytes in pieces; other threads run between them."""

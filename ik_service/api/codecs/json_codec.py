@@ -10,25 +10,23 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ik_service.api.codecs.codec import Document, LazyRows
+from ik_service.api.codecs.codec import CONTAINER_BYTES, PIECE_BYTES, Document, LazyRows
 from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedBodyError, faulty_field, pointer_token
 
-CONTAINER_LIMIT = 2_000_000
-"""Lists and objects in one body: more than ten columns of as many rows as a request may have."""
-CONTAINER_BYTES, ENTRY_BYTES = 96, 48
-"""Memory of an empty list or object, and of a number, a short text or a name and its place in a list."""
+JSON_CONTAINERS_MAX = 2_000_000
+"""Lists and objects in one body: enough for ten columns of the longest request."""
+JSON_ENTRY_BYTES = 48
+"""Memory of a number, a short text or a name and its place in a list."""
 SHORT_BYTES = 4 * 1024
-"""Bodies no longer than this are taken to be all brackets: most are, and need no look."""
+"""Bodies up to this size are estimated as if they were all brackets, without counting."""
 LONG_BYTES = 16 * 1024
-"""Bodies longer than this make so many lists that Python would look for garbage among them."""
-NUMBERS_AT_ONCE, MADE_ROWS = 16_384, 256
-"""What is written at once of a long column: 2 ms, in which no other thread goes on."""
-PIECE_BYTES = 256 * 1024
-"""Pieces of a long answer have at least so many bytes."""
+"""Longer bodies make so many lists that Python's garbage collection would run."""
+NUMBERS_AT_ONCE, LAZY_ROWS_AT_ONCE = 16_384, 256
+"""What is written at once of a long column: 2 ms, in which no other thread runs."""
 
 
 class JsonCodec:
-    """JSON. Python's numbers and lists cost most of the time here: both ways block for long bodies."""
+    """JSON. Most of the time goes into Python's numbers and lists, so long bodies block the event loop both ways."""
 
     media_type = "application/json"
     other_names: tuple[str, ...] = ()
@@ -37,7 +35,7 @@ class JsonCodec:
     blocking_bytes = 1024 * 1024
 
     def unpacked_bytes(self, body: bytes, limit: int = 0) -> int:
-        """Return how much memory the document in a body takes at most.
+        """Return an upper bound of the memory that the document in a body takes.
 
         Raises:
             BodyTooLargeError: Too many lists and objects.
@@ -45,18 +43,18 @@ class JsonCodec:
         if len(body) <= SHORT_BYTES:
             return len(body) * (1 + CONTAINER_BYTES)
         containers = body.count(b"[") + body.count(b"{")
-        if containers > CONTAINER_LIMIT:
+        if containers > JSON_CONTAINERS_MAX:
             raise BodyTooLargeError(
-                f"The body holds {containers} lists and objects. Allowed: {CONTAINER_LIMIT}. Split the problems."
+                f"The body holds {containers} lists and objects. Allowed: {JSON_CONTAINERS_MAX}. Split the problems."
             )
-        return len(body) + CONTAINER_BYTES * containers + ENTRY_BYTES * (body.count(b",") + body.count(b":"))
+        return len(body) + CONTAINER_BYTES * containers + JSON_ENTRY_BYTES * (body.count(b",") + body.count(b":"))
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
         """Return the JSON document in a body.
 
         Raises:
             MalformedBodyError: Not JSON, or not UTF-8.
-            FaultyFieldsError: JSON but for a NaN, an Infinity or a number too large; the pointer names it.
+            FaultyFieldsError: JSON except for a NaN, an Infinity or a number too large; the pointer names it.
         """
         try:
             if len(body) <= LONG_BYTES:
@@ -75,7 +73,7 @@ class JsonCodec:
         return _dumps(document)
 
     def encode_in_pieces(self, document: Document) -> Sequence[bytes]:
-        """Return the same bytes in pieces, made some rows after the others."""
+        """Return the same bytes in pieces."""
         pieces: list[bytes] = []
         parts: list[bytes] = []
         size = 0
@@ -90,7 +88,7 @@ class JsonCodec:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keep Python from looking for garbage among lists that are being made: that takes longer than to make them."""
+    """Switch garbage collection off: it would take longer than decoding. `ShortThreadTurns` counts threads besides."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -111,7 +109,7 @@ def _listed(value: object) -> list[Any]:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """The JSON of a value: of a long column some rows at a time, since the writer holds up all threads meanwhile."""
+    """Give the JSON of a value; of a long column some rows at a time, since the writer blocks all threads."""
     if isinstance(value, Mapping):
         for number, (key, entry) in enumerate(value.items()):
             yield (b"," if number else b"{") + _dumps(key) + b":"
@@ -132,13 +130,13 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 def _rows_at_once(column: Any) -> int:
     if isinstance(column, LazyRows):
-        return MADE_ROWS
+        return LAZY_ROWS_AT_ONCE
     width = column[0].size if isinstance(column, np.ndarray) and column.ndim > 1 else 1
     return max(1, NUMBERS_AT_ONCE // max(1, width))
 
 
 def _first_non_finite(body: bytes) -> str | None:
-    """Pointer to the first number that is not finite in a body that only Python's lenient reader takes."""
+    """Return the pointer to the first number that is not finite; None in a body that is not JSON otherwise."""
     try:
         document = json.loads(body.decode())
     except (ValueError, RecursionError):

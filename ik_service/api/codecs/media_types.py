@@ -1,4 +1,4 @@
-"""Which codec a request comes in, and which its answer goes out in: Content-Type and Accept (RFC 9110)."""
+"""Chooses the codecs of a request and of its answer: Content-Type and Accept (RFC 9110)."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.exceptions import ContentEncodingError, MediaTypeError, NotAcceptableError
 
 CODECS: tuple[Codec, ...] = (JsonCodec(), MsgpackCodec(), NpzCodec())
-"""Those that are served; the first ones go out where a client has no preference."""
+"""Codecs that are served; earlier ones are preferred where a client has no preference."""
 
 BY_NAME: dict[str, Codec] = {name: codec for codec in CODECS for name in (codec.media_type, *codec.other_names)}
 
@@ -23,7 +23,7 @@ def request_codec(headers: Headers) -> Codec:
     """Return the codec of a request's body.
 
     Raises:
-        MediaTypeError: Content-Type names none that is served, or is missing.
+        MediaTypeError: Content-Type is missing or not served.
         ContentEncodingError: The body is compressed.
     """
     media_type = headers.get("content-type", "")
@@ -53,10 +53,10 @@ def answer_codec(headers: Headers, preferred: Codec) -> Codec:
 
     Args:
         headers: Of the request.
-        preferred: Taken where the client likes others no better: the codec of the request.
+        preferred: The codec of the request; chosen where the client prefers no other.
 
     Raises:
-        NotAcceptableError: Accept leaves none that is served.
+        NotAcceptableError: Accept names none that is served.
     """
     accept = ", ".join(headers.getlist("accept"))
     if accept in ("", "*/*", preferred.media_type):
@@ -70,7 +70,7 @@ def answer_codec(headers: Headers, preferred: Codec) -> Codec:
 
 
 def _quality(codec: Codec, ranges: list[tuple[str, float]]) -> float:
-    """How much a client likes a codec: the word of the range that names it most closely, 0 where none does."""
+    """Return the quality of a codec: that of the most specific media range that matches, 0 where none does."""
     family = codec.media_type.partition("/")[0]
     names = (codec.media_type, *codec.other_names)
     for closeness in (names, (f"{family}/*",), ("*/*",)):
@@ -81,7 +81,7 @@ def _quality(codec: Codec, ranges: list[tuple[str, float]]) -> float:
 
 
 def _ranges(accept: str) -> Iterator[tuple[str, float]]:
-    """Media ranges with their quality; parts that are not as they must be say nothing."""
+    """Give the media ranges with their quality; malformed parts are ignored."""
     for part in accept.split(",", _RANGES_MOST)[:_RANGES_MOST]:
         name, *parameters = (token.strip().lower() for token in part.split(";"))
         weights = [parameter[2:] for parameter in parameters if parameter.startswith("q=")]

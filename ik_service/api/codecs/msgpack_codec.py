@@ -1,7 +1,7 @@
 """MessagePack: the documents of the JSON, with numeric columns as bytes.
 
-A column is ``{"dtype": "float32", "shape": [n, 3], "data": <bytes, little-endian, C order>}``, which neither side has
-to walk; a list of rows is taken too. Extension types are not.
+A column is ``{"dtype": "float32", "shape": [n, 3], "data": <bytes, little-endian, C order>}``, which neither side reads
+number by number; a list of rows is accepted too. Extension types are refused.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.api.codecs.codec import Document, LazyRows
+from ik_service.api.codecs.codec import CONTAINER_BYTES, Document, LazyRows
 from ik_service.api.codecs.packed_column import PACKED_FIELDS, PackedColumn
 from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedMsgpackError
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
@@ -24,18 +24,18 @@ _DATA = msgpack.packb("data")
 _BIN_32 = 0xC6  # begins bytes whose number takes four bytes
 _BIN_HEADER = struct.Struct(">BI")
 
-CONTAINER_LIMIT = 1_000_000
-"""Lists and maps in one body: an empty one is a byte on the wire, but a Python object here."""
-CONTAINER_BYTES, ENTRY_BYTES = 96, 40
-"""Memory of an empty list or map, and of a number and its place in a list."""
-UNPACKED_BYTES = 256 * 1024 * 1024
+MSGPACK_CONTAINERS_MAX = 1_000_000
+"""Lists and maps in one body: an empty one is one byte on the wire and a Python object here."""
+MSGPACK_ENTRY_BYTES = 40
+"""Memory of a number and its place in a list."""
+MSGPACK_DECODED_BYTES = 256 * 1024 * 1024
 """Memory of all lists and maps of one body."""
-LENGTH_MOST = 2 * MAX_PROBLEM_COUNT
-"""Entries that one list or map may announce: room for them is made before they are there."""
+MSGPACK_LENGTH_MAX = 2 * MAX_PROBLEM_COUNT
+"""Entries that one list or map may announce: memory for them is allocated before they are read."""
 
 
 class MsgpackCodec:
-    """MessagePack. A body of packed columns costs next to nothing, whatever its size."""
+    """MessagePack. Packed columns are decoded without a copy."""
 
     media_type = "application/msgpack"
     other_names: tuple[str, ...] = ("application/x-msgpack", "application/vnd.msgpack")
@@ -57,16 +57,16 @@ class MsgpackCodec:
             MalformedMsgpackError: Not one MessagePack document of strings, numbers, bytes, lists and maps.
             BodyTooLargeError: Too many lists and maps.
         """
-        room, memory, length_most = CONTAINER_LIMIT, UNPACKED_BYTES, min(LENGTH_MOST, len(body))
+        room, memory, length_most = MSGPACK_CONTAINERS_MAX, MSGPACK_DECODED_BYTES, min(MSGPACK_LENGTH_MAX, len(body))
 
         def note_list(entries: list[Any]) -> list[Any]:
             nonlocal room, memory
             room -= 1
-            memory -= CONTAINER_BYTES + ENTRY_BYTES * len(entries)
+            memory -= CONTAINER_BYTES + MSGPACK_ENTRY_BYTES * len(entries)
             if room < 0 or memory < 0:
                 raise BodyTooLargeError(
-                    f"The body holds more than {CONTAINER_LIMIT} lists and maps, or more numbers in them than fit into "
-                    f"{UNPACKED_BYTES} bytes. Send columns as dtype, shape and data."
+                    f"The body holds more than {MSGPACK_CONTAINERS_MAX} lists and maps, or more numbers in them than "
+                    f"fit into {MSGPACK_DECODED_BYTES} bytes. Send columns as dtype, shape and data."
                 )
             return entries
 
@@ -91,7 +91,7 @@ class MsgpackCodec:
         except (ValueError, msgpack.UnpackException) as error:
             if isinstance(error, BodyTooLargeError):
                 raise
-            if re.search(rf"exceeds max_(array|map)_len\({LENGTH_MOST}\)", str(error)):
+            if re.search(rf"exceeds max_(array|map)_len\({MSGPACK_LENGTH_MAX}\)", str(error)):
                 raise BodyTooLargeError(f"A list or map of the body is too long: {error}.") from error
             reason = str(error)[:200] or type(error).__name__
         raise MalformedMsgpackError(f"The body is not one MessagePack document of plain types: {reason}.")
@@ -99,12 +99,12 @@ class MsgpackCodec:
     def encode(self, document: Document) -> bytes:
         """Return a document as MessagePack; arrays become packed columns, and NaN stays.
 
-        The numbers of columns are copied once, into the bytes that are returned: that is most of the time it takes.
+        The numbers of columns are copied once, into the returned bytes.
         """
         return b"".join(self.encode_in_pieces(document))
 
     def encode_in_pieces(self, document: Document) -> Sequence[bytes | memoryview]:
-        """Return the same bytes in pieces, of which those of columns are where their numbers lie."""
+        """Return the same bytes in pieces; those of columns are views of their arrays."""
         packer = msgpack.Packer()
         parts: list[bytes | memoryview] = [packer.pack_map_header(len(document))]
         for name, value in document.items():
@@ -120,7 +120,7 @@ class MsgpackCodec:
 
 
 def _column_parts(packer: msgpack.Packer, array: NDArray[Any]) -> list[bytes | memoryview]:
-    """A column as the pieces of its bytes, the last of which are its numbers where they lie."""
+    """Return the bytes of a column in pieces; the last one is a view of its numbers."""
     column = _packed(array)
     data = column["data"]
     head = packer.pack_map_pairs([("dtype", column["dtype"]), ("shape", column["shape"])])
@@ -136,5 +136,5 @@ def _packed(array: object) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _on_the_wire(dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
-    """The name of a type of numbers, and the type in little-endian."""
+    """Return the name of a number type, and the type in little-endian."""
     return dtype.name, dtype.newbyteorder("<")

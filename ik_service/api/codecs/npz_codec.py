@@ -1,7 +1,7 @@
 """Archives of arrays as `numpy.savez` writes them: arrays in the body, all else in the query of the address.
 
-An archive says how large its members are and numpy's header says how large an array is; both come from the caller, so
-both are compared with bounds before anything is unpacked. Nothing is unpickled.
+The archive states the sizes of its members, and the header of a member the size of its array. Both come from the
+caller, so both are compared with limits before anything is decompressed. Nothing is unpickled.
 """
 
 import io
@@ -32,18 +32,18 @@ QUERY_FIELDS_MOST = 64
 
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
-_ENTRY = struct.Struct("<24sIHHH12x")  # of that list: its size unpacked, and the lengths of what follows it
+_ENTRY = struct.Struct("<24sIHHH12x")  # of the list of members: decompressed size, lengths of what follows it
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_TEXTS = ("link", "include")  # fields of the query that are names, also where they look like numbers
+_TEXTS = ("link", "include")  # fields of the query that stay texts, also where they look like numbers
 
 
 @dataclass(frozen=True, eq=False)
 class ArchiveFields:
-    """What an archive and its query say.
+    """The content of an archive and of its query.
 
     Attributes:
         arrays: Arrays by name.
-        query: Names and values of the query, numbers of options as numbers.
+        query: Names and values of the query; options that are numbers are converted.
     """
 
     arrays: Mapping[str, FloatArray]
@@ -51,7 +51,7 @@ class ArchiveFields:
 
 
 class NpzCodec:
-    """Archives of arrays. They take one pass over their bytes, for the check sums."""
+    """Archives of arrays. Decoding takes one pass over the bytes, for the checksums."""
 
     media_type = "application/x-npz"
     other_names: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class NpzCodec:
     blocking_bytes = 512 * 1024
 
     def unpacked_bytes(self, body: bytes, limit: int) -> int:
-        """Return how many bytes the members of an archive unpack to, as its list of them says.
+        """Return the decompressed size of the members of an archive, by its list of members.
 
         Raises:
             MalformedNpzError: Not an archive as `numpy.savez` writes it.
@@ -75,15 +75,15 @@ class NpzCodec:
             _, size, *lengths = _ENTRY.unpack(entry)
             unpacked += size
             place += _ENTRY.size + sum(lengths)
-        return min(unpacked, limit)  # what is larger is refused before it is unpacked
+        return min(unpacked, limit)  # a larger archive is refused before it is decompressed
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> ArchiveFields:
         """Return the arrays of an archive and the fields of the query.
 
         Raises:
             MalformedNpzError: Not an archive as `numpy.savez` writes it.
-            BodyTooLargeError: It would unpack to more bytes than allowed, or holds too many members.
-            FaultyFieldsError: An array of a type that is not taken.
+            BodyTooLargeError: The decompressed size is above the limit, or it holds too many members.
+            FaultyFieldsError: An array of a type that is not accepted.
         """
         try:
             return ArchiveFields(_read_archive(body, limit), list(_query_fields(query)))
@@ -93,14 +93,14 @@ class NpzCodec:
             raise MalformedNpzError(f"The body is not an archive of arrays: {str(error)[:200]}.") from error
 
     def encode(self, document: Document) -> bytes:
-        """Return a document as an archive; what stands deeper has its path as name, with dots."""
+        """Return a document as an archive; a nested entry is named by its path, with dots."""
         stream = io.BytesIO()
         arrays: dict[str, Any] = dict(_flat(document))
         np.savez(stream, **arrays)
         return stream.getvalue()
 
     def encode_in_pieces(self, document: Document) -> Sequence[bytes]:
-        """Return the same bytes; they are one piece, since an archive ends with a list of what is in it."""
+        """Return the same bytes as one piece: an archive ends with the list of its members."""
         return [self.encode(document)]
 
 
@@ -121,7 +121,7 @@ def _read_archive(body: bytes, limit: int) -> dict[str, FloatArray]:
 
 
 def _check_end(body: bytes) -> None:
-    """Refuse an archive with more members than are of use before its list of them is read."""
+    """Refuse an archive with too many members before its list of members is read."""
     end = body[-_END_BYTES:]
     if len(end) < _END_BYTES or not end.startswith(b"PK\x05\x06") or any(end[20:]):
         raise MalformedNpzError("The body is not an archive as numpy.savez writes it.")
@@ -131,18 +131,18 @@ def _check_end(body: bytes) -> None:
 
 
 def _read_array(name: str, data: bytes) -> FloatArray:
-    """The array in a member.
+    """Return the array in a member.
 
     Raises:
-        MalformedNpzError: Not what numpy writes.
-        FaultyFieldsError: A type or order that is not taken.
+        MalformedNpzError: Not as numpy writes it.
+        FaultyFieldsError: A type or order that is not accepted.
     """
     stream = io.BytesIO(data)
     try:
         read_header = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
         version = npy_format.read_magic(stream)
         shape, fortran_order, dtype = read_header[version](stream, HEADER_BYTES_MOST)
-    except Exception as error:  # the header is Python to numpy, and damaged Python fails in many ways
+    except Exception as error:  # numpy evaluates the header as Python, which can fail in many ways
         raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} is not an array as numpy writes it.") from error
     if dtype not in DTYPES.values():
         raise faulty_field(
@@ -169,7 +169,7 @@ def _query_fields(query: str) -> Iterator[tuple[str, Any]]:
 
 
 def _scalar(text: str) -> Any:
-    """A number, true, false or null where the text is one, else the text."""
+    """Return a number, true, false or null where the text is one, else the text."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -178,7 +178,7 @@ def _scalar(text: str) -> Any:
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of a document with their paths."""
+    """Give the arrays of a document with their paths."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             yield from _flat(entry, f"{path}.{key}" if path else key)

@@ -1,4 +1,4 @@
-"""A numeric column that came as bytes, with its type and shape beside it."""
+"""A numeric column as bytes with its type and shape."""
 
 import math
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 from ik_service.batching.requests.solve_request import FloatArray
 
 PACKED_FIELDS = frozenset(("dtype", "shape", "data"))
-"""Names of the fields of a packed column, all of which it has."""
+"""Names of the fields of a packed column; all are required."""
 
 DTYPES: dict[object, np.dtype[np.floating[Any]]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8")}
-"""Types of numbers that come in."""
+"""Number types that are accepted."""
 
 _AXES_MOST = 3
 
 
 @dataclass(frozen=True, eq=False)
 class PackedColumn:
-    """A column as it came; nothing is checked yet.
+    """A packed column, not checked yet.
 
     Attributes:
         dtype: "float32" or "float64".
@@ -34,7 +34,7 @@ class PackedColumn:
     data: Any
 
     def array(self, pointer: str) -> FloatArray:
-        """Return the column as an array over its bytes.
+        """Return the column as a view of its bytes.
 
         Args:
             pointer: JSON pointer of the column.
@@ -54,7 +54,9 @@ class PackedColumn:
         if len(self.data) != expected:
             detail = f"There are {len(self.data)} bytes. A column of shape {shape} and {self.dtype} has {expected}."
             raise faulty_field(f"{pointer}/data", "wrong_shape", detail)
-        if max(shape, default=0) > MAX_PROBLEM_COUNT and not self.data:  # beside a 0 the bytes bound no length
+        if (
+            max(shape, default=0) > MAX_PROBLEM_COUNT and not self.data
+        ):  # an axis of length 0 leaves the others unbounded
             detail = f"No axis has a length above {MAX_PROBLEM_COUNT}."
             raise faulty_field(f"{pointer}/shape", "out_of_range", detail)
         column: FloatArray = np.frombuffer(self.data, dtype).reshape(shape)

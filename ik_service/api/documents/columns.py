@@ -15,9 +15,7 @@ from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.batching.requests.solve_request import FloatArray
-
-UNIT_TOLERANCE = 1e-3
-"""A quaternion whose length is further from 1 than this is refused; one that is closer is normalised."""
+from objectives.data_field import UNIT_TOLERANCE
 
 ROWS_AT_ONCE = 2048
 """Rows of a list that are looked at without a break: a millisecond."""

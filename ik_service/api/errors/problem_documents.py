@@ -58,7 +58,7 @@ from ik_service.batching.errors import (
 from ik_service.errors import EngineError, KernelBuildError, KernelCacheError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
-MEDIA_TYPE = "application/problem+json"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def problem_response(
     if kind.retry_after_s is not None:
         fields["Retry-After"] = str(kind.retry_after_s)
     content = orjson.dumps(problem_document(kind, detail, faults))
-    return Response(content, status_code=kind.status, headers=fields, media_type=MEDIA_TYPE)
+    return Response(content, status_code=kind.status, headers=fields, media_type=PROBLEM_MEDIA_TYPE)
 
 
 def error_document(error: Exception) -> dict[str, Any]:

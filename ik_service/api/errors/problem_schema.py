@@ -20,7 +20,7 @@ from ik_service.api.errors.exceptions import (
     UnknownRobotError,
     UploadsDisabledError,
 )
-from ik_service.api.errors.problem_documents import MEDIA_TYPE, kind_of, problem_document
+from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ExpiredError, ShareExhaustedError
 
 
@@ -101,4 +101,4 @@ def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def _content(error: Exception) -> dict[str, Any]:
     faults = error.faults if isinstance(error, FaultyFieldsError) else ()
     example = problem_document(kind_of(error), str(error), faults)
-    return {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": example}}
+    return {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}, "example": example}}

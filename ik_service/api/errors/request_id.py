@@ -4,7 +4,7 @@ import re
 import secrets
 from contextvars import ContextVar
 
-HEADER = b"x-request-id"
+REQUEST_ID_HEADER = b"x-request-id"
 _SANE = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 current_request_id: ContextVar[str | None] = ContextVar("current_request_id", default=None)

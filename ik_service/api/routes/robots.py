@@ -22,7 +22,7 @@ from ik_service.robots import builtin_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
 
 URDF_MEDIA_TYPE = "application/xml"
-MEDIA_TYPES = (URDF_MEDIA_TYPE, "text/xml", "application/urdf+xml")
+URDF_MEDIA_TYPES = (URDF_MEDIA_TYPE, "text/xml", "application/urdf+xml")
 # The text is a caller's: a browser must not take it for a page of this service.
 _AS_A_FILE = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
@@ -103,7 +103,7 @@ async def put_robot(
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
     _require_rights(request, state, robot)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in MEDIA_TYPES:
+    if media_type not in URDF_MEDIA_TYPES:
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")

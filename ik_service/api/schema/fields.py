@@ -44,16 +44,18 @@ class Envelope(BaseModel):
         return value
 
 
-def row(width: int | None, least: float = -limits.MAX_VALUE) -> dict[str, Any]:
+def row(width: int | None, least: float = -limits.MAX_VALUE, least_width: int = 1) -> dict[str, Any]:
     """Return the schema of one row of numbers.
 
     Args:
-        width: How many; None if only the robot tells.
+        width: How many; None where the robot decides.
         least: The smallest that is allowed.
+        least_width: The fewest where the robot decides.
     """
     number = {"type": "number", "minimum": least, "maximum": limits.MAX_VALUE}
-    bounds = {"minItems": 1} if width is None else {"minItems": width, "maxItems": width}
-    return {"type": "array", "items": number, **bounds}
+    if width is not None:
+        return {"type": "array", "items": number, "minItems": width, "maxItems": width}
+    return {"type": "array", "items": number, **({"minItems": least_width} if least_width else {})}
 
 
 def column(of_rows: dict[str, Any]) -> dict[str, Any]:

@@ -4,20 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from ik_service.api.schema import limits
-from ik_service.api.schema.fields import Envelope, Name
+from ik_service.api.schema.fields import Envelope, Name, column, row
 
 MAX_POSE_COUNT = 1_000_000
 """Configurations times links of one request."""
 FORWARD_REQUEST: dict[str, Any] = {"joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]], "links": ["panda_hand"]}
-
-_NUMBER = {"type": "number", "minimum": -limits.MAX_VALUE, "maximum": limits.MAX_VALUE}
-_COLUMN = {
-    "type": "array",
-    "items": {"type": "array", "items": _NUMBER},
-    "minItems": 1,
-    "maxItems": limits.MAX_PROBLEM_COUNT,
-}
 
 Names = Annotated[list[Name], Field(min_length=1, max_length=4096, json_schema_extra={"uniqueItems": True})]
 
@@ -27,7 +18,7 @@ class ForwardRequestBody(Envelope):
 
     model_config = ConfigDict(json_schema_extra={"examples": [FORWARD_REQUEST]})
 
-    joint_q: Annotated[Any, WithJsonSchema(_COLUMN)] = Field(
+    joint_q: Annotated[Any, WithJsonSchema(column(row(None, least_width=0)))] = Field(
         description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`; of none "
         "for a robot that does not move."
     )

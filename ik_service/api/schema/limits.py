@@ -5,11 +5,10 @@ from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH
 MAX_PROBLEM_COUNT = 100_000
 MAX_TARGET_COUNT = 32
 MAX_OBJECTIVE_COUNT = 32
-MAX_SEEDS = 1024
-MAX_ITERATIONS = 1000
+REQUEST_SEEDS_MAX = 1024
+REQUEST_ITERATIONS_MAX = 1000
 MAX_ATTEMPT_COUNT = 8_000_000
 """Problems times seeds of one request."""
-MAX_SOLUTIONS = 256
 MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
 MAX_VALUE = 1e6

@@ -11,10 +11,14 @@ from ik_service.api.schema import limits
 from ik_service.api.schema.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
 from ik_service.api.schema.fields import Envelope, Name, Offset, Whole, column, nullable, refused, row, row_or_rows
 from ik_service.api.schema.objective import Objective
+from ik_service.solver.options import SOLUTIONS_MAX, SolverOptions
 
 Include = Literal["active_limits", "advice", "islands", "solutions"]
 _POSE = ("positions", "orientations_xyzw")
 Status = Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]
+
+
+_DEFAULTS = SolverOptions()
 
 
 class SolveTarget(Envelope):
@@ -43,19 +47,35 @@ class SolveTarget(Envelope):
 class SolveOptions(Envelope):
     """What a solve may spend, and when it is content."""
 
-    seeds: Annotated[Whole, Field(ge=1, le=limits.MAX_SEEDS)] | None = Field(
+    seeds: Annotated[Whole, Field(ge=1, le=limits.REQUEST_SEEDS_MAX)] | None = Field(
         default=None,
         description="Start configurations tried per problem, until one succeeds. null: the engine's own number.",
     )
-    max_iterations: Whole = Field(default=40, ge=1, le=limits.MAX_ITERATIONS, description="Iterations from one start.")
+    max_iterations: Whole = Field(
+        default=_DEFAULTS.max_iterations,
+        ge=1,
+        le=limits.REQUEST_ITERATIONS_MAX,
+        description="Iterations from one start.",
+    )
     position_tolerance_m: float = Field(
-        default=1e-3, gt=0, le=1, allow_inf_nan=False, description="Largest position error of a success [m]."
+        default=_DEFAULTS.position_tolerance,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Largest position error of a success [m].",
     )
     orientation_tolerance_rad: float = Field(
-        default=1e-2, gt=0, le=3.2, allow_inf_nan=False, description="Largest orientation error of a success [rad]."
+        default=_DEFAULTS.orientation_tolerance,
+        gt=0,
+        le=3.2,
+        allow_inf_nan=False,
+        description="Largest orientation error of a success [rad].",
     )
     random_seed: Whole = Field(
-        default=0, ge=0, le=limits.MAX_RANDOM_SEED, description="Equal requests with equal seeds get equal answers."
+        default=_DEFAULTS.random_seed,
+        ge=0,
+        le=limits.MAX_RANDOM_SEED,
+        description="Equal requests with equal seeds get equal answers.",
     )
     best_of: Literal["cost", "nearest"] | None = Field(
         default=None,
@@ -63,20 +83,20 @@ class SolveOptions(Envelope):
         "success of least cost, or the one nearest to the first start.",
     )
     solutions: Whole = Field(
-        default=1,
+        default=_DEFAULTS.solutions,
         ge=1,
-        le=limits.MAX_SOLUTIONS,
+        le=SOLUTIONS_MAX,
         description="Distinct solutions looked for per problem; above 1, all starts are tried. See `include`.",
     )
     solution_difference: float = Field(
-        default=0.1,
+        default=_DEFAULTS.solution_difference,
         gt=0,
         le=100,
         allow_inf_nan=False,
         description="Two solutions are distinct where a joint differs by more than this [rad or m].",
     )
     precision: Literal["float32", "float64"] = Field(
-        default="float32", description="float64 finishes in double precision, to about 1e-9 m."
+        default=_DEFAULTS.precision, description="float64 finishes in double precision, to about 1e-9 m."
     )
 
 

@@ -1,5 +1,6 @@
 """The messages of a stream: one configuration, then ticks; each is answered. See docs/http_api.md."""
 
+from enum import IntEnum
 from typing import Any, Literal
 
 from pydantic import Field
@@ -9,6 +10,17 @@ from ik_service.api.schema.fields import Envelope, Name, Offset
 from ik_service.api.schema.solve import SolveOptions
 
 Encoding = Literal["json", "msgpack"]
+
+
+class CloseCode(IntEnum):
+    """Why the service closes a stream (RFC 6455, section 7.4)."""
+
+    GOING_AWAY = 1001
+    NOT_TEXT = 1007
+    POLICY = 1008
+    TOO_LARGE = 1009
+    FAILED = 1011
+    TRY_LATER = 1013
 
 
 class StreamTarget(Envelope):

@@ -1,6 +1,6 @@
-"""Waiting for an answer only as long as somebody wants it: work of callers that have gone is dropped.
+"""Waiting for a result until the caller disconnects: the work of callers that have gone is cancelled.
 
-Servers do not cancel a handler when its caller goes. So one that waits for long listens for that beside.
+Servers do not cancel a handler when its caller disconnects, so a handler that waits for long listens for that.
 """
 
 import asyncio
@@ -9,21 +9,21 @@ from typing import TypeVar
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-PATIENCE_S = 0.05
-"""How long a handler waits before it listens; most answers are there by then, and listening costs a task."""
+LISTEN_AFTER_S = 0.05
+"""Time after which a handler listens; most results come sooner, and listening costs a task."""
 
 Answer = TypeVar("Answer")
 
 
 async def wait_for(request: Request, answer: "asyncio.Future[Answer]") -> Answer:
-    """Return what a future brings; cancel it when the caller goes.
+    """Return the result of a future; cancel it when the caller disconnects.
 
     Args:
         request: The caller's request, its body read.
         answer: The future.
 
     Raises:
-        ClientDisconnect: The caller has gone.
+        ClientDisconnect: The caller has disconnected.
     """
     gone = False
 
@@ -35,7 +35,9 @@ async def wait_for(request: Request, answer: "asyncio.Future[Answer]") -> Answer
         answer.cancel()
 
     listeners: list[asyncio.Task[None]] = []
-    timer = asyncio.get_running_loop().call_later(PATIENCE_S, lambda: listeners.append(asyncio.create_task(listen())))
+    timer = asyncio.get_running_loop().call_later(
+        LISTEN_AFTER_S, lambda: listeners.append(asyncio.create_task(listen()))
+    )
     try:
         return await answer
     except asyncio.CancelledError:

@@ -14,7 +14,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ik_service.api.admission.access import owner_of
-from ik_service.api.errors.problem_documents import MEDIA_TYPE, ProblemKind, framework_kind, problem_document
+from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, ProblemKind, framework_kind, problem_document
 from ik_service.api.server.connection_slots import EXTRA_S, ConnectionSlots
 
 HALF_CLOSED_S = 2.0
@@ -271,7 +271,7 @@ class LimitedConnection(HttpToolsProtocol):
         lines = [
             STATUS_LINE[kind.status],
             *(b"%b: %b\r\n" % field for field in self.server_state.default_headers),
-            f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n".encode(),
+            f"content-type: {PROBLEM_MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n".encode(),
         ]
         if kind.retry_after_s is not None:
             lines.append(b"retry-after: %d\r\n" % kind.retry_after_s)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ik_service.api.admission.admission import Admission
 from ik_service.api.errors import request_id
-from ik_service.api.errors.problem_documents import MEDIA_TYPE, kind_of, problem_document
+from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 
 DISCARDED_BYTES_MAX = 256 * 1024
@@ -48,13 +48,13 @@ class EarlyRefusal:
             retry_after_s: When it is worth trying again [s].
         """
         given = dict(scope["headers"])
-        own_id = request_id.request_id(given.get(request_id.HEADER)).encode()
+        own_id = request_id.request_id(given.get(request_id.REQUEST_ID_HEADER)).encode()
         body = self._before + own_id + self._after
         headers = [
-            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
             (b"x-content-type-options", b"nosniff"),
             (b"content-length", b"%d" % len(body)),
-            (request_id.HEADER, own_id),
+            (request_id.REQUEST_ID_HEADER, own_id),
         ]
         if retry_after_s is not None:
             headers.append((b"retry-after", b"%d" % retry_after_s))

@@ -1,7 +1,6 @@
-"""Answers that are sent piece by piece, each once the caller has taken most of the one before.
+"""Answers that are sent in pieces, each once the caller has read most of the one before.
 
-So the server's buffer holds little of an answer, and the request, with all that it holds, lasts until the caller has
-taken nearly all.
+So the buffer of the connection stays small, and the memory of the request is reserved until nearly all is sent.
 """
 
 from collections.abc import Sequence
@@ -9,13 +8,13 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-PIECE_BYTES = 256 * 1024
+from ik_service.api.codecs.codec import PIECE_BYTES
 
 Piece = bytes | memoryview
 
 
 class PacedResponse(Response):
-    """An answer of known length in pieces.
+    """An answer of known length, sent in pieces.
 
     Args:
         pieces: Its bytes, in order.
@@ -33,6 +32,6 @@ class PacedResponse(Response):
         for piece in self._pieces:
             view = memoryview(piece).cast("B")
             for start in range(0, view.nbytes, PIECE_BYTES):
-                body = bytes(view[start : start + PIECE_BYTES])  # servers take nothing else
+                body = bytes(view[start : start + PIECE_BYTES])  # servers accept nothing else
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

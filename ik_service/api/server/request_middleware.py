@@ -12,15 +12,15 @@ from typing import Protocol
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ik_service.api.errors.problem_documents import MEDIA_TYPE, framework_kind, problem_response, send_error
-from ik_service.api.errors.request_id import HEADER, current_request_id, request_id
+from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, framework_kind, problem_response, send_error
+from ik_service.api.errors.request_id import REQUEST_ID_HEADER, current_request_id, request_id
 from ik_service.batching.errors import ClosedError
 
 CLIENT_GONE = 499
 """Status in logs and metrics of a request whose caller went away before the answer."""
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 _CLOSE = (b"connection", b"close")
-_MEDIA_TYPE = MEDIA_TYPE.encode()
+_MEDIA_TYPE = PROBLEM_MEDIA_TYPE.encode()
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class RequestMiddleware:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         started = time.perf_counter()
-        own_id = request_id(_header(scope["headers"], HEADER))
+        own_id = request_id(_header(scope["headers"], REQUEST_ID_HEADER))
         current_request_id.set(own_id)
         for observer in self._observers:
             observer.began()
@@ -101,7 +101,7 @@ class _ResponseSender:
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status, self.is_open = message["status"], True
-            headers = [*message.get("headers", ()), (HEADER, self._id), _NO_SNIFFING]
+            headers = [*message.get("headers", ()), (REQUEST_ID_HEADER, self._id), _NO_SNIFFING]
             if self._closes and _header(headers, b"connection") is None:
                 headers.append(_CLOSE)
             if self.status >= 400 and _header(headers, b"content-type") != _MEDIA_TYPE:
@@ -113,7 +113,7 @@ class _ResponseSender:
                 return None
         elif kind == "websocket.accept":
             self.status = 101
-            message = {**message, "headers": [*message.get("headers", ()), (HEADER, self._id)]}
+            message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID_HEADER, self._id)]}
         elif kind == "websocket.close":
             self.status = self.status or 403
         return await self._send(message)

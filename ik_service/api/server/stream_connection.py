@@ -10,7 +10,8 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-POLICY, NOT_TEXT = 1008, 1007
+from ik_service.api.schema.stream import CloseCode
+
 FRAME_SLICE_BYTES = 4096
 """What is parsed in one turn of the event loop: some 30 ticks, or 700 empty frames, which take 10 ms."""
 UNTAKEN_S = 10.0
@@ -88,7 +89,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
         self._control_at = now
         if self._control_left >= 0.0:
             return True
-        self._fail(POLICY, "Too many frames that are no messages.")
+        self._fail(CloseCode.POLICY, "Too many frames that are no messages.")
         return False
 
     def send_receive_event_to_app(self) -> None:
@@ -97,7 +98,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
             try:
                 b"".join(self.frames).decode()
             except UnicodeDecodeError:
-                self._fail(NOT_TEXT, "Text must be UTF-8.")
+                self._fail(CloseCode.NOT_TEXT, "Text must be UTF-8.")
                 return
         super().send_receive_event_to_app()
 

@@ -32,6 +32,7 @@ from ik_service.api.documents.stream_messages import (
 )
 from ik_service.api.errors.problem_documents import kind_of
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
+from ik_service.api.schema.stream import CloseCode
 from ik_service.batching.errors import ClosedError, SolverLostError
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.requests.solve_request import SolveRequest
@@ -44,7 +45,6 @@ IDLE_S = 300.0
 """Longest time between two messages."""
 SEND_S = 10.0
 """Longest time for a client to take a message."""
-GOING_AWAY, POLICY, TOO_LARGE, FAILED, TRY_LATER = 1001, 1008, 1009, 1011, 1013
 _ENDS = "The service is shutting down."
 
 _log = logging.getLogger(__name__)
@@ -119,11 +119,11 @@ class StreamSession:
         except WebSocketDisconnect:
             pass
         except TimeoutError:
-            self._close = POLICY, "Nothing came for a long time."
+            self._close = CloseCode.POLICY, "Nothing came for a long time."
         except ClosedError as error:
             await self._send(error_message(error, None))
             lost = isinstance(error, SolverLostError)
-            self._close = (TRY_LATER, "The solver has failed.") if lost else (GOING_AWAY, _ENDS)
+            self._close = (CloseCode.TRY_LATER, "The solver has failed.") if lost else (CloseCode.GOING_AWAY, _ENDS)
         except asyncio.CancelledError:
             if not self._inbox.is_closed:
                 raise
@@ -136,7 +136,7 @@ class StreamSession:
 
     def end(self) -> None:
         """End the stream because the service ends; `run` returns soon after."""
-        self._hang_up(GOING_AWAY, _ENDS)
+        self._hang_up(CloseCode.GOING_AWAY, _ENDS)
 
     # ------------------------------------------------------------------ in
     async def _read(self) -> None:
@@ -149,7 +149,7 @@ class StreamSession:
             frame = message.get("text")
             frame = message["bytes"] if frame is None else frame
             if len(frame) > MAX_STREAM_MESSAGE_BYTES:
-                self._hang_up(TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
+                self._hang_up(CloseCode.TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
                 return
             self._inbox.put(frame)
 
@@ -227,4 +227,4 @@ class StreamSession:
 def _close_code(error: Exception) -> int:
     """Why a stream ends whose configuration has met an error."""
     status = kind_of(error).status
-    return POLICY if status < 500 else FAILED if status == 500 else TRY_LATER
+    return CloseCode.POLICY if status < 500 else CloseCode.FAILED if status == 500 else CloseCode.TRY_LATER
