@@ -1,4 +1,4 @@
-"""The first solves after the start: kernels are loaded before the first caller needs them."""
+"""The first solves after the start, which load the kernels."""
 
 import logging
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.structure.names import leaf_links
 from objectives.errors import IKError
 
-WARM_UP_TIMEOUT_S = 600.0  # whatever requests may take: with an empty cache kernels are compiled first
+WARM_UP_TIMEOUT_S = 600.0  # longer than that of requests: with an empty cache kernels are compiled first
 _log = logging.getLogger(__name__)
 
 
@@ -23,11 +23,10 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
 
     Args:
         state: The robots and the solver thread.
-        names: The robots; None takes panda, or else the first that moves. Where none is served, the built-in panda
-            shows that the device solves.
+        names: The robots; see `warmed_robots`.
 
     Returns:
-        The answer for the first of them, once all have been solved; the first error where there is one.
+        The answer for the first robot, once all have been solved; or the first error.
     """
     robots = warmed_robots(state, names)
     futures = [
@@ -41,12 +40,12 @@ def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[
 
 
 def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> list[tuple[str, RobotModel]]:
-    """Return the robots that are solved for at the start, with their names.
+    """Return the robots of the first solves, with their names.
 
     Args:
         state: The robots that are served.
-        names: Those of the settings, of which some may have been deleted; None takes panda, or else the first that
-            moves. A catalog may hold none: then it is the built-in panda, which needs not be served.
+        names: Robots of the settings, some of which may have been deleted; None: panda, or the first robot that moves,
+            or the built-in panda where none is served.
     """
     moving = {name: robot for name, robot in state.robots.items() if leaf_links(robot)}
     named = [(name, moving[name]) for name in names or ("panda",) if name in moving]
@@ -54,7 +53,7 @@ def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> li
 
 
 def first_request(robot: RobotModel) -> SolveRequest:
-    """Return a problem that is solved at once: the last leaf link where it is in the middle of the ranges."""
+    """Return a problem that is solved at once: the pose of the last leaf link in the middle of the ranges."""
     link = leaf_links(robot)[-1]
     pose = robot.forward_kinematics(robot.mid_joint_q, links=[link])
     positions, orientations = np.array(pose.positions).reshape(1, 3), np.array(pose.orientations_xyzw).reshape(1, 4)

@@ -1,11 +1,11 @@
-"""Work beside the event loop: what takes long goes to few threads, where API keys take turns.
+"""Threads for work that would block the event loop; API keys take turns.
 
-    run(key, function) -> the key's own queue -> next free thread, the key that has waited longest -> back to the loop
+    run(owner, function) -> the owner's queue -> the next free thread takes the owner that waits longest -> event loop
 
-Many threads at once would not be faster, since Python runs one of them at a time, and each of them would hold up the
-event loop whenever it wants to go on. One key keeps no more than one thread busy while it is not the only one, so that
-another key's work begins at once. While any of them works, Python changes threads more often and looks for no garbage:
-to read the largest robot would hold up the event loop by 5 ms at each of its turns, and by up to 90 ms at once.
+Few threads are as fast as many, since Python runs one at a time, and each running thread delays the event loop. Where
+there are several keys, one key occupies one thread at most, so that the work of another begins at once. While a thread
+works, Python switches threads more often and collects no garbage: without that, reading the largest robot would delay
+the event loop by 5 ms at each switch, and by up to 90 ms for a collection.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 SHORT_TURN_S = 0.0005
-"""How long a thread keeps the interpreter while another one waits for it and work is done beside the event loop."""
+"""Switch interval of Python's threads while side threads work [s]."""
 
 _log = logging.getLogger(__name__)
 
 
 class ShortThreadTurns:
-    """Lets other threads go on soon, as long as anybody works; of the whole process, as what it sets is."""
+    """Shortens the turns of threads and switches garbage collection off while side threads of the process work."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class ShortThreadTurns:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Change threads often and collect no garbage within; what Python was set to comes back with the last one."""
+        """Apply the settings within a block; the last block that ends restores the earlier ones."""
         with self._lock:
             self._working += 1
             if self._working == 1:
@@ -72,21 +72,21 @@ class _Task:
 
 
 class SideThreads:
-    """Threads that work for one event loop.
+    """Threads for one event loop.
 
     Args:
-        threads: How many.
-        name: What they are called.
+        threads: Number of threads.
+        name: Prefix of their names.
         is_shared: Whether there are several API keys.
     """
 
     def __init__(self, threads: int, name: str, *, is_shared: bool = False) -> None:
         self._threads, self._name = threads, name
         self._each = 1 if is_shared else threads  # threads that one owner may keep busy
-        self._waiting: dict[Owner, deque[_Task]] = {}  # in the order of turns
+        self._waiting: dict[Owner, deque[_Task]] = {}  # in the order of their turns
         self._busy: dict[Owner, int] = {}
         self._started = 0
-        self._jobs: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
 
     def run(
         self,
@@ -95,74 +95,74 @@ class SideThreads:
         *arguments: Arguments.args,
         **options: Arguments.kwargs,
     ) -> "asyncio.Future[Result]":
-        """Call a function in a thread when its owner's turn comes; not at all where nobody waits any more.
+        """Call a function in a thread when its owner's turn comes; never where its future is cancelled before.
 
         Args:
-            owner: Whose work it is.
-            function: What to call.
+            owner: Owner of the work.
+            function: The function.
             arguments: Its arguments.
             options: Its named arguments.
         """
         context, loop = contextvars.copy_context(), asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        job = _Task(owner, lambda: context.run(function, *arguments, **options), future, loop)
-        self._waiting.setdefault(owner, deque()).append(job)
+        task = _Task(owner, lambda: context.run(function, *arguments, **options), future, loop)
+        self._waiting.setdefault(owner, deque()).append(task)
         self._hand_out()
         return future
 
     def close(self) -> None:
-        """End the threads, once they have done what they are at."""
+        """End the threads after their current work."""
         for _ in range(self._started):
-            self._jobs.put(None)
+            self._tasks.put(None)
 
     def _hand_out(self) -> None:
-        while sum(self._busy.values()) < self._threads and (job := self._next()) is not None:
+        while sum(self._busy.values()) < self._threads and (task := self._next()) is not None:
             if self._started < min(self._threads, 1 + sum(self._busy.values())):
                 self._started += 1
                 name = f"{self._name}-{self._started}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
-            self._busy[job.owner] = self._busy.get(job.owner, 0) + 1
-            self._jobs.put(job)
+            self._busy[task.owner] = self._busy.get(task.owner, 0) + 1
+            self._tasks.put(task)
 
     def _next(self) -> _Task | None:
-        """Take the next job of the owner whose turn it is; its next turn comes after those of all others."""
-        for owner, jobs in list(self._waiting.items()):
-            while jobs and jobs[0].future.done():
-                jobs.popleft()
-            if not jobs:
+        """Return the next task of the owner whose turn it is; the owner goes to the end of the order."""
+        for owner, tasks in list(self._waiting.items()):
+            while tasks and tasks[0].future.done():
+                tasks.popleft()
+            if not tasks:
                 del self._waiting[owner]
             elif self._busy.get(owner, 0) < self._each:
-                job = jobs.popleft()
+                task = tasks.popleft()
                 del self._waiting[owner]
-                if jobs:
-                    self._waiting[owner] = jobs
-                return job
+                if tasks:
+                    self._waiting[owner] = tasks
+                return task
         return None
 
     def _work(self) -> None:
-        """Run jobs, in a thread, until there are no more."""
-        while (job := self._jobs.get()) is not None:
+        """Run tasks in a thread until it is ended."""
+        while (task := self._tasks.get()) is not None:
             result, error = None, None
             try:
                 with _SHORT_TURNS.working():
-                    result = job.call()
-            except BaseException as caught:  # noqa: BLE001  # it belongs to who waits, whatever it is
+                    result = task.call()
+            except BaseException as caught:  # noqa: BLE001  # every error goes to the future
                 error = caught
             try:
-                job.loop.call_soon_threadsafe(self._done, job, result, error)
-            except RuntimeError:  # the loop has ended, and with it everybody who waits
+                task.loop.call_soon_threadsafe(self._done, task, result, error)
+            except RuntimeError:  # the event loop has ended
                 return
-            del job, result, error
+            del task, result, error
 
-    def _done(self, job: _Task, result: Any, error: BaseException | None) -> None:
-        left = self._busy.pop(job.owner) - 1
+    def _done(self, task: _Task, result: Any, error: BaseException | None) -> None:
+        left = self._busy.pop(task.owner) - 1
         if left:
-            self._busy[job.owner] = left
-        if job.future.done():
+            self._busy[task.owner] = left
+        if task.future.done():
             if error is not None:
                 _log.debug("What nobody waits for any more has failed: %s", error)
         elif error is None:
-            job.future.set_result(result)
+            task.future.set_result(result)
         else:
-            job.future.set_exception(error)
+            task.future.set_exception(error)
         self._hand_out()

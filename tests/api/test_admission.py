@@ -102,8 +102,8 @@ def test_a_sender_is_known_by_path_key_and_size(door):
 def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
     ann, bob = (door.arrives(PATH, [(b"x-api-key", key)]) for key in (b"ann", b"bob"))
     door.require_room(ann)
-    door.learn(ann, panda, request(3), "ann")
-    door.learn(bob, panda, request(70, "panda_link7"), "bob")
+    door.remember(ann, panda, request(3), "ann")
+    door.remember(bob, panda, request(70, "panda_link7"), "bob")
     door.require_room(ann)
     door.require_room(bob)
     expected = [each for each, _, _ in door.pool.asked]
@@ -119,7 +119,7 @@ def test_senders_are_forgotten_when_there_are_too_many(door, panda, monkeypatch)
     monkeypatch.setattr(subject, "SENDERS_MOST", 3)
     arrivals = [door.arrives(PATH, [(b"x-api-key", b"%d" % k)]) for k in range(5)]
     for arrival in arrivals:
-        door.learn(arrival, panda, request(1), None)
+        door.remember(arrival, panda, request(1), None)
     for arrival in arrivals:
         door.require_room(arrival)
     assert [each is not None for each, _, _ in door.pool.asked] == [False, False, True, True, True]

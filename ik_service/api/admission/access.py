@@ -1,7 +1,7 @@
-"""Who may ask: the rule that an open address needs API keys, and the check of every request.
+"""Access: an address that other machines can reach needs API keys, and every request is checked.
 
-The rule is decided where the application is made, from the address that its server is bound to. Whoever runs the
-application under a server of their own has told no address, so keys are needed there as well.
+Whether keys are needed is decided where the application is made, from the address that its server is bound to. Under a
+server of somebody else the address is not known, so keys are needed there too.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 
 KEY_NAME = "ik_service.key_name"
-"""Where the name of the API key stands in the scope of a request that brought one."""
+"""Key of the name of the API key in the scope of a request that has one."""
 _OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json"))
 _OPEN_PREFIXES = ("/health/", "/docs/")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+    """Return whether an address can be reached from this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -48,7 +48,7 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
         bound_to: Address that the server listens on; None where it is not known.
 
     Raises:
-        InputError: No keys, not a loopback address, and not said to be meant.
+        InputError: There are no keys, the address is not a loopback one, and `insecure` is not set.
     """
     if settings.keys or settings.insecure or (bound_to is not None and is_loopback(bound_to)):
         return
@@ -61,13 +61,13 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
 
 
 def owner_of(scope: Mapping[str, Any]) -> Owner:
-    """Return whose a request is where callers share something: the name of its API key, None where it needs none."""
+    """Return the owner of a request for shares: the name of its API key, None without."""
     name: str | None = scope.get(KEY_NAME)
     return name
 
 
 class Keyring:
-    """API keys, kept as digests.
+    """API keys, stored as digests.
 
     Args:
         keys: The keys, by name.
@@ -81,7 +81,7 @@ class Keyring:
         return bool(self._digests)
 
     def name_of(self, given: bytes) -> str | None:
-        """Return the name of a key, None where it is none; takes as long whatever is given."""
+        """Return the name of a key, None where it is unknown; takes the same time for every input."""
         digest, found = hashlib.sha256(given).digest(), None
         for name, known in self._digests:
             if hmac.compare_digest(digest, known):
@@ -90,10 +90,10 @@ class Keyring:
 
 
 class AccessMiddleware:
-    """ASGI layer that lets a request through, with the name of its key, or answers why not.
+    """ASGI layer that checks the API key, Host and Origin of a request, and adds the name of the key to its scope.
 
     Args:
-        app: What stands behind.
+        app: The application behind it.
         settings: The settings.
         bound_to: Address that the server listens on; None where it is not known.
     """
@@ -102,7 +102,7 @@ class AccessMiddleware:
         require_safe_address(settings, bound_to)
         self._app, self._keyring = app, Keyring(settings.keys)
         self._on_loopback = bound_to is not None and is_loopback(bound_to)
-        # Without keys the browser of this machine's user is the way in for web pages: names that resolve to loopback.
+        # Without keys a web page could reach the service through this machine's browser, by a name that resolves to it.
         self._checks_host = not self._keyring and not settings.insecure
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
 
@@ -144,7 +144,7 @@ class AccessMiddleware:
         return name
 
     def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
-        """Browsers let any page open a web socket, whatever CORS says."""
+        """Refuse web pages of other origins; CORS does not apply to web sockets."""
         origin = headers.get(b"origin")
         if origin is None or b"*" in self._origins or origin in self._origins:
             return
@@ -153,7 +153,7 @@ class AccessMiddleware:
 
 
 def _route_path(scope: Scope) -> str:
-    """Return the path by which the application finds the route: what stands behind the prefix it is mounted at."""
+    """Return the path without the prefix at which the application is mounted."""
     path: str = scope["path"]
     prefix: str = scope.get("root_path", "")
     return path.removeprefix(prefix) if prefix and path.startswith(prefix + "/") else path

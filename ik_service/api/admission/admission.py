@@ -1,18 +1,15 @@
-"""Who is let in: requests that would be answered too late are refused before they are read.
+"""Admission: requests that would be answered too late are refused before they are read.
 
-    headers -> arrival: since when, from whom, until when -> what it will be -> its wait by estimate -> in, or 503
+    headers -> arrival (since when, from whom, until when) -> the expected request -> its estimated wait -> in, or 503
 
-Under overload the core that solves is the core that reads. To decode a request and to refuse it then costs about as
-much as to answer it, and what is answered late has cost everything; so a service that does either answers hardly
-anybody when most is asked of it. What decides is told by the headers alone. Requests of one sender (path, key, media
-type, size) are taken to be like its last one that was read, and have then the wait of that one's place in the queue,
-so that a flood of large requests does not shut out small ones, nor one caller another. Whatever else may be wrong with
-a request, too much is asked is the first that is said.
+Under overload, reading and refusing a request would cost about as much as answering it, and a late answer is wasted
+work. So the decision is made by the headers alone. A request is expected to be like the last one of its sender (path,
+API key, media type, size) that was read, and its wait is estimated for that one's place in the queue: many large
+requests do not shut out small ones, nor one caller another. The refusal comes before any other fault of the request.
 
-What has been let in is served in the order in which it came, oldest first. Newest first (adaptive LIFO) is better where
-queues hold what nobody waits for any more, and there at the price of those who waited longest; here what would wait in
-vain is not let in, so nobody in the queue has to be passed over. As in CoDel it is the time in the queue that is
-bounded, never its length, but with the deadline of each request for the bound, since those are known here.
+Admitted requests are served in the order in which they came. Newest first (adaptive LIFO) is better for queues that
+hold requests that nobody waits for any more; here such requests are not admitted. As in CoDel the time in the queue is
+limited and not its length, here by the deadline of each request.
 
 Sources: B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015 (adaptive LIFO, CoDel for requests); K. Nichols and
 V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012; A. Ulrich, "Addressing Cascading Failures", in B. Beyer
@@ -39,15 +36,15 @@ from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
 
 ARRIVAL = "ik_service.arrival"
-"""Where the arrival of a request stands in its scope, once it is known."""
+"""Key of the arrival of a request in its scope."""
 LOOP_ROUNDS = 4
-"""Rounds of the event loop from the first byte to the answer: to read, to decode, to submit, and to come back."""
+"""Rounds of the event loop from the first byte to the answer: read, decode, submit, return."""
 LOOP_ROUNDS_BACK = 2
-"""Those of them that come after the solve."""
+"""Rounds after the solve."""
 SENDERS_MOST = 1024
-"""Senders that are remembered."""
+"""Number of senders that are remembered."""
 LOG_S = 10.0
-"""How often refusals are logged; each would cost more than the refusal."""
+"""Shortest time between two log lines about refusals [s]; a line costs more than a refusal."""
 _SENDER_HEADERS = frozenset((b"x-api-key", b"authorization", b"content-type"))
 
 _log = logging.getLogger(__name__)
@@ -55,13 +52,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Arrival:
-    """What is known of a request before it is read.
+    """A request as known by its headers.
 
     Attributes:
-        at: When its first byte can have been there, on the monotonic clock [s].
+        at: Earliest time of its first byte, on the monotonic clock [s].
         timeout_s: How long its caller waits from then on [s].
-        sender: Requests of equal ones are taken to be alike.
-        is_of_page: Whether a web page asks.
+        sender: Requests of equal senders are expected to be alike.
+        is_of_page: Whether a web page sent it.
     """
 
     at: float
@@ -71,30 +68,30 @@ class Arrival:
 
     @property
     def time_left_s(self) -> float:
-        """Time until nobody wants the answer any more [s]; negative from then on."""
+        """Time until the deadline [s]; negative after it."""
         return self.at + self.timeout_s - time.monotonic()
 
 
 class AdmissionObserver(Protocol):
-    """Is told what is refused."""
+    """Observes refusals."""
 
     def refused(self, reason: RefusalReason) -> None:
-        """A request was refused before it was read."""
+        """Called where a request is refused before it is read."""
 
     def answered_unread(self, status: int, seconds: float) -> None:
-        """A request has been answered of which the application knows nothing."""
+        """Called where a request was answered without the application."""
 
 
 class Admission:
-    """Lets requests in, or refuses them.
+    """Admits requests or refuses them.
 
     Args:
-        timeout_s: Longest time that anybody waits [s].
-        observer: Is told what is refused here.
+        timeout_s: Longest time that a caller may wait [s].
+        observer: Observes refusals.
 
     Attributes:
-        lag: Of the event loop.
-        pool: Solves; None before the start.
+        lag: Lag of the event loop.
+        pool: The solver pool; None before the start.
     """
 
     def __init__(self, timeout_s: float, observer: AdmissionObserver) -> None:
@@ -105,19 +102,19 @@ class Admission:
         self._refused, self._log_at = 0, 0.0
 
     def arrival(self, scope: Scope) -> Arrival:
-        """Return what is known of a request."""
+        """Return the arrival of a request; computed once."""
         found = scope.get(ARRIVAL)
         if found is None:
             path = scope.get("raw_path") or scope["path"].encode()
             found = scope[ARRIVAL] = self.arrives(path, scope["headers"])
-        assert isinstance(found, Arrival)  # put there here, or by the connection
+        assert isinstance(found, Arrival)  # put there here
         return found
 
     def arrives(self, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
-        """Return what is known of a request that has just been read from its socket.
+        """Return the arrival of a request whose headers have just been read.
 
         Args:
-            path: Its path as it came.
+            path: Its path, not decoded.
             headers: Its headers, names in lower case.
         """
         timeout_s, sender, is_of_page = self._timeout_s, [path], False
@@ -137,7 +134,7 @@ class Admission:
         """Refuse a request that would be answered too late.
 
         Raises:
-            QueueFullError: It would.
+            QueueFullError: Its estimated wait is too long.
             ExpiredError: Its deadline has passed.
             ClosedError: The service is about to end.
         """
@@ -155,22 +152,22 @@ class Admission:
             raise
 
     def solver_timeout_s(self, arrival: Arrival) -> float:
-        """Return how long the solver has for a request, so that its answer can still be sent in time [s]."""
+        """Return how long the solver may take, so that the answer is sent before the deadline [s]."""
         return max(0.0, arrival.time_left_s - LOOP_ROUNDS_BACK * self.lag.seconds)
 
-    def learn(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
-        """Remember what a sender's requests are like, and whose they are."""
+    def remember(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
+        """Remember a request as what its sender is expected to send next."""
         self._last[arrival.sender] = Expected.like(robot, request, owner)
         self._last.move_to_end(arrival.sender)
         if len(self._last) > SENDERS_MOST:
             self._last.popitem(last=False)
 
     def count_refused(self, reason: RefusalReason) -> None:
-        """Count a request that was refused elsewhere, because of what its caller holds."""
+        """Count a request that was refused elsewhere, for the share of its caller."""
         self._observer.refused(reason)
 
     def answered_unread(self, status: int) -> None:
-        """Count an answer of which the application knows nothing."""
+        """Count an answer that was sent without the application."""
         self._observer.answered_unread(status, self.lag.seconds)
 
     def _log_refusal(self, error: QueueFullError) -> None:

@@ -1,7 +1,7 @@
-"""How long a caller waits for an answer, as it says in `Prefer: wait=SECONDS` (RFC 7240, section 4.3).
+"""The deadline that a caller asks for by `Prefer: wait=SECONDS` (RFC 7240, section 4.3).
 
-The standard counts in whole seconds; a control loop has less, so decimals are taken too. A preference that cannot be
-read is as good as none (section 2 there).
+The standard has whole seconds; decimals are accepted too, for control loops. A preference that cannot be read is
+ignored (section 2 there).
 """
 
 import re

@@ -1,8 +1,7 @@
-"""How long the event loop lets wait what has come, measured all the time.
+"""Lag of the event loop: how long bytes may have waited in the socket before they are read.
 
-Bytes that have arrived lie unread until the loop comes round to them, and nobody else can tell since when: a request
-has no time of arrival. But they cannot have lain there for longer than the loop took for its last round and has taken
-for this one so far, and a clock that ought to tick every few milliseconds shows both.
+A request has no time of arrival. Its bytes cannot have waited for longer than the last round of the loop took and this
+one has taken so far. A timer that should fire every few milliseconds shows both by its delay.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ import time
 
 TICK_S = 0.02
 NOISE_S = 0.003
-"""Timers of the loop count in milliseconds; a delay of a few of them says nothing."""
+"""Delays up to this are the resolution of the loop's timers."""
 
 
 class LoopLag:
@@ -21,18 +20,18 @@ class LoopLag:
         self._last, self._due = 0.0, 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to measure a loop."""
+        """Start to measure a loop."""
         self._wait(loop)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._last = None, 0.0
 
     @property
     def seconds(self) -> float:
-        """How long what is read now may have lain unread, at most and about [s]."""
+        """Upper bound of the time that bytes read now have waited [s]."""
         if self._timer is None:
             return 0.0
         lag = max(self._last, time.monotonic() - self._due)

@@ -1,4 +1,4 @@
-"""A solve request that came as an archive: arrays in the body, links and options in the query of the address."""
+"""A solve request as an archive: arrays in the body, links and options in the query of the address."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _BY_LINK = {"positions": 3, "orientations_xyzw": 4}
 
 
 def solve_document(fields: ArchiveFields) -> dict[str, Any]:
-    """Return the document that says what an archive and its query say.
+    """Return the JSON document that is equal to an archive and its query.
 
     Args:
         fields: Arrays `positions` [m] and `orientations_xyzw`, of shape [n, 3 or 4] for one link and [n, links, 3 or 4]
@@ -40,7 +40,7 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
 
 
 def _by_link(name: str, array: NDArray[Any], count: int) -> list[NDArray[Any]]:
-    """The columns of an array, one per link."""
+    """Return the columns of an array, one per link."""
     if count <= 1 and array.ndim == 2:
         return [array] * count
     if array.ndim != 3 or array.shape[1] != count:

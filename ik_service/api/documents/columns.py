@@ -1,7 +1,7 @@
-"""Numeric columns of a body, checked and turned into arrays; no model per row.
+"""Numeric columns of a body, checked and converted to arrays.
 
-A column is a list of rows of equal width, or comes as bytes. Each check runs in C over the whole column; only a column
-that fails is walked in Python, to point at the first fault. Numbers that come as float32 stay so.
+A column is a list of rows of equal width, a packed column or an array. Each check runs in C over the whole column; only
+a column that fails is searched in Python for its first fault. float32 stays float32.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from ik_service.batching.requests.solve_request import FloatArray
 from objectives.data_field import UNIT_TOLERANCE
 
 ROWS_AT_ONCE = 2048
-"""Rows of a list that are looked at without a break: a millisecond."""
+"""Rows of a list that are checked at once, which takes a millisecond."""
 _NUMBERS = frozenset((int, float))
 
 
@@ -31,7 +31,7 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
         pointer: JSON pointer of the column.
 
     Raises:
-        FaultyFieldsError: Not rows of `width` finite numbers of a sane size.
+        FaultyFieldsError: Not rows of `width` finite numbers within the limits.
         TooManyProblemsError: Too many rows.
     """
     if isinstance(value, (PackedColumn, np.ndarray)):
@@ -54,7 +54,7 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
 
 
 def _blocks(rows: list[Any]) -> list[list[Any]]:
-    """Long lists in parts: all threads wait while C looks at one."""
+    """Split a long list: no other thread runs while one part is checked."""
     return [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
 
 
@@ -62,7 +62,7 @@ def read_row(value: object, width: int, pointer: str) -> FloatArray:
     """Return one row, shape [width].
 
     Raises:
-        FaultyFieldsError: Not a row of `width` finite numbers of a sane size.
+        FaultyFieldsError: Not a row of `width` finite numbers within the limits.
     """
     if isinstance(value, (PackedColumn, np.ndarray)):
         array = _as_array(value, pointer)
@@ -83,7 +83,7 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
     """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
 
     Raises:
-        FaultyFieldsError: Neither of the two, or numbers that are not finite or not of a sane size.
+        FaultyFieldsError: Neither of the two, or numbers that are not finite or not within the limits.
         TooManyProblemsError: Too many rows.
     """
     if isinstance(value, (PackedColumn, np.ndarray)):
@@ -102,7 +102,7 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
     """
     rows = np.atleast_2d(quaternions_xyzw)
     squared = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
-    if np.abs(squared - 1.0).max() <= UNIT_TOLERANCE:  # a root is nearer to 1 than its square
+    if np.abs(squared - 1.0).max() <= UNIT_TOLERANCE:  # the root is nearer to 1 than its square
         return
     length = np.sqrt(squared)
     off = np.abs(length - 1.0) > UNIT_TOLERANCE
@@ -117,7 +117,7 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
 
 
 def check_weights(weights: FloatArray, pointer: str) -> None:
-    """Refuse negative weights, and those that the solver would take for 0.
+    """Refuse negative weights, and weights whose square would be 0 in float32.
 
     Raises:
         FaultyFieldsError: A weight below `MIN_ROW_WEIGHT` that is not 0.
@@ -162,7 +162,7 @@ def _check_row_count(count: int, pointer: str) -> None:
 
 def _checked(array: FloatArray, pointer: str) -> FloatArray:
     size = np.abs(array)
-    if size.max(initial=0.0) <= MAX_VALUE:  # false where there is a NaN; rows of robots that do not move are empty
+    if size.max(initial=0.0) <= MAX_VALUE:  # false for NaN; rows of robots that do not move are empty
         return array
     if not np.isfinite(array).all():
         index = np.argwhere(~np.isfinite(array))[0]

@@ -1,4 +1,4 @@
-"""Links and tool frames in the documents of several routes, and numbers of rows that must agree."""
+"""Checks of links, tool frames and numbers of rows, for the documents of several routes."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from objectives.errors import UnknownNameError
 
 
 def check_link(name: str, robot: RobotModel, pointer: str) -> None:
-    """Refuse a link that the robot does not have.
+    """Refuse a link that is not in the robot.
 
     Raises:
-        FaultyFieldsError: There is no such link.
+        FaultyFieldsError: The robot has no such link.
     """
     try:
         robot.link_frame(name)
@@ -26,7 +26,7 @@ def read_offset(offset: Offset, pointer: str) -> FloatArray:
     """Return a tool frame in the link frame: position [m] and unit quaternion xyzw, shape [7] or [n, 7].
 
     Raises:
-        FaultyFieldsError: Not rows of numbers that are allowed.
+        FaultyFieldsError: Not rows of numbers within the limits.
         TooManyProblemsError: Too many rows.
     """
     position: FloatArray = np.zeros(3)
@@ -44,10 +44,10 @@ def read_offset(offset: Offset, pointer: str) -> FloatArray:
 
 
 def check_count(given: int, expected: int, pointer: str) -> None:
-    """Refuse a column that has not as many rows as there are problems.
+    """Refuse a column whose number of rows is not the number of problems.
 
     Raises:
-        FaultyFieldsError: It has not.
+        FaultyFieldsError: The numbers differ.
     """
     if given != expected:
         here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"

@@ -1,4 +1,4 @@
-"""From the objectives of a request's envelope to the checked columns that go to the solver."""
+"""From an objective of a request to the checked data for the solver."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,16 +19,16 @@ from objectives.errors import InputError
 
 
 def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str) -> ObjectiveData:
-    """Return an objective whose names the robot has and whose numbers are allowed.
+    """Return the data of an objective; its names and numbers are checked.
 
     Args:
-        spec: The objective as it came.
+        spec: The objective, its columns not checked.
         robot: The robot.
         start: `initial_joint_q` of the request, shape [problem_count, joint_coord_count].
         pointer: JSON pointer of the objective.
 
     Raises:
-        FaultyFieldsError: A name or a number that is not allowed.
+        FaultyFieldsError: An unknown name, or a number that is not allowed.
         TooManyProblemsError: Too many rows.
     """
     names = tuple(_names(spec, robot, pointer))

@@ -24,7 +24,7 @@ from ik_service.solver.lm.status import STATUS_WORDS
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()
 Message = str | bytes
-"""A message on the wire: text is JSON, bytes are MessagePack."""
+"""A message: text is JSON, bytes are MessagePack."""
 
 STREAMED = tuple(column for column in EDGE_COLUMNS if column.streamed)
 """The columns of a result that ticks are answered with."""
@@ -35,13 +35,13 @@ _GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What a stream has been configured to do.
+    """The configuration of a stream, checked.
 
     Attributes:
-        request: One problem with what stays the same from tick to tick; its target poses are placeholders.
+        request: One problem with all that is equal in every tick; its target poses are placeholders.
         joint_q: Where the first tick starts, shape [joint_coord_count].
-        codec: Writes what the service sends.
-        tick_timeout_s: When the answer to a tick is of no more use [s].
+        codec: Encodes what the service sends.
+        tick_timeout_s: Longest time for the answer to a tick [s].
     """
 
     request: SolveRequest
@@ -50,24 +50,24 @@ class StreamPlan:
     tick_timeout_s: float
 
 
-def decode_frame(frame: Message) -> Any:
+def decode_message(message: Message) -> Any:
     """Return the document in a message.
 
     Raises:
         MalformedBodyError: Neither JSON as text nor MessagePack as bytes.
         FaultyFieldsError: JSON with numbers that are not finite.
     """
-    return JSON.decode(frame.encode()) if isinstance(frame, str) else MSGPACK.decode(frame)
+    return JSON.decode(message.encode()) if isinstance(message, str) else MSGPACK.decode(message)
 
 
-def read_configuration(frame: Message, robot: RobotModel) -> StreamPlan:
-    """Return what the first message asks for.
+def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
+    """Return the configuration in the first message.
 
     Raises:
         MalformedBodyError: Not a document.
         FaultyFieldsError: A field that is not as the schema says; pointers are those of the message.
     """
-    given = read_envelope(StreamConfiguration, decode_frame(frame))
+    given = read_envelope(StreamConfiguration, decode_message(message))
     if given.options.solutions > 1:
         raise faulty_field("/options/solutions", "out_of_range", "A stream answers with one solution.")
     document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
@@ -78,19 +78,19 @@ def read_configuration(frame: Message, robot: RobotModel) -> StreamPlan:
     joint_q: FloatArray = np.asarray(robot.mid_joint_q, np.float64)
     if given.initial_joint_q is not None:
         joint_q = read_row(given.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
-    encoding = given.encoding or ("json" if isinstance(frame, str) else "msgpack")
+    encoding = given.encoding or ("json" if isinstance(message, str) else "msgpack")
     codec = JSON if encoding == "json" else MSGPACK
     return StreamPlan(replace(request, initial_joint_q=joint_q[None]), joint_q, codec, given.tick_timeout_s)
 
 
 def sequence_of(document: Any) -> int | None:
-    """Return the number of a tick, whatever else it holds; None where it has none that can be one."""
+    """Return the number of a tick, also of one with faults; None where it has no valid number."""
     seq = document.get("seq") if isinstance(document, dict) else None
     return seq if type(seq) is int and 0 <= seq <= MAX_SEQUENCE else None
 
 
 def read_tick(document: Any) -> Tick:
-    """Return a tick whose fields are there, their numbers still unchecked.
+    """Return a tick; its columns are not checked yet.
 
     Raises:
         FaultyFieldsError: A field that is not as the schema says.
@@ -103,11 +103,11 @@ def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequ
 
     Args:
         tick: The tick.
-        plan: What stays the same.
+        plan: The configuration of the stream.
         joint_q: Where to start unless the tick says so, shape [joint_coord_count].
 
     Raises:
-        FaultyFieldsError: Rows that are missing, or that are not as they must be.
+        FaultyFieldsError: Rows that are missing or not allowed.
     """
     templates = plan.request.targets
     positions = _rows("positions", tick.positions, templates)
@@ -149,20 +149,20 @@ def answer_message(seq: int, answer: IKResult, skipped: int, codec: Codec) -> di
 
 
 def error_message(error: Exception, seq: int | None, skipped: int = 0) -> dict[str, Any]:
-    """Return the answer to a message that has none: the problem document of HTTP, with its code once more."""
+    """Return the answer to a message that failed: the problem document of HTTP, and its code."""
     problem = error_document(error)
     return {"type": "error", "seq": seq, "code": problem["code"], "problem": problem, "skipped": skipped}
 
 
 def _as_target(target: StreamTarget) -> dict[str, Any]:
-    """A target of a solve with placeholders for what ticks will give."""
+    """Return a target of a solve with placeholders for the columns that ticks give."""
     fields = {"link": target.link, "offset": target.offset, "reference_link": target.reference_link}
     given = {name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}
     return {**fields, "row_weights": target.row_weights, **given}
 
 
 def _rows(name: str, value: object, templates: tuple[TargetColumns, ...]) -> list[FloatArray | None]:
-    """The rows that a tick gives, [1, width] per target, None where the target is not constrained so."""
+    """Return the rows of a tick, [1, width] per target; None where the target has no such column."""
     wanted = [getattr(template, name) is not None for template in templates]
     pointer = f"/{name}"
     if value is None:

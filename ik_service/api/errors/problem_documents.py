@@ -1,7 +1,7 @@
-"""Every error that leaves the service over HTTP, as RFC 9457 problem documents, and the one table behind them.
+"""RFC 9457 problem documents of all errors over HTTP, and the table from errors to status and code.
 
-A client branches on `code`, which stays; `title` and `detail` are for people. Nothing of the inside leaks: an
-unexpected error is logged and answered without its text.
+A client branches on `code`, which is stable; `title` and `detail` are for people. An unexpected error is logged and
+answered without its text.
 """
 
 from collections.abc import Iterable, Mapping
@@ -66,12 +66,12 @@ class ProblemKind:
     """How a class of errors is answered.
 
     Attributes:
-        status: HTTP status; at 500 the error is ours, and logged.
+        status: HTTP status; 500 is a fault of the service, and logged.
         code: Stable name.
-        title: For people, the same for all of the class.
-        retry_after_s: When to come back [s].
+        title: For people, the same for all errors of the class.
+        retry_after_s: Time after which to try again [s].
         headers: Further headers.
-        detail: What is told instead of the error's own text; None for that text.
+        detail: Text in place of the error's own; None for that.
     """
 
     status: int
@@ -143,7 +143,7 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     IKError: _INTERNAL,
     Exception: _INTERNAL,
 }
-"""How each class of errors is answered; an error takes the row of its nearest class."""
+"""How each class of errors is answered; an error has the row of its nearest class."""
 
 FRAMEWORK_PROBLEMS: Mapping[int, ProblemKind] = {
     400: ProblemKind(400, "bad_request", "Bad request"),
@@ -159,7 +159,7 @@ FRAMEWORK_PROBLEMS: Mapping[int, ProblemKind] = {
     501: ProblemKind(501, "not_implemented", "Not implemented", headers=_CLOSE),
     503: ProblemKind(503, "unavailable", "The service cannot answer now", retry_after_s=1),
 }
-"""How errors that the framework raises by status alone are answered."""
+"""How errors of the framework are answered, of which only the status is known."""
 
 
 def kind_of(error: Exception) -> ProblemKind:
@@ -173,7 +173,7 @@ def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FieldFault
     Args:
         kind: Status, code and title.
         detail: What happened this time, and what to do.
-        faults: Faults of the body; the code of the first one becomes the code of the document.
+        faults: Faults of the body; the code of the first is the code of the document.
     """
     listed = [{"pointer": fault.pointer, "code": fault.code, "detail": fault.detail} for fault in faults]
     code = listed[0]["code"] if listed else kind.code
@@ -209,7 +209,7 @@ def problem_response(
 
 
 def error_document(error: Exception) -> dict[str, Any]:
-    """Return the problem document of an error; the text of one that is our fault stays inside."""
+    """Return the problem document of an error, without the text of one that is a fault of the service."""
     kind = kind_of(error)
     return problem_document(
         kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()
@@ -217,7 +217,7 @@ def error_document(error: Exception) -> dict[str, Any]:
 
 
 def error_response(error: Exception) -> Response:
-    """Return the answer to an error; the text of one that is our fault stays inside."""
+    """Return the answer to an error, without the text of one that is a fault of the service."""
     kind = kind_of(error)
     if isinstance(error, (QueueFullError, CompilingError)):
         kind = replace(kind, retry_after_s=error.retry_after_s)
@@ -227,7 +227,7 @@ def error_response(error: Exception) -> Response:
 
 
 def framework_kind(status: int) -> ProblemKind:
-    """Return how an error is answered of which only the status is known."""
+    """Return the row for an error of which only the status is known."""
     if status in FRAMEWORK_PROBLEMS:
         return FRAMEWORK_PROBLEMS[status]
     phrases = {known.value: known.phrase for known in HTTPStatus}

@@ -1,22 +1,22 @@
-"""The id of a request: taken from its header where it is a sane one, made otherwise; it stands in answers and logs."""
+"""The id of a request: from its header where that is valid, else a new one; answers and logs have it."""
 
 import re
 import secrets
 from contextvars import ContextVar
 
 REQUEST_ID_HEADER = b"x-request-id"
-_SANE = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_VALID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 current_request_id: ContextVar[str | None] = ContextVar("current_request_id", default=None)
 """Id of the request that is being answered."""
 
 
 def request_id(given: bytes | None) -> str:
-    """Return the id that a request brings, or a new one.
+    """Return the id in a request, or a new one.
 
     Args:
         given: Value of the header.
     """
-    if given is not None and _SANE.fullmatch(given):
+    if given is not None and _VALID.fullmatch(given):
         return given.decode("ascii")
     return secrets.token_hex(8)

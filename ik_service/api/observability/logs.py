@@ -1,7 +1,7 @@
-"""Logs: a JSON object a line, or text for people; every line tells the request that it belongs to.
+"""Logs: one JSON object per line, or text for people; every line has the id of its request.
 
-The access log belongs to an application. `configured_logs` is for a process that does nothing but serve: it sets up
-Python's logging, through which all else is logged.
+The access log belongs to an application. `configured_logs` sets up Python's logging, which all other lines go through,
+for a process that only serves.
 """
 
 import logging
@@ -23,9 +23,9 @@ from ik_service.settings import ServiceSettings
 _QUIET = ("/health/", "/metrics")
 _QUIET_LOGGERS = ("uvicorn", "asyncio")
 _SERVER_LOGGER = "uvicorn.error"
-# All but tabs and line ends; marks that change the direction of text are among them.
+# Control characters except tab and line end, and marks that change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also after an answer
+_REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also an answered one
 
 
 def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bool:
@@ -36,16 +36,16 @@ def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bo
 
 
 class AccessLog:
-    """One line per request, but for those of supervisors.
+    """One line per request, except those for health and metrics.
 
     Args:
         settings: The settings.
-        stream: Where it goes; None is standard error.
+        stream: Where the lines are written; None: standard error.
     """
 
     def __init__(self, settings: ServiceSettings, stream: TextIO | None = None) -> None:
         stream = stream or sys.stderr
-        self._stream = stream  # its buffer is closed with it
+        self._stream = stream  # kept alive: its buffer would be closed with it
         logger: Any = structlog.PrintLogger(stream)
         if not is_for_people(settings, stream) and hasattr(stream, "buffer"):
             logger = structlog.BytesLogger(stream.buffer)
@@ -58,7 +58,7 @@ class AccessLog:
         ).bind()
 
     def began(self) -> None:
-        """Nothing is written before the answer."""
+        """Write nothing: the line of a request comes with its answer."""
 
     def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Write the line of a request."""
@@ -76,14 +76,14 @@ class AccessLog:
         }
         if KEY_NAME in scope:
             fields["key"] = scope[KEY_NAME]
-        # A log that cannot be written, a full disk or a closed pipe, must not become an error of the request.
+        # A log that cannot be written (full disk, closed pipe) must not make the request fail.
         with suppress(OSError, ValueError):
             (self._logger.warning if status >= 500 else self._logger.info)("request", **fields)
 
 
 @contextmanager
 def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> Iterator[None]:
-    """Send what this process logs to one place in one form, for a while."""
+    """Configure all logging of this process within a block."""
     stream = stream or sys.stderr
     before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
     after = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings, stream)]
@@ -109,12 +109,12 @@ def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> 
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of the server is not one that every refused web socket brings; the access log tells of those."""
+    """Drop a line that the server writes for every refused web socket; the access log has one."""
     return record.msg != _REFUSED_HANDSHAKE
 
 
 def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Escape what would control the terminal that a line is read on; callers choose paths and names."""
+    """Escape control characters: callers choose paths and names, and lines are read on terminals."""
     for name, value in event.items():
         if isinstance(value, str) and _CONTROLS.search(value):
             event[name] = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), value)

@@ -1,6 +1,7 @@
-"""Prometheus metrics of one application: of its requests, its queue and what is solved, by robot.
+"""Prometheus metrics of one application: requests, queue and solves, by robot.
 
-Labels are bounded: robots that are served, routes, methods, statuses. Each application has a registry of its own.
+The number of labels is bounded: robots that are served, routes, methods, statuses. Each application has its own
+registry.
 """
 
 import time
@@ -47,7 +48,7 @@ class ServiceMetrics:
     """Metrics of an application; an observer of its requests and of its solver pool.
 
     Args:
-        is_served: Tells whether a robot of a name is served.
+        is_served: Returns whether a robot of a name is served.
     """
 
     def __init__(self, is_served: Callable[[str], bool]) -> None:
@@ -92,14 +93,14 @@ class ServiceMetrics:
         self._by_reason: dict[RefusalReason, Counter] = {}
 
     def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
-        """Read the queue and the state of the service whenever metrics are asked for."""
+        """Read the queue and the state of the service whenever metrics are read."""
         self._queue_requests.set_function(lambda: pool.waiting_requests)
         self._queue_problems.set_function(lambda: pool.waiting_problems)
         self._robot_count.set_function(robot_count)
         self._ready.set_function(lambda: float(is_ready()))
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics and their media type, as a scraper's Accept header wants them."""
+        """Return all metrics and their media type, chosen by the Accept header."""
         encode, media_type = choose_encoder(accept)
         return encode(self.registry), media_type
 
@@ -113,16 +114,16 @@ class ServiceMetrics:
 
     # ------------------------------------------------------------------ of requests
     def began(self) -> None:
-        """Count a request that is open."""
+        """Count a request that begins."""
         self._open_count += 1
 
     def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request that is answered."""
         self._open_count -= 1
         self._count(scope.get("method", "WEBSOCKET"), getattr(scope.get("route"), "path", "(none)"), status, seconds)
 
     def answered_unread(self, status: int, seconds: float) -> None:
-        """Count a request to solve that was answered before the application knew of it."""
+        """Count a request to solve that was refused early."""
         self._count("POST", SOLVE_ROUTE, status, seconds)
 
     def _count(self, given_method: str, route: str, status: int, seconds: float) -> None:
@@ -141,7 +142,7 @@ class ServiceMetrics:
 
     # ------------------------------------------------------------------ of the pool
     def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
-        """Count a batch; of robots that share one, each its own problems and the time of the whole."""
+        """Count a batch: for each robot its problems and the time of the whole batch."""
         started_at, row = time.monotonic() - seconds, 0
         rows: dict[str, list[slice]] = {}
         for share in shares:
@@ -166,12 +167,12 @@ class ServiceMetrics:
         self._compile_time.labels(self._name_of(queued)).observe(seconds)
 
     def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Count requests that nobody waits for any more."""
+        """Count requests that were dropped unsolved."""
         for queued in queued_requests:
             self._dropped.labels("cancelled" if queued.future.cancelled() else "expired").inc()
 
     def refused(self, reason: RefusalReason) -> None:
-        """Count a request that found no room, before or after it was read."""
+        """Count a request that was refused, before or after it was read."""
         counter = self._by_reason.get(reason)
         if counter is None:
             counter = self._by_reason.setdefault(reason, self._refused.labels(reason))
@@ -192,7 +193,7 @@ class ServiceMetrics:
 
 
 def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice]) -> list[int]:
-    """How often each of 0, 1, 2 and so on is there in some of the rows."""
+    """Return how often each of 0, 1, 2 ... occurs in some of the rows."""
     taken = values[rows[0]] if len(rows) == 1 else np.concatenate([values[each] for each in rows])
     return [int(count) for count in np.bincount(taken)]
 

@@ -1,4 +1,4 @@
-"""A Prometheus histogram that takes many equal observations at once, which the client library's does not."""
+"""A Prometheus histogram that counts many equal observations at once, unlike that of the client library."""
 
 import threading
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""A route without the machinery of FastAPI between the request and its endpoint, for the routes that are asked most."""
+"""A route that calls its endpoint without the dependency injection of FastAPI, for the busiest routes."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from ik_service.api.state import service_state
 
 
 class DirectRoute(APIRoute):
-    """Calls its endpoint with the request, the shared state and the path's parameters, which are plain strings.
+    """Calls its endpoint with the request, the shared state and the parameters of the path, which are strings.
 
-    The OpenAPI document comes from the endpoint's signature as ever, but nothing else may stand there, and dependencies
-    of a router or of the application do not run: keys and bounds are checked by the layers in front.
+    The OpenAPI document comes from the signature of the endpoint, which may have no other parameters. Dependencies of a
+    router or of the application do not run; keys and limits are checked by the ASGI layers.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

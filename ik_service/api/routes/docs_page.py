@@ -1,6 +1,6 @@
-"""`/`, which says where all else is, and `/docs`: Swagger UI from files of this machine; it fetches nothing elsewhere.
+"""`/`, the index of the service, and `/docs`: Swagger UI from local files, so that no network is needed.
 
-The files are those that the package `fastapi-offline` carries; none of its code is used.
+The files are those of the package `fastapi-offline`; its code is not used.
 """
 
 from importlib.metadata import version

@@ -25,7 +25,7 @@ from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
 
 POSE_BYTES = 2 * 7 * 8
-"""Memory of a pose while an answer is made: where it is computed, and where it is laid out by links."""
+"""Memory of a pose while an answer is made: as computed, and as copied by links."""
 UNCOUNTED_POSES = 1024
 
 router = APIRouter(prefix="/v1", tags=["robots"])

@@ -13,7 +13,7 @@ from ik_service.batching.errors import ClosedError, SolverLostError
 router = APIRouter(prefix="/health", tags=["health"])
 
 STUCK_S = 300.0
-"""No batch takes as long, nor does compiling for one: a solver that has been at it for longer does not come back."""
+"""No batch takes so long, with compilation: a solver that takes longer is considered lost."""
 
 
 class Health(BaseModel):
@@ -45,10 +45,10 @@ async def ready(state: State) -> Health:
 
 
 def require_solver(state: ServiceState) -> None:
-    """See that there is a solver, or that the service ends anyway.
+    """Check that the solver works, unless the service ends.
 
     Raises:
-        SolverLostError: Its thread has ended, or does not come back from a batch.
+        SolverLostError: Its thread has ended, or hangs in a batch.
     """
     if not state.draining and state.pool.solving_s > STUCK_S:
         raise SolverLostError("The solver has ended, or does not come back from a batch. Restart the service.")

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI gathers from the routes, plus the models of bodies that we read ourselves."""
+"""The OpenAPI document: that of FastAPI, and the models of bodies that FastAPI does not read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from ik_service.api.schema.forward import FORWARD_REQUEST, ForwardRequestBody
 from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
-"""Where the schema of a model stands in the document."""
+"""Place of the schema of a model in the document."""
 _BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ForwardRequestBody, ProblemBody)
 
 _SECURITY_SCHEMES: dict[str, Any] = {
@@ -79,12 +79,12 @@ def deadline_parameter() -> dict[str, Any]:
 
 
 def solve_answer_content() -> dict[str, Any]:
-    """Return the declaration of a solve's answer in the codecs that are not JSON."""
+    """Return the declaration of a solve's answer in the codecs other than JSON."""
     return binary_content({"$ref": REF_TEMPLATE.format(model=SolveAnswerBody.__name__)})
 
 
 def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the declaration of a document in the codecs that are not JSON.
+    """Return the declaration of a document in the codecs other than JSON.
 
     Args:
         schema: Of the JSON document.

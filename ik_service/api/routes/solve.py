@@ -47,7 +47,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     """
     arrival = state.admission.arrival(request.scope)
     model = await state.robot(robot)
-    state.admission.require_room(arrival)  # a request that will be refused anyway is not worth reading
+    state.admission.require_room(arrival)  # before the body is read
     codec = request_codec(request.headers)
     output_codec = answer_codec(request.headers, codec)
     body = await request.body()
@@ -65,7 +65,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     reservation.reserve_answer(size)
     if size > UNCOUNTED_BYTES or decoded.request.options.solutions > 1:
         reservation.reserve(solve_array_bytes(model, decoded.request))
-    state.admission.learn(arrival, model, decoded.request, owner)
+    state.admission.remember(arrival, model, decoded.request, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)
     solving = state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot, owner=owner)
     answer = await wait_for(request, solving)

@@ -1,4 +1,4 @@
-"""What one HTTP request may ask for; the numbers stand in the schema too."""
+"""Limits of one HTTP request; they are part of the schema."""
 
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH
 
@@ -12,14 +12,14 @@ MAX_ATTEMPT_COUNT = 8_000_000
 MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
 MAX_VALUE = 1e6
-"""Largest magnitude of a position [m], coordinate or weight: float32 keeps its square finite with room to spare."""
+"""Largest magnitude of a position [m], coordinate or weight: its square is far from the largest float32."""
 MIN_WEIGHT = 1e-6
-"""Smallest weight of an objective: its square is far from what float32 takes for 0."""
+"""Smallest weight of an objective: its square is far from 0 in float32."""
 MIN_ROW_WEIGHT = 1e-18
-"""Smallest weight of a row but for 0: float32 takes its square for more than 0."""
+"""Smallest weight of a row other than 0: its square is above 0 in float32."""
 MAX_RANDOM_SEED = 2**32 - 1
 NAME_LENGTH = MAX_ATTRIBUTE_LENGTH
-"""Longest name: a robot's file may have no longer one."""
+"""Longest name, as in files of robots."""
 
 MAX_ACTIVE_DOFS = 512
 """DOFs of a robot that is put: with so many in a chain it takes some 3 s of a core to make a solver, and the time grows

@@ -1,7 +1,4 @@
-"""The outermost layer of the application: request ids, the last word on errors, and who is told about requests.
-
-It runs for every request, so it is plain ASGI and does little.
-"""
+"""The ASGI layer around the application: request ids, answers to errors, and observers of requests."""
 
 import asyncio
 import logging
@@ -17,7 +14,7 @@ from ik_service.api.errors.request_id import REQUEST_ID_HEADER, current_request_
 from ik_service.batching.errors import ClosedError
 
 CLIENT_GONE = 499
-"""Status in logs and metrics of a request whose caller went away before the answer."""
+"""Status in logs and metrics of a request whose caller disconnected before the answer."""
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 _CLOSE = (b"connection", b"close")
 _MEDIA_TYPE = PROBLEM_MEDIA_TYPE.encode()
@@ -26,29 +23,29 @@ _log = logging.getLogger(__name__)
 
 
 class RequestObserver(Protocol):
-    """Is told about every request."""
+    """Observes requests."""
 
     def began(self) -> None:
-        """A request has come in."""
+        """Called where a request begins."""
 
     def answered(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        """A request has been answered, or its caller has gone."""
+        """Called where a request has been answered, or its caller has disconnected."""
 
 
 class RequestMiddleware:
-    """ASGI layer around everything else.
+    """ASGI layer that gives requests their ids and turns every error into a problem document.
 
     Args:
-        app: What stands behind.
-        observers: Are told about every request.
-        is_draining: Whether the service is about to end, so that connections should.
+        app: The application behind it.
+        observers: Observers of every request.
+        is_draining: Returns whether the service is about to end; connections are closed then.
     """
 
     def __init__(self, app: ASGIApp, observers: Sequence[RequestObserver], is_draining: Callable[[], bool]) -> None:
         self._app, self._observers, self._is_draining = app, tuple(observers), is_draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens behind."""
+        """Pass a request on, and answer errors."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         started = time.perf_counter()
@@ -71,7 +68,7 @@ class RequestMiddleware:
             if not answer.is_started:
                 await send_error(error, scope, receive, answer.send)
             elif answer.is_open:
-                raise  # the server cuts the connection: half an answer must not look like one
+                raise  # the server closes the connection, so that half an answer is not taken for a whole one
         finally:
             seconds = time.perf_counter() - started
             for observer in self._observers:
@@ -80,11 +77,11 @@ class RequestMiddleware:
 
 
 class _ResponseSender:
-    """What goes to the caller: with the request's id, and every error as a problem document.
+    """Sends an answer with the request's id; errors of other forms are replaced by problem documents.
 
     Attributes:
         status: HTTP status, 0 before it is known.
-        is_open: Whether it has begun and has not ended.
+        is_open: Whether the answer has begun and not ended.
     """
 
     __slots__ = ("_closes", "_id", "_replaced", "_send", "is_open", "status")
@@ -119,7 +116,7 @@ class _ResponseSender:
         return await self._send(message)
 
     async def _replace(self, kind: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send a problem document in the place of an error of the framework in a form of its own."""
+        """Send a problem document in place of an error of the framework."""
         self._replaced = True
         problem = framework_kind(self.status)
         detail = problem.detail or f"{problem.title}."

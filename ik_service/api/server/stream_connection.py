@@ -1,8 +1,8 @@
-"""The connection of one stream, with bounds that uvicorn does not have: for callers that do not read, and for floods.
+"""The connection of one stream, with limits that uvicorn does not have: for callers that do not read, and for floods.
 
-Nothing is read from a caller that does not take what it is sent, and whoever takes nothing for a while is cut off, also
-after the stream has been closed. Bytes are parsed a few at a time, so that one caller's flood leaves turns of the event
-loop to others, and frames that are no messages, which a caller may send for nothing, have a rate.
+While a caller does not read what it is sent, nothing is read from it; after a while its connection is closed, also
+where the stream is closing. Bytes are parsed in slices, so that the event loop serves others in between. The rate of
+frames that are no messages is limited.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from ik_service.api.schema.stream import CloseCode
 
 FRAME_SLICE_BYTES = 4096
-"""What is parsed in one turn of the event loop: some 30 ticks, or 700 empty frames, which take 10 ms."""
+"""Bytes that are parsed in one turn of the event loop: some 30 ticks, or 700 empty frames, which take 10 ms."""
 UNTAKEN_S = 10.0
-"""Longest time for a caller to take what it was sent, and to answer the end of a stream."""
+"""Longest time for a caller to read what it was sent, and to answer the closing of a stream."""
 CONTROL_BURST, CONTROL_RATE = 200.0, 100.0
-"""Frames that are no messages: pings, pongs and empty parts; so many at once, and so many in a second from then on."""
+"""Frames that are no messages (pings, pongs, empty parts): so many at once, then so many per second."""
 
 
 class StreamConnection(WebSocketsSansIOProtocol):
-    """A connection that bounds what its caller may send for nothing and leave untaken."""
+    """A web socket connection with limits."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -32,7 +32,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
 
     # ------------------------------------------------------------------ incoming
     def data_received(self, data: bytes) -> None:
-        """Take bytes; what is more than a few is parsed in later turns of the loop, and nothing is read until then."""
+        """Take bytes; more than a slice is parsed in later turns of the event loop, and nothing is read until then."""
         if not self._unparsed and len(data) <= FRAME_SLICE_BYTES:
             return super().data_received(data)
         self._unparsed += data
@@ -53,7 +53,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        """Read only where all has been parsed, taken by the session, and answered."""
+        """Read only where all bytes are parsed, all messages taken by the session, and all answers read."""
         if self.transport.is_closing():
             return
         if self._unparsed or self.read_paused or not self.writable.is_set():
@@ -62,28 +62,28 @@ class StreamConnection(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     async def receive(self) -> Any:
-        """Return the next event; read on once there is none left."""
+        """Return the next event; continue reading once none is left."""
         message = await super().receive()
         self._read_or_not()
         return message
 
     def handle_ping(self) -> None:
-        """Answer a ping, unless there are too many."""
+        """Answer a ping; too many end the stream."""
         if self._counts_control():
             super().handle_ping()
 
     def handle_pong(self, event: Any) -> None:
-        """Take an answer to a ping, unless there are too many."""
+        """Take a pong; too many end the stream."""
         if self._counts_control():
             super().handle_pong(event)
 
     def handle_cont(self, event: Any) -> None:
-        """Take a part of a message; empty ones are counted, since no size bounds them."""
+        """Take a part of a message; empty parts are counted, since no size limits them."""
         if len(event.data) or event.fin or self._counts_control():
             super().handle_cont(event)
 
     def _counts_control(self) -> bool:
-        """Count a frame that is no message; return whether there may be one more, else end the stream."""
+        """Count a frame that is no message; return False and end the stream where there are too many."""
         now = self.loop.time()
         self._control_left = min(CONTROL_BURST, self._control_left + CONTROL_RATE * (now - self._control_at)) - 1.0
         self._control_at = now
@@ -93,7 +93,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
         return False
 
     def send_receive_event_to_app(self) -> None:
-        """Hand on a message; text that is not UTF-8 ends the stream."""
+        """Pass a message on; text that is not UTF-8 ends the stream."""
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()
@@ -111,13 +111,13 @@ class StreamConnection(WebSocketsSansIOProtocol):
 
     # ------------------------------------------------------------------ outgoing
     def pause_writing(self) -> None:
-        """Read nothing from a caller that takes nothing, and wait for it only so long."""
+        """Stop reading from a caller that does not read, and start its timer."""
         super().pause_writing()
         self._read_or_not()
         self._cut_off_later()
 
     def resume_writing(self) -> None:
-        """The caller has taken what it was sent."""
+        """Stop that timer, and read again."""
         super().resume_writing()
         if self._untaken is not None and not self.transport.is_closing() and not self.close_sent:
             self._untaken.cancel()
@@ -125,23 +125,23 @@ class StreamConnection(WebSocketsSansIOProtocol):
         self._read_or_not()
 
     async def send(self, message: Any) -> None:
-        """Send an event; after the last one the caller has a while to answer it."""
+        """Send an event; after the last one the timer of the caller's answer starts."""
         await super().send(message)
         if self.close_sent or self.transport.is_closing():
             self._cut_off_later()
 
     def handle_close(self, event: Any) -> None:
-        """End as the caller wants."""
+        """End because the caller closes the stream."""
         super().handle_close(event)
         self._cut_off_later()
 
     def shutdown(self) -> None:
-        """End with the service."""
+        """End because the service ends."""
         super().shutdown()
         self._cut_off_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Stop the timers."""
         if self._untaken is not None:
             self._untaken.cancel()
         if self._parsing is not None:

@@ -1,10 +1,10 @@
 """One stream: targets in, joint configurations out, each solve started where the last one ended.
 
-    reader task: frames -> the newest one, which replaces those not taken yet
-    session:     newest frame -> request -> bridge -> pool -> answer -> frame, one at a time
+    reader task: messages -> the newest one, which replaces those not taken yet
+    session:     newest message -> request -> bridge -> pool -> answer -> message, one at a time
 
-Requests of several streams share batches in the pool. A tick that cannot be solved is answered with an error and the
-stream goes on; a configuration that cannot be used ends it.
+Requests of several streams share batches. A tick that cannot be solved is answered with an error and the stream goes
+on; a configuration that cannot be used ends the stream.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from ik_service.api.documents.stream_messages import (
     StreamPlan,
     answer_message,
     configured_message,
-    decode_frame,
+    decode_message,
     error_message,
     read_configuration,
     read_tick,
@@ -40,55 +40,55 @@ from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel
 
 CONFIGURE_S = 10.0
-"""Longest time for the first message to come."""
+"""Longest time until the first message."""
 IDLE_S = 300.0
 """Longest time between two messages."""
 SEND_S = 10.0
-"""Longest time for a client to take a message."""
+"""Longest time for a client to read a message."""
 _ENDS = "The service is shutting down."
 
 _log = logging.getLogger(__name__)
 
 
 class Inbox:
-    """The newest message that has come and has not been taken.
+    """The newest message that has not been taken.
 
     Attributes:
         skipped: Messages replaced by newer ones since the count was last taken.
-        is_closed: Whether none will come any more.
+        is_closed: Whether no more messages come.
     """
 
     def __init__(self) -> None:
         self.skipped, self.is_closed = 0, False
-        self._frame: Message | None = None
+        self._message: Message | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, frame: Message) -> None:
-        """Keep a message in the place of the one before."""
-        self.skipped += self._frame is not None
-        self._frame = frame
+    def put(self, message: Message) -> None:
+        """Put a message in place of the one before."""
+        self.skipped += self._message is not None
+        self._message = message
         self._arrived.set()
 
     def close(self) -> None:
-        """Let whoever waits know that nothing more comes."""
+        """Wake the waiting task: no more messages come."""
         self.is_closed = True
         self._arrived.set()
 
     async def take(self, timeout_s: float) -> Message | None:
-        """Return the newest message as soon as there is one; None once the inbox is closed.
+        """Wait for a message and return the newest; None once the inbox is closed.
 
         Raises:
             TimeoutError: None has come.
         """
-        if self._frame is None and not self.is_closed:
+        if self._message is None and not self.is_closed:
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
-        frame, self._frame = self._frame, None
+        message, self._message = self._message, None
         self._arrived.clear()
-        return None if self.is_closed else frame
+        return None if self.is_closed else message
 
     def take_skipped(self) -> int:
-        """Return how many messages were replaced, and count anew."""
+        """Return how many messages were replaced since the last call."""
         skipped, self.skipped = self.skipped, 0
         return skipped
 
@@ -100,7 +100,7 @@ class StreamSession:
         websocket: The connection, accepted.
         name: Name of the robot.
         robot: The robot.
-        bridge: Solves.
+        bridge: Submits the requests.
     """
 
     def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
@@ -111,7 +111,7 @@ class StreamSession:
         self._close: tuple[int, str] | None = None
 
     async def run(self) -> None:
-        """Serve until the client goes, breaks a rule, or the service ends."""
+        """Serve until the client disconnects or breaks a rule, or the service ends."""
         reader = asyncio.create_task(self._read())
         reader.add_done_callback(lambda _: self._inbox.close())
         try:
@@ -140,21 +140,21 @@ class StreamSession:
 
     # ------------------------------------------------------------------ in
     async def _read(self) -> None:
-        """Keep the newest message until the connection ends."""
+        """Receive messages until the connection ends."""
         while True:
             message = await self._websocket.receive()
             if message["type"] != "websocket.receive":
                 self._hang_up(None)
                 return
-            frame = message.get("text")
-            frame = message["bytes"] if frame is None else frame
-            if len(frame) > MAX_STREAM_MESSAGE_BYTES:
+            content = message.get("text")
+            content = message["bytes"] if content is None else content
+            if len(content) > MAX_STREAM_MESSAGE_BYTES:
                 self._hang_up(CloseCode.TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
                 return
-            self._inbox.put(frame)
+            self._inbox.put(content)
 
     def _hang_up(self, code: int | None, reason: str = "") -> None:
-        """Stop waiting, for messages and for the solver."""
+        """Stop waiting for messages and for the solver."""
         self._close = None if code is None else (code, reason)
         self._inbox.close()
         if self._solving is not None:
@@ -162,16 +162,16 @@ class StreamSession:
 
     # ------------------------------------------------------------------ the loop
     async def _serve(self) -> None:
-        frame = await self._inbox.take(CONFIGURE_S)
-        if frame is None:
+        message = await self._inbox.take(CONFIGURE_S)
+        if message is None:
             return
         try:
-            plan = read_configuration(frame, self._robot)
+            plan = read_configuration(message, self._robot)
             self._codec = plan.codec
             warm_up = await self._solve(plan.request)
         except ClosedError:
             raise
-        except Exception as error:  # noqa: BLE001  # the client is told, whatever it is
+        except Exception as error:  # noqa: BLE001  # every error is reported to the client
             await self._fail(error, None)
             self._close = _close_code(error), "The configuration cannot be used."
             return
@@ -181,16 +181,16 @@ class StreamSession:
     async def _follow(self, plan: StreamPlan) -> None:
         """Answer ticks."""
         joint_q = plan.joint_q
-        while (frame := await self._inbox.take(IDLE_S)) is not None:
+        while (message := await self._inbox.take(IDLE_S)) is not None:
             seq: int | None = None
             try:
-                document = decode_frame(frame)
+                document = decode_message(message)
                 seq = sequence_of(document)
                 tick = read_tick(document)
                 answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
             except ClosedError:
                 raise
-            except Exception as error:  # noqa: BLE001  # whatever it is, the next tick may be better
+            except Exception as error:  # noqa: BLE001  # every error is reported; the next tick may succeed
                 await self._fail(error, seq)
                 continue
             joint_q = answer.result.joint_q[0]
@@ -205,7 +205,7 @@ class StreamSession:
         except asyncio.CancelledError:
             if self._inbox.is_closed or (task is not None and task.cancelling()):
                 raise
-            raise ClosedError(_ENDS) from None  # the pool has dropped what waited
+            raise ClosedError(_ENDS) from None  # the pool has dropped the request
         finally:
             self._solving = None
 
@@ -225,6 +225,6 @@ class StreamSession:
 
 
 def _close_code(error: Exception) -> int:
-    """Why a stream ends whose configuration has met an error."""
+    """Return the close code of a stream whose configuration has an error."""
     status = kind_of(error).status
     return CloseCode.POLICY if status < 500 else CloseCode.FAILED if status == 500 else CloseCode.TRY_LATER
