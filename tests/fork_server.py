@@ -51,13 +51,13 @@ class ForkServer:
 
 
 @contextmanager
-def fork_server(imports: str) -> Iterator[ForkServer]:
-    """A server whose processes begin after some lines of Python."""
+def fork_server(imports: str, **variables: str) -> Iterator[ForkServer]:
+    """A server whose processes begin after some lines of Python, which find the variables in their environment."""
     with tempfile.TemporaryDirectory() as folder:
         address = str(Path(folder, "socket"))
         command = [sys.executable, "-m", __name__, address, imports]
-        variables = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # what has threads should not fork
-        with subprocess.Popen(command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        known = os.environ | {"OPENBLAS_NUM_THREADS": "1"} | variables  # what has threads should not fork
+        with subprocess.Popen(command, env=known, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout.readline().strip() == READY
                 yield ForkServer(address)

@@ -134,10 +134,11 @@ def test_too_large_headers_are_431(connect, pieces, field):
         for start in range(0, len(data), step):
             connection.sendall(data[start : start + step])
             time.sleep(0.002)
+        found = rest(connection)
     except (BrokenPipeError, ConnectionResetError):
-        return  # cut off before all was sent
-    found = rest(connection)
-    assert not found or problem(found) == (431, "headers_too_large")
+        found = b""
+    if pieces == 1 or found:  # else it may be cut off before all is sent
+        assert problem(found) == (431, "headers_too_large")
 
 
 def test_what_is_not_http_is_400(connect):

@@ -23,7 +23,7 @@ class Observer:
 
     def answered(self, scope, request_id, status, seconds):
         self.seen.append((scope["path"], request_id, status))
-        assert seconds >= 0
+        assert 0.0 < seconds < 60.0
         self.open -= 1
         assert self.open == 0
 

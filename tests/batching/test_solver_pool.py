@@ -328,7 +328,7 @@ class Record:
         self.refusals = []
 
     def solved(self, robot, shares, result, seconds):
-        assert seconds >= 0.0
+        assert 0.0 < seconds < PATIENCE
         assert len(result) == sum(share.count for share in shares)
         self.solved_problems.append(len(result))
 

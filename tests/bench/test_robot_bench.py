@@ -79,7 +79,6 @@ def test_a_report_holds_every_figure(monkeypatch):
     assert report.latency.calls == 20
     assert 0.0 < report.latency.p50_us <= report.latency.p99_us
     assert report.threads.threads == 2
-    assert report.threads.speedup > 0.0
 
 
 def test_equal_seeds_measure_equal_targets():

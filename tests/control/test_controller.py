@@ -43,10 +43,10 @@ def test_the_command_is_where_the_next_step_starts(panda):
 
 def test_ticks_of_so_many_iterations_are_the_same_every_time(panda):
     target = near(panda, HOME)
-    runs = []
-    for _ in range(2):
-        controller = IKController(panda, [LINK])
-        runs.append(follow(controller, HOME, [target] * 100))
+    runs = [follow(IKController(panda, [LINK]), HOME, [target] * 100)]
+    used = IKController(panda, [LINK])
+    follow(used, panda.random_joint_q(np.random.default_rng(0), 1)[0], [target] * 20)  # a reset leaves nothing of it
+    runs.append(follow(used, HOME, [target] * 100))
     for one, other in zip(vars(runs[0]).values(), vars(runs[1]).values(), strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -143,7 +143,6 @@ def test_a_deadline_gives_the_best_so_far(panda, budget_us):
     target = near(panda, HOME, by=0.01)
     for _ in range(200):
         result = controller.step(target, deadline_ns=time.monotonic_ns() + 1000 * budget_us)
-        assert result.iterations[0, 0] >= 0
         assert (np.abs(result.joint_qd[0]) <= panda.joint_velocity_limit * (1 + 1e-9)).all()
         assert result.status[0] in (IKStatus.CONVERGED, IKStatus.DEADLINE, IKStatus.BLOCKED_BY_LIMITS)
     assert result.success[0]

@@ -36,12 +36,12 @@ def test_no_limit_is_ever_broken(run):
         assert (np.abs(found.accelerations(path.joint_q, DT)) <= limits.acceleration * (1 + 1e-6)).all()
 
 
+@pytest.mark.parametrize("run", [name for name, path in PATHS.items() if path.feasible], indirect=True)
 def test_feasible_paths_are_followed(run):
-    _, path, _, found = run
-    if path.feasible:
-        assert found.position_error.max() < 1e-4
-        assert found.orientation_error.max() < 1e-3
-        assert (found.status == 0).all()
+    *_, found = run
+    assert found.position_error.max() < 1e-4
+    assert found.orientation_error.max() < 1e-3
+    assert (found.status == 0).all()
 
 
 def test_errors_are_those_of_the_command(run):

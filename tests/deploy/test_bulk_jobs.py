@@ -19,6 +19,7 @@ from ik_service.deploy.bulk import LocalWorker, read_results, solve_job
 from ik_service.deploy.bulk.outputs.part_files import read_part
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.worker import PartWorker
+from ik_service.solver.problems import parts
 from tests.deploy.bulk_files import (
     COUNT,
     LINK,
@@ -148,7 +149,8 @@ def test_readers_of_parquet_take_the_folder_as_one_table(whole, columns):
     }
 
 
-def test_results_do_not_depend_on_the_parts_or_the_threads(targets, whole, tmp_path):
+def test_results_do_not_depend_on_the_parts_or_the_threads(targets, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "PART_MIN", PART_ROWS // 4)  # else two threads have one part of a file's rows
     solve_job(panda_job([targets], tmp_path / "one", part_rows=COUNT))
     one, many = read_results(tmp_path / "one"), read_results(whole)
     assert [np.array_equal(one[name], many[name]) for name in many] == [True] * len(many)

@@ -1,5 +1,7 @@
 """The view that kernels read: the same arrays in float32, with limits rounded inwards."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import newton
 import numpy as np
 import pytest
@@ -110,7 +112,9 @@ def test_the_middle_stays_inside_the_limits_in_float32() -> None:
 
 def test_views_are_made_once_per_device() -> None:
     robot = load_robot("panda")
-    assert robot.on_device("cpu") is robot.on_device("cpu")
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(robot.on_device, "cpu").result() is robot.on_device("cpu")
+    assert robot.with_frame("tip", "panda_hand", (0, 0, 0.1, 0, 0, 0, 1)).on_device("cpu") is not robot.on_device("cpu")
     with pytest.raises(InputError, match=r"Device 'cuda:99' is not there.*Devices: .*cpu"):
         robot.on_device("cuda:99")
 

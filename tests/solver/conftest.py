@@ -7,7 +7,7 @@ import pytest
 
 import ik_service
 from ik_service.solver.compiled import island_launches
-from ik_service.solver.problems import host_device_array
+from ik_service.solver.problems import host_device_array, parts
 
 PLANAR_2R = """
 <robot name="planar_2r">
@@ -73,6 +73,12 @@ def panda():
 @pytest.fixture(scope="session")
 def panda_targets(panda):
     return Reachable.draw(panda, ["panda_hand"], 200)
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Splits few problems among threads, too."""
+    monkeypatch.setattr(parts, "PART_MIN", 8)
 
 
 def use_threads(monkeypatch):

@@ -226,6 +226,7 @@ def test_float64_and_all_seeds_go_with_partitions_that_differ():
 
 
 @pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # a GPU has one thread
 def test_threads_change_no_byte(threads):
     problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 900, random_seed=8)
     one = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)

@@ -249,7 +249,7 @@ def test_limits_are_those_asked_for(panda_solver):
     assert not bound.over_velocity.any()
 
 
-def test_the_same_path_gives_the_same_bytes(panda, panda_solver):
+def test_the_same_path_gives_the_same_bytes(panda, panda_solver, small_parts):
     joint_q = swing(PANDA_HOME, 80)
     first = follow(panda_solver, joint_q)
     panda_solver.solve([[0.4, 0.1, 0.5]])

