@@ -89,8 +89,8 @@ def _beyond(late: Lateness, share: float) -> float:
 def _follow(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int, budget: int) -> Lateness:
     """Send robots along their paths with a deadline of so many microseconds in every tick."""
     controller: Any = make_controller(robot, path, kind, robots=robots)
-    launch = Stopwatch(controller._launches[0])
-    controller._launches = (launch,)
+    launch = Stopwatch(controller._launches.launches[0])
+    controller._launches.launches = (launch,)
     late, before = Lateness(), np.tile(path.joint_q, (robots, 1))
     speeds = np.zeros_like(before)
     for target in targets_of(path, robots, ticks):

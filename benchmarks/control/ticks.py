@@ -170,18 +170,19 @@ def _parts(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int
     """Medians of the parts of a tick [µs]."""
     targets = targets_of(path, robots, ticks)
     controller: Any = make_controller(robot, path, kind, robots=robots)
-    check_targets, take_targets = Stopwatch(controller._checked_targets), Stopwatch(controller._take_targets)
-    take, kernel = Stopwatch(controller._take), Stopwatch(controller._launches[0])
-    controller._checked_targets, controller._take_targets = check_targets, take_targets
-    controller._take, controller._launches = take, (kernel,)
+    caller, launches = controller._caller, controller._launches
+    check_targets, read_targets = Stopwatch(caller.checked_targets), Stopwatch(caller.read_targets)
+    read_joints, kernel = Stopwatch(caller.read_joints), Stopwatch(launches.launches[0])
+    caller.checked_targets, caller.read_targets, caller.read_joints = check_targets, read_targets, read_joints
+    launches.launches = (kernel,)
     wall = float(np.median(timed(controller, targets)[0]))
     begins, iterations, ends = _launches(make_controller(robot, path, kind, robots=robots), targets)
     empty = Stopwatch(packed_launch(nothing, 1, [wp.zeros(1, dtype=wp.int32, device="cpu")], wp.get_device("cpu")))
     for _ in range(ticks):
         empty()
     found = {
-        "targets to where the kernel reads them": _median(check_targets.times) + _median(take_targets.times),
-        "`joint_q` and `joint_qd` there": 2.0 * _median(take.times),
+        "targets to where the kernel reads them": _median(check_targets.times) + _median(read_targets.times),
+        "`joint_q` and `joint_qd` there": _median(read_joints.times),
         "kernel": _median(kernel.times),
     }
     inside = {
@@ -195,8 +196,8 @@ def _parts(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int
 
 def _launches(controller: Any, targets: NDArray[np.float64]) -> tuple[list[int], list[int], list[int]]:
     """Times of launches that begin ticks, make an iteration, and answer [ns]."""
-    launch = Stopwatch(controller._launches[0])
-    controller._launches = (launch,)
+    launch = Stopwatch(controller._launches.launches[0])
+    controller._launches.launches = (launch,)
     begins, iterations, ends = [], [], []
     for target in targets:
         launch.times.clear()

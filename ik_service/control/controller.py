@@ -5,27 +5,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.control_tasks import ControlTasks, SoftRows
 from ik_service.control.following import follow_ticks, waypoint_targets
 from ik_service.control.limits import ControlLimits, resolved_limits, velocity_and_acceleration
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
-from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.task import (
-    BEGIN,
     BRAKES,
-    CUT,
     DT,
-    FINISH,
-    ITERATIONS,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
     ROBOTS,
     SCALES,
 )
-from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines, numbers
+from ik_service.control.tick.tick_launches import TickLaunches
+from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
@@ -33,17 +30,15 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
 from ik_service.solver.device_lock import DEVICE_LOCK
-from ik_service.solver.inputs.target_arrays import NUMBER_MAX, host_array
+from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target, as_target
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.result import Pace, checked_dt, path_result
-from ik_service.solver.problems.host_device_array import wait
 from objectives import IKObjective, InputError
 
 WARM_TICKS = 5
-ITERATIONS_MAX = 100  # of a tick that has a deadline
 
 
 class IKController:
@@ -125,46 +120,24 @@ class IKController:
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self._iterations, self._wxyz = iterations, wxyz
         resolved = resolved_limits(robot, limits or ControlLimits())
-        self._paces = velocity_and_acceleration(robot, limits or ControlLimits())
+        self._rate_limits = velocity_and_acceleration(robot, limits or ControlLimits())
         with DEVICE_LOCK, CacheErrorsExplained():
             model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(self.targets), resolved)
             soft = SoftRows(posture, posture_weight, damping_weight)
             self._tasks = ControlTasks(model, self.targets, objectives, soft, self._arrays, self)
             self._islands = TickIslands(model, self._tasks, self._arrays, robots)
-        self._device, self._idle = model.device, self._islands.idle_coordinates()
-        self._launches = tuple(island.launch for island in self._islands.islands)
+        launches = [island.launch for island in self._islands.islands]
+        self._launches = TickLaunches(self._arrays, launches, model.device)
+        unmoved = self._islands.unmoved_coordinates()
+        self._caller = CallerArrays(self._arrays, self._order, len(self.targets), len(launches), unmoved, wxyz=wxyz)
         settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
         settings[ROBOTS], settings[SCALES] = robots, scale_direction
         settings[BRAKES] = self._arrays.has_accelerations
         self._numbers[POSITION_TOLERANCE] = position_tolerance
         self._numbers[ORIENTATION_TOLERANCE] = orientation_tolerance
-        self._settings = settings
-        self._iterations_ns = self._answers_ns = (0, 0)  # what the last two took before a deadline
-        self._result = self._make_result()
         self.reset(robot.mid_joint_q[self._order.coordinates])
         self._is_placed = False  # nobody has said yet where the robots are
-
-    def _make_result(self) -> ControlResult:
-        """The one result, whose arrays are views of the answers where the caller's order is the robot's."""
-        count, order = len(self._launches), self._order
-        host = {name: mirror.host for name, mirror in self._arrays.answers.items()}
-        joint_q, joint_qd, active_limits = host["joint_q_out"], host["joint_qd_out"], host["active_limits"]
-        if not order.is_own:
-            joint_q, joint_qd = order.coordinates_of(joint_q), order.dofs_of(joint_qd)
-            active_limits = order.dofs_of(active_limits)
-        return ControlResult(
-            joint_q=joint_q,
-            joint_qd=joint_qd,
-            island_status=host["status"][:, :count],
-            position_error=host["position_error"],
-            orientation_error=host["orientation_error"],
-            active_limits=active_limits,
-            sigma_min=host["sigma_min"][:, :count],
-            scaling=host["scaling"][:, :count],
-            iterations=host["iterations"][:, :count],
-            dof_names=self.dof_names,
-        )
 
     def reset(self, joint_q: Any, joint_qd: Any = 0.0) -> None:
         """Say where the robots are, and how fast; the next step starts from there.
@@ -184,11 +157,11 @@ class IKController:
         columns, dofs = self._order.coordinates, self._order.dofs
         placed[0][:, columns] = lines("joint_q", host_array("joint_q", joint_q), self.robots, len(columns))
         placed[1][:, dofs] = lines("joint_qd", speeds, self.robots, len(dofs))
-        placed[1][:, self._islands.still_dofs()] = 0.0
+        placed[1][:, self._islands.unmoved_dofs()] = 0.0
         last_q[...], last_qd[...] = complete_joint_q(self.robot, placed[0]), placed[1]
         self._is_placed = True
         self._islands.forget_last_tick()
-        self._give_in_order()
+        self._caller.write_in_order()
 
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
@@ -202,7 +175,7 @@ class IKController:
         self._arrays.targets.host[...], self._numbers[DT] = targets, dt
         self._is_placed = is_placed
         self._islands.forget_last_tick()
-        self._give_in_order()
+        self._caller.write_in_order()
 
     def recorded(self) -> RecordedTicks:
         """Return the kernels of a tick, with what they work on, for export.
@@ -212,7 +185,7 @@ class IKController:
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only controllers in the robot's own joint_order, of quaternions xyzw, can be exported.")
-        if self._device.is_cuda:
+        if self._islands.device.is_cuda:
             raise EngineError("Only controllers on a CPU can be exported.")
         self._islands.refresh()
         return record_ticks(self._tasks, self._islands, self._arrays, self._iterations)
@@ -251,27 +224,24 @@ class IKController:
         """
         begun = time.perf_counter_ns()
         check_times(dt, deadline_ns)
-        arrays, answers, order = self._arrays, self._arrays.answers, self._order
-        poses = None if targets is None else self._checked_targets(targets)
-        start = None if joint_q is None else lines("joint_q", joint_q, self.robots, len(order.coordinates))
-        speeds = None if joint_qd is None else lines("joint_qd", joint_qd, self.robots, len(order.dofs))
+        caller = self._caller
+        poses = None if targets is None else caller.checked_targets(targets)
+        start, speeds = caller.checked_lines(joint_q, joint_qd)
         if not self._is_placed:
             self._place(joint_q)
         self._islands.refresh()
         self._numbers[DT] = dt
         if poses is not None:
-            self._take_targets(poses)
-        self._take(arrays.joint_q.host, answers["joint_q_out"].host, start, order.coordinates)
-        self._take(arrays.joint_qd.host, answers["joint_qd_out"].host, speeds, order.dofs)
-        is_lost = self._take_idle() if start is not None and self._idle.size else None
+            caller.read_targets(poses)
+        is_lost = caller.read_joints(start, speeds)
         if deadline_ns is None:
-            self._launch(1, 1, self._iterations + 1)
+            self._launches.run(1, 1, self._iterations + 1)
         else:
-            self._run_until(deadline_ns)
+            self._launches.run_until(deadline_ns)
         if is_lost is not None:
-            answers["status"].host[is_lost] = IKStatus.INVALID
-        result = self._result
-        self._give_in_order()
+            self._arrays.answers["status"].host[is_lost] = IKStatus.INVALID
+        caller.write_in_order()
+        result = caller.result
         result.seconds = 1e-9 * (time.perf_counter_ns() - begun)
         return result
 
@@ -309,87 +279,4 @@ class IKController:
         joint_q = self._arrays.answers["joint_q_out"].host[0]
         start = joint_q.copy()
         commands, answers = follow_ticks(lambda pose: self.step(pose, dt=dt), joint_q, poses)
-        return path_result(self.robot, self._order, commands, start, Pace(dt, *self._paces), answers)
-
-    def _launch(self, begin: int, finish: int, iterations: int, cut: int = 0) -> None:
-        """Launch all islands and wait for them: nothing is under way when it returns, so all arrays may be written."""
-        settings = self._settings
-        settings[BEGIN], settings[FINISH], settings[ITERATIONS], settings[CUT] = begin, finish, iterations, cut
-        if self._arrays.are_apart:
-            self._launch_apart()
-            return
-        for launch in self._launches:
-            launch()
-
-    def _launch_apart(self) -> None:
-        """The same where the host does not see the memory of the device, with the device to itself."""
-        with DEVICE_LOCK:
-            self._arrays.push()
-            for launch in self._launches:
-                launch()
-            self._arrays.fetch()
-            wait(self._device)
-
-    def _run_until(self, deadline_ns: int) -> None:
-        """Iterate until a time, or until nothing more can be gained; one step is always tried.
-
-        It stops while there is time for another iteration and the answer, as long as those took before: the shorter of
-        the last two, for now and then the machine does something else.
-        """
-        running, cut = self._arrays.running.host, 0
-        self._launch(1, 0, 2)
-        now = time.monotonic_ns()
-        for _ in range(ITERATIONS_MAX):
-            if not running.any():
-                break
-            if now + min(self._iterations_ns) + min(self._answers_ns) >= deadline_ns:
-                cut = 1
-                break
-            self._launch(0, 0, 1)
-            before, now = now, time.monotonic_ns()
-            self._iterations_ns = self._iterations_ns[1], now - before
-        self._launch(0, 1, 0, cut)
-        self._answers_ns = self._answers_ns[1], time.monotonic_ns() - now
-
-    def _give_in_order(self) -> None:
-        """Give the answers in the caller's order of joints, if that is not the robot's."""
-        if self._order.is_own:
-            return
-        answers, order, result = self._arrays.answers, self._order, self._result
-        np.take(answers["joint_q_out"].host, order.coordinates, axis=1, out=result.joint_q)
-        np.take(answers["joint_qd_out"].host, order.dofs, axis=1, out=result.joint_qd)
-        np.take(answers["active_limits"].host, order.dofs, axis=1, out=result.active_limits)
-
-    def _checked_targets(self, targets: Any) -> NDArray[Any]:
-        host, values = self._arrays.targets.host, numbers("targets", targets)
-        if values.shape != host.shape and values.shape != host.shape[1:]:
-            if not (values.shape == (POSE,) and len(self.targets) == 1):
-                allowed = f"[{len(self.targets)}, {POSE}] or [{self.robots}, {len(self.targets)}, {POSE}]"
-                raise InputError(f"targets have shape {list(values.shape)}. Allowed: {allowed}.")
-        return values
-
-    def _take_targets(self, values: NDArray[Any]) -> None:
-        host = self._arrays.targets.host
-        if self._wxyz:
-            host[..., :3], host[..., 3:6], host[..., 6] = values[..., :3], values[..., 4:], values[..., 3]
-        else:
-            host[...] = values
-
-    def _take(
-        self, host: NDArray[Any], last: NDArray[Any], values: NDArray[Any] | None, columns: NDArray[np.intp]
-    ) -> None:
-        """Take what a caller gives, or what the step before has commanded."""
-        if values is None:
-            host[...] = last
-        elif self._order.is_own:
-            host[...] = values
-        else:
-            host[...] = last
-            host[:, columns] = values
-
-    def _take_idle(self) -> NDArray[np.bool_]:
-        """Take joints that no island moves for where they are; return the robots of which that is no number."""
-        given, last = self._arrays.joint_q.host[:, self._idle], self._arrays.answers["joint_q_out"].host
-        known = np.abs(given) <= NUMBER_MAX
-        last[:, self._idle] = np.where(known, given, last[:, self._idle])
-        return np.asarray(~known.all(axis=1))
+        return path_result(self.robot, self._order, commands, start, Pace(dt, *self._rate_limits), answers)

@@ -22,15 +22,15 @@ class RecordedTicks:
     Attributes:
         launches: A step for each island; arrays that change are all among its numbers.
         data: Names of the arrays with data of objectives.
-        idle: Coordinates that no island moves.
-        still: DOFs that no island moves.
+        unmoved_coordinates: Coordinates that no island moves.
+        unmoved_dofs: DOFs that no island moves.
         iterations: Most steps that a tick without a deadline tries.
     """
 
     launches: RecordedLaunches
     data: tuple[str, ...]
-    idle: tuple[int, ...]
-    still: tuple[int, ...]
+    unmoved_coordinates: tuple[int, ...]
+    unmoved_dofs: tuple[int, ...]
     iterations: int
 
 
@@ -52,8 +52,8 @@ def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, 
     return RecordedTicks(
         RecordedLaunches(tuple(steps), {}, numbers | data, ()),
         data=tuple(data),
-        idle=tuple(int(c) for c in islands.idle_coordinates()),
-        still=tuple(int(dof) for dof in np.flatnonzero(islands.still_dofs())),
+        unmoved_coordinates=tuple(int(c) for c in islands.unmoved_coordinates()),
+        unmoved_dofs=tuple(int(dof) for dof in np.flatnonzero(islands.unmoved_dofs())),
         iterations=iterations,
     )
 
@@ -63,7 +63,7 @@ def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[s
     inputs = [
         one for island in islands.islands for one in island.program.inputs if one.field not in (GOAL, TURN, FIXED)
     ]
-    arrays = {_label(tasks, one.objective, one.field): islands.data_array(one) for one in inputs}
+    arrays = {_label(tasks, one.objective, one.field): islands.data.array(one) for one in inputs}
     found: dict[str, wp.array[Any]] = {}
     for label, array in sorted(arrays.items()):
         if array.ptr not in others | {one.ptr for one in found.values()}:

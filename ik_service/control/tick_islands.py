@@ -13,11 +13,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.compiler import (
-    FIXED,
     FLOAT64_ERROR,
-    GOAL,
-    TURN,
-    DataInput,
     IslandProgram,
     IterationSource,
     Lanes,
@@ -31,6 +27,7 @@ from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.kernel import tick_kernel
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
+from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.solver.compiled.island_launches import PacketLaunches
@@ -97,10 +94,12 @@ class TickIslands:
 
     Attributes:
         islands: Each of them.
+        data: Where their kernels find the data of the objectives.
+        device: The device.
     """
 
     def __init__(self, model: DeviceModel, tasks: ControlTasks, arrays: TickArrays, robots: int) -> None:
-        self._model, self._tasks, self._arrays, self._robots = model, tasks, arrays, robots
+        self._model, self._tasks, self._robots, self.device = model, tasks, robots, model.device
         reason = uncovered(tasks.objectives, model)
         if reason is not None:
             raise EngineError(f"A controller takes objectives that can be compiled: {reason}.")
@@ -118,17 +117,13 @@ class TickIslands:
                 )
         weights = RowWeights(np.hstack([block.max(axis=0, keepdims=True) for block in blocks]))
         self._partition = common_partition(weights, self._support.trees, model.device, join=False)
-        self._still_rows = np.asarray(weights.on & (self._partition.row_island[0] < 0))
+        self._unmoved_rows = np.asarray(weights.on & (self._partition.row_island[0] < 0))
         self._lanes = lanes_on(model.device, robots)
-        self._version = self._data_version()
+        self.data = TickData(tasks, self._rows, arrays, robots, model.device)
+        self._version = self.data.version()
         self.islands = [self._island(k, arrays) for k in range(int(self._partition.nisland[0]))]
         if not self.islands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
-
-    def _data_version(self) -> int:
-        """Number that grows when an objective of the caller's exchanges an array."""
-        further = self._tasks.objectives[len(self._tasks.targets) : self._tasks.task_count]
-        return sum(objective.data_version for objective in further)
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         device, program = self._model.device, self._program(island)
@@ -144,7 +139,7 @@ class TickIslands:
         load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()
         task.island = island
-        for name, array in {**arrays.of_task(), **self._constants(program), **self._inputs(program)}.items():
+        for name, array in {**arrays.of_task(), **self._constants(program), **self.data.inputs(program)}.items():
             setattr(task, name, array)
         packets = -(-self._robots // self._lanes.width)
         states = wp.zeros(packets, dtype=state_type, device=device)
@@ -180,38 +175,22 @@ class TickIslands:
         for start in [self._rows.start[k] for k in self._rows.of_kind(RowKind.TARGET)]:
             own = np.arange(start, start + TARGET_ROWS)
             if np.isin(own, rows).any():
-                found += [int(row) for row in own[self._still_rows[own]]]
+                found += [int(row) for row in own[self._unmoved_rows[own]]]
         return found
 
-    def _inputs(self, program: IslandProgram) -> dict[str, Any]:
-        """Arrays that say where the data of the program stand, and of what kind they are."""
-        device, inputs = self._model.device, program.inputs
-        quaternions = {key for key, data in self._tasks.wide.items() if data.is_quaternion}
-        first = [k for k, one in enumerate(inputs) if (one.objective, one.field) in quaternions and one.column == 0]
-        of_task = [0 <= one.objective < self._tasks.task_count for one in inputs]
-        addresses = {
-            name: device_array(values, wp.uint64 if name == "source" else wp.int32, device)
-            for name, values in self._addresses(program).items()
-        }
-        return addresses | {
-            "source_task": device_array(of_task, wp.int32, device),
-            "quaternion": device_array(first, wp.int32, device),
-            "input_before": wp.full((self._robots, len(inputs)), wp.nan, dtype=wp.float64, device=device),
-        }
-
-    def idle_coordinates(self) -> NDArray[np.intp]:
+    def unmoved_coordinates(self) -> NDArray[np.intp]:
         """Return the coordinates that no island moves, those of locked joints among them."""
-        robot, idle = self._model.robot, self.still_dofs()
+        robot, unmoved = self._model.robot, self.unmoved_dofs()
         found: list[int] = []
-        for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(idle), side="right") - 1):
+        for joint in np.unique(np.searchsorted(robot.joint_qd_start, np.flatnonzero(unmoved), side="right") - 1):
             dofs = range(robot.joint_qd_start[joint], robot.joint_qd_start[joint + 1])
-            own = [int(robot.dof_coordinate[dof]) for dof in dofs if idle[dof]]
+            own = [int(robot.dof_coordinate[dof]) for dof in dofs if unmoved[dof]]
             end = int(robot.joint_q_start[joint + 1])
             found += range(end - 4, end) if -1 in own else []
             found += [c for c in own if c >= 0]
         return np.array(found, dtype=np.intp)
 
-    def still_dofs(self) -> NDArray[np.bool_]:
+    def unmoved_dofs(self) -> NDArray[np.bool_]:
         """Return which DOFs no island moves, locked ones among them, shape [joint_dof_count]."""
         robot = self._model.robot
         moved = [a for island in self.islands for a in island.program.dofs]
@@ -225,10 +204,10 @@ class TickIslands:
 
     def refresh(self) -> None:
         """Take in arrays that objectives have exchanged."""
-        version = self._data_version()
+        version = self.data.version()
         if version == self._version:
             return
-        found = [self._addresses(island.program) for island in self.islands]
+        found = [self.data.addresses(island.program) for island in self.islands]
         with turn_on(self._model.device):
             for island, addresses in zip(self.islands, found, strict=True):
                 for name, values in addresses.items():
@@ -253,48 +232,3 @@ class TickIslands:
             "follower_number": device_array(np.reshape(numbers, (-1, 4)), wp.float64, device),
             "error_target": device_array(targets, wp.int32, device),
         }
-
-    def data_array(self, one: DataInput) -> "wp.array[Any]":
-        """Return the array in which an input of a program stands that is data."""
-        if one.field == FIXED:
-            return self._arrays.joint_q.device
-        objectives: Any = self._rows.objectives
-        wide = self._tasks.wide.get((one.objective, one.field))
-        array: wp.array[Any] = objectives[one.objective].data(one.field) if wide is None else wide.array
-        return array
-
-    def _addresses(self, program: IslandProgram) -> dict[str, list[int]]:
-        """Where a kernel finds the data of the objectives."""
-        objectives: Any = self._rows.objectives
-        lines = []
-        for one in program.inputs:
-            if one.field in (GOAL, TURN):
-                lines.append((0, 0, 0, 0))
-                continue
-            wide = self._tasks.wide.get((one.objective, one.field))
-            array = self.data_array(one)
-            if one.field != FIXED:
-                self._check_lines(objectives[one.objective], one.field, array.shape[0])
-            size, first = wp.types.type_size_in_bytes(array.dtype), 0 if wide is None else wide.first
-            lines.append(
-                (
-                    array.ptr + size * (first + one.column),
-                    array.shape[0],
-                    array.strides[0] // size,
-                    int(wide is not None or one.field == FIXED),
-                )
-            )
-        names = ("source", "source_lines", "source_stride", "source_wide")
-        columns = zip(*lines, strict=True) if lines else [()] * len(names)
-        return {name: list(values) for name, values in zip(names, columns, strict=True)}
-
-    def _check_lines(self, objective: Any, field: str, lines: int) -> None:
-        """Check that an objective has its data for one robot or for all.
-
-        Raises:
-            InputError: It has another number of lines.
-        """
-        objective.require_problem_count(self._robots)
-        if 1 < lines < self._robots:
-            owner = type(objective).__name__
-            raise InputError(f"{owner}: field '{field}' has {lines} lines; allowed: 1, or {self._robots} robots.")

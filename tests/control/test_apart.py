@@ -11,7 +11,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
-from ik_service.control import controller as controller_module
+from ik_service.control.tick import tick_launches
 from ik_service.solver import device_lock
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems import host_device_array
@@ -38,8 +38,8 @@ class LateDevice:
         monkeypatch.setattr(
             host_device_array.HostDeviceArray, "fetch", lambda one, count: self.take(lambda: fetch(one, count))
         )
-        monkeypatch.setattr(controller_module, "wait", lambda device: self.wait())
-        monkeypatch.setattr(controller_module.time, "monotonic_ns", lambda: self.now)
+        monkeypatch.setattr(tick_launches, "wait", lambda device: self.wait())
+        monkeypatch.setattr(tick_launches.time, "monotonic_ns", lambda: self.now)
 
     def take(self, work):
         self.holders.append(is_locked())
@@ -54,7 +54,8 @@ class LateDevice:
         """A controller whose launches go into the queue; what was told before has been done."""
         controller = IKController(*arguments, **options)
         self.wait()
-        controller._launches = tuple(self.late(launch) for launch in controller._launches)
+        launches = controller._launches
+        launches.launches = tuple(self.late(launch) for launch in launches.launches)
         self.holders.clear()
         return controller
 

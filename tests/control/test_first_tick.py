@@ -32,11 +32,11 @@ def placed(panda, target):
 
 
 def test_a_first_step_from_nowhere_is_refused(controller, target, panda):
-    before = controller._result.copy()
+    before = controller._caller.result.copy()
     for arguments in ({}, {"joint_qd": np.zeros(7)}, {"deadline_ns": 0}):
         with pytest.raises(InputError, match=UNKNOWN):
             controller.step(target, **arguments)
-    np.testing.assert_array_equal(controller._result.joint_q, before.joint_q)
+    np.testing.assert_array_equal(controller._caller.result.joint_q, before.joint_q)
     np.testing.assert_array_equal(controller.step(joint_q=HOME).joint_q, HOME[None])  # no target was taken: it is zeros
     with pytest.raises(InputError, match=UNKNOWN):
         IKController(panda, [LINK]).follow(target[None, :3], target[None, 3:], 1e-3)
@@ -54,7 +54,7 @@ def test_whoever_says_where_the_robot_is_gets_commands_from_there(controller, ta
         np.testing.assert_array_equal(first.joint_q, np.tile(first.joint_q[0], (3, 1)))
     else:
         controller.follow(target[None, :3], target[None, 3:], 1e-3, start_joint_q=HOME)
-        first = controller._result
+        first = controller._caller.result
     np.testing.assert_array_equal(first.joint_q[0], placed(panda, target).joint_q[0])
     if how != "several":
         controller.step(target)

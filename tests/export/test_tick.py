@@ -242,14 +242,14 @@ def test_several_robots_followers_and_joints_that_nothing_moves(three_robots):
     assert np.ptp(last["joint_q"], axis=0).max() > 0.01
     faulty = given.copy()
     faulty[0, model.coordinate_names.index("a_pitch")] = np.nan
-    faulty[2, controller.recorded().idle[0]] = np.inf
+    faulty[2, controller.recorded().unmoved_coordinates[0]] = np.inf
     last = compare(ours, controller, [{"joint_q": given}, {"joint_q": faulty}])
     assert ((last["status"] == IKStatus.INVALID) == [True, False, True]).all()
     assert np.isfinite(last["joint_q"]).all()
     controller.reset(given, 0.1)
     assert ours.reset(given, np.full((3, model.joint_dof_count), 0.1)) == OK
     last = compare(ours, controller, [{"targets": targets}])
-    np.testing.assert_array_equal(last["joint_qd"][:, list(controller.recorded().still)], 0.0)
+    np.testing.assert_array_equal(last["joint_qd"][:, list(controller.recorded().unmoved_dofs)], 0.0)
     assert "target_0_offset" in controller.recorded().data
     assert {"arms_tick.o", "tick_example.c", "ticks.bin"} <= set(export.files)
     assert not {"arms_io.o", "example.c"} & set(export.files)

@@ -7,8 +7,8 @@ import numpy as np
 import warp as wp
 
 from ik_service.control import IKController, LimitKind
-from ik_service.control.controller import ITERATIONS_MAX
 from ik_service.control.tick import task as tick_task
+from ik_service.control.tick.tick_launches import ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
@@ -136,8 +136,8 @@ class TickEntry:
             "dof_names": _lines([f"{c_string(name)}," for name in robot.dof_names]),
             "active_dof_names": _lines([f"{c_string(name)}," for name in active_names]),
             "kinds": ",\n".join(indented(kinds)),
-            "idle": _list([str(column) for column in self._ticks.idle]),
-            "still": _list([str(dof) for dof in self._ticks.still]),
+            "idle": _list([str(column) for column in self._ticks.unmoved_coordinates]),
+            "still": _list([str(dof) for dof in self._ticks.unmoved_dofs]),
             "dt_least": repr(DT_LEAST),
             "dt_most": repr(DT_MOST),
             "iterations_max": ITERATIONS_MAX,

@@ -1,0 +1,133 @@
+"""Arrays of the caller and those of a tick: targets and joints in, in the caller's order, and the one result out."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.control.result import ControlResult
+from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick_input import lines, numbers
+from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
+from objectives import InputError
+
+
+class CallerArrays:
+    """Reads what a caller gives into the arrays of a tick, and writes its answers in the caller's order of joints.
+
+    Args:
+        arrays: The arrays of a tick.
+        order: The caller's order of joints.
+        target_count: Number of targets.
+        wxyz: Whether quaternions of targets are given in the order wxyz.
+        islands: Number of islands.
+        unmoved: Coordinates that no island moves.
+
+    Attributes:
+        result: The one result, whose arrays are views of the answers where the caller's order is the robot's.
+    """
+
+    def __init__(
+        self,
+        arrays: TickArrays,
+        order: CallerOrder,
+        target_count: int,
+        islands: int,
+        unmoved: NDArray[np.intp],
+        *,
+        wxyz: bool,
+    ) -> None:
+        self._arrays, self._order, self._target_count, self._wxyz = arrays, order, target_count, wxyz
+        self._robots, self._unmoved = arrays.joint_q.host.shape[0], unmoved
+        self.result = self._make_result(islands)
+
+    def _make_result(self, count: int) -> ControlResult:
+        order = self._order
+        host = {name: mirror.host for name, mirror in self._arrays.answers.items()}
+        joint_q, joint_qd, active_limits = host["joint_q_out"], host["joint_qd_out"], host["active_limits"]
+        if not order.is_own:
+            joint_q, joint_qd = order.coordinates_of(joint_q), order.dofs_of(joint_qd)
+            active_limits = order.dofs_of(active_limits)
+        return ControlResult(
+            joint_q=joint_q,
+            joint_qd=joint_qd,
+            island_status=host["status"][:, :count],
+            position_error=host["position_error"],
+            orientation_error=host["orientation_error"],
+            active_limits=active_limits,
+            sigma_min=host["sigma_min"][:, :count],
+            scaling=host["scaling"][:, :count],
+            iterations=host["iterations"][:, :count],
+            dof_names=order.dof_names,
+        )
+
+    def checked_lines(self, joint_q: Any, joint_qd: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Return configurations and speeds as arrays; None where none are given.
+
+        Raises:
+            InputError: A shape or number that is not allowed.
+        """
+        columns, dofs = len(self._order.coordinates), len(self._order.dofs)
+        start = None if joint_q is None else lines("joint_q", joint_q, self._robots, columns)
+        return start, None if joint_qd is None else lines("joint_qd", joint_qd, self._robots, dofs)
+
+    def checked_targets(self, targets: Any) -> NDArray[Any]:
+        """Return poses of targets as an array.
+
+        Raises:
+            InputError: A shape or number that is not allowed.
+        """
+        host, values = self._arrays.targets.host, numbers("targets", targets)
+        if values.shape != host.shape and values.shape != host.shape[1:]:
+            if not (values.shape == (POSE,) and self._target_count == 1):
+                allowed = f"[{self._target_count}, {POSE}] or [{self._robots}, {self._target_count}, {POSE}]"
+                raise InputError(f"targets have shape {list(values.shape)}. Allowed: {allowed}.")
+        return values
+
+    def read_targets(self, values: NDArray[Any]) -> None:
+        """Read checked poses into the arrays of a tick."""
+        host = self._arrays.targets.host
+        if self._wxyz:
+            host[..., :3], host[..., 3:6], host[..., 6] = values[..., :3], values[..., 4:], values[..., 3]
+        else:
+            host[...] = values
+
+    def read_joints(self, start: NDArray[Any] | None, speeds: NDArray[Any] | None) -> NDArray[np.bool_] | None:
+        """Read where the robots are and how fast; None takes what the step before has commanded.
+
+        Returns:
+            The robots of which a joint that no island moves has no number; None where there are no such joints.
+        """
+        arrays, answers, order = self._arrays, self._arrays.answers, self._order
+        self._read(arrays.joint_q.host, answers["joint_q_out"].host, start, order.coordinates)
+        self._read(arrays.joint_qd.host, answers["joint_qd_out"].host, speeds, order.dofs)
+        return self._read_unmoved() if start is not None and self._unmoved.size else None
+
+    def _read(
+        self, host: NDArray[Any], last: NDArray[Any], values: NDArray[Any] | None, columns: NDArray[np.intp]
+    ) -> None:
+        """Read what a caller gives, or what the step before has commanded."""
+        if values is None:
+            host[...] = last
+        elif self._order.is_own:
+            host[...] = values
+        else:
+            host[...] = last
+            host[:, columns] = values
+
+    def _read_unmoved(self) -> NDArray[np.bool_]:
+        """Read where joints are that no island moves; return the robots of which that is no number."""
+        given, last = self._arrays.joint_q.host[:, self._unmoved], self._arrays.answers["joint_q_out"].host
+        known = np.abs(given) <= NUMBER_MAX
+        last[:, self._unmoved] = np.where(known, given, last[:, self._unmoved])
+        return np.asarray(~known.all(axis=1))
+
+    def write_in_order(self) -> None:
+        """Write the answers in the caller's order of joints, if that is not the robot's."""
+        if self._order.is_own:
+            return
+        answers, order, result = self._arrays.answers, self._order, self.result
+        np.take(answers["joint_q_out"].host, order.coordinates, axis=1, out=result.joint_q)
+        np.take(answers["joint_qd_out"].host, order.dofs, axis=1, out=result.joint_qd)
+        np.take(answers["active_limits"].host, order.dofs, axis=1, out=result.active_limits)

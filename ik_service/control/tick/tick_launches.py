@@ -1,0 +1,71 @@
+"""Launches of a tick: with so many iterations, or with iterations until a deadline."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import warp as wp
+
+from ik_service.control.tick.arrays import TickArrays
+from ik_service.control.tick.task import BEGIN, CUT, FINISH, ITERATIONS
+from ik_service.solver.device_lock import DEVICE_LOCK
+from ik_service.solver.problems.host_device_array import wait
+
+ITERATIONS_MAX = 100  # of a tick that has a deadline
+
+
+class TickLaunches:
+    """Launches the kernels of all islands.
+
+    Args:
+        arrays: What they work on.
+        launches: One for each island.
+        device: The device.
+
+    Attributes:
+        launches: One for each island.
+    """
+
+    def __init__(self, arrays: TickArrays, launches: Sequence[Callable[[], None]], device: wp.Device) -> None:
+        self.launches = tuple(launches)
+        self._arrays, self._device, self._settings = arrays, device, arrays.settings.host
+        self._iterations_ns = self._answers_ns = (0, 0)  # what the last two took before a deadline
+
+    def run(self, begin: int, finish: int, iterations: int, cut: int = 0) -> None:
+        """Launch all islands and wait for them: nothing is under way when it returns, so all arrays may be written."""
+        settings = self._settings
+        settings[BEGIN], settings[FINISH], settings[ITERATIONS], settings[CUT] = begin, finish, iterations, cut
+        if self._arrays.are_apart:
+            self._run_apart()
+            return
+        for launch in self.launches:
+            launch()
+
+    def _run_apart(self) -> None:
+        """The same where the host does not see the memory of the device, with the device to itself."""
+        with DEVICE_LOCK:
+            self._arrays.push()
+            for launch in self.launches:
+                launch()
+            self._arrays.fetch()
+            wait(self._device)
+
+    def run_until(self, deadline_ns: int) -> None:
+        """Iterate until a time, or until nothing more can be gained; one step is always tried.
+
+        It stops while there is time for another iteration and the answer, as long as those took before: the shorter of
+        the last two, for now and then the machine does something else.
+        """
+        running, cut = self._arrays.running.host, 0
+        self.run(1, 0, 2)
+        now = time.monotonic_ns()
+        for _ in range(ITERATIONS_MAX):
+            if not running.any():
+                break
+            if now + min(self._iterations_ns) + min(self._answers_ns) >= deadline_ns:
+                cut = 1
+                break
+            self.run(0, 0, 1)
+            before, now = now, time.monotonic_ns()
+            self._iterations_ns = self._iterations_ns[1], now - before
+        self.run(0, 1, 0, cut)
+        self._answers_ns = self._answers_ns[1], time.monotonic_ns() - now
