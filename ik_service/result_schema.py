@@ -162,6 +162,7 @@ ISLAND_COLUMNS = (
     Column(name="cost", dtype="float32", axes=("trees",)),
 )
 """The columns of the islands of every problem; on the device their names begin with `island_`."""
+DEVICE_ISLAND_COLUMNS = tuple(column for column in ISLAND_COLUMNS if column.on_device)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -122,24 +122,22 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
 
 def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return the answers as they have been judged last."""
-    outcome, count, order = work.verification, settings.problem_count, head.order
+    order, values = head.order, work.verification.read(settings.problem_count, wide=settings.float64_finish)
+    for column in DEVICE_COLUMNS:
+        if "coordinates" in column.axes:
+            values[column.name] = order.coordinates_of(values[column.name])
+        elif "dofs" in column.axes:
+            values[column.name] = order.dofs_of(values[column.name])
+    islands = work.verification, prepared.partition, head.robot, head.row_labels, settings.problem_count
     return IKResult(
-        joint_q=order.coordinates_of((outcome.judged_q if settings.float64_finish else outcome.joint_q).read(count)),
-        success=outcome.success.read(count),
-        status=outcome.status.read(count),
-        position_error=outcome.position_error.read(count),
-        orientation_error=outcome.orientation_error.read(count),
-        cost=outcome.cost.read(count),
-        iterations=outcome.iterations.read(count),
-        seed_index=outcome.seed_index.read(count),
-        active_limits=order.dofs_of(outcome.active_limits.read(count)),
+        **values,
         joint_names=order.joint_names,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,
         engine=head.engine,
         device=head.device,
         seeds=settings.seeds,
-        islands=IslandResults.collect(outcome, prepared.partition, head.robot, head.row_labels, count),
+        islands=IslandResults.collect(*islands),
     )
 
 
@@ -151,6 +149,7 @@ def _with_solutions(
     The winner is chosen in float32, where an error near the tolerance may round to the other side of it.
     """
     selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
+    columns = work.verification.columns
     assert selection is not None  # several solutions have been asked for
     solutions = np.full((count, wanted, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
     found = np.maximum(selection.solution_count.read(count), 1)  # no joint to move: solved as it stands, or not
@@ -164,9 +163,9 @@ def _with_solutions(
     for k in range(wanted):
         if k > 0:
             verify(np.full(count, k, np.int32))
-        good = np.flatnonzero((found > k) & work.verification.success.read(count))
+        good = np.flatnonzero((found > k) & columns["success"].read(count))
         answer[good[number[good] == 0]] = k
-        solutions[good, number[good]] = work.verification.joint_q.read(count)[good]
+        solutions[good, number[good]] = columns["joint_q"].read(count)[good]
         number[good] += 1
     if answer.any():
         verify(answer)

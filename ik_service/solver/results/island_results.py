@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.result_schema import DEVICE_ISLAND_COLUMNS
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems.partition import Partition
@@ -70,22 +71,21 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     @classmethod
     def collect(
         cls,
-        outcome: Verification,
+        verification: Verification,
         partition: Partition,
         robot: RobotModel,
         row_labels: Sequence[str],
         n: int,
     ) -> "IslandResults":
         """Take the islands of the first n problems from what a solve has left on the device."""
+        own: dict[str, Any] = {
+            column.name: verification.columns[f"island_{column.name}"].read(n) for column in DEVICE_ISLAND_COLUMNS
+        }
         return cls(
             nisland=_lines(partition.nisland, n),
             tree_island=_lines(partition.tree_island, n),
             row_island=_lines(partition.row_island, n),
-            success=outcome.island_success.read(n),
-            status=outcome.island_status.read(n),
-            seed_index=outcome.island_seed.read(n),
-            iterations=outcome.island_iterations.read(n),
-            cost=outcome.island_cost.read(n),
+            **own,
             robot=robot,
             row_labels=tuple(row_labels),
         )

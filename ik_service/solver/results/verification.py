@@ -15,6 +15,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
@@ -28,6 +29,15 @@ from objectives.data_field import fitting_array
 
 TINY = wp.constant(wp.float64(1e-300))
 NAN = wp.constant(wp.float64(math.nan))
+WARP_TYPES: dict[str, Any] = {
+    "precision": wp.float32,
+    "status": wp.int8,
+    "bool": wp.bool,
+    "int32": wp.int32,
+    "float32": wp.float32,
+    "float64": wp.float64,
+}
+"""Types of columns on the device; configurations in float64 are beside those in float32."""
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -251,26 +261,27 @@ class Verification:
         tree_count: Trees of the robot.
         capacity: Problems there is room for.
         hard_limits: Whether answers in float64 keep the exact limits.
+
+    Attributes:
+        columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
+            `judged_q` is `joint_q` in float64.
     """
 
     def __init__(
         self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int, *, hard_limits: bool
     ) -> None:
-        device, dofs, count = model.device, model.joint_dof_count, len(targets)
+        device = model.device
         self._model, self._targets = model, targets
+        extents = {"coordinates": model.joint_coord_count, "dofs": model.joint_dof_count}
+        extents |= {"targets": len(targets), "trees": tree_count}
 
-        def mirror(dtype: Any, *shape: int) -> HostDeviceArray:
-            return HostDeviceArray((capacity, *shape), dtype, device)
+        def array_of(column: Column, dtype: Any = None) -> HostDeviceArray:
+            shape = (capacity, *(extents[axis] for axis in column.axes))
+            return HostDeviceArray(shape, dtype or WARP_TYPES[column.dtype], device)
 
-        self.joint_q = mirror(wp.float32, model.joint_coord_count)
-        self.judged_q = mirror(wp.float64, model.joint_coord_count)
-        self.position_error, self.orientation_error = (mirror(wp.float64, count) for _ in range(2))
-        self.success, self.status = mirror(wp.bool), mirror(wp.int8)
-        self.cost, self.iterations, self.seed_index = mirror(wp.float32), mirror(wp.int32), mirror(wp.int32)
-        self.active_limits = mirror(wp.bool, dofs)
-        self.island_success, self.island_status = mirror(wp.bool, tree_count), mirror(wp.int32, tree_count)
-        self.island_seed, self.island_iterations = mirror(wp.int32, tree_count), mirror(wp.int32, tree_count)
-        self.island_cost = mirror(wp.float32, tree_count)
+        self.columns = {column.name: array_of(column) for column in DEVICE_COLUMNS}
+        self.columns |= {f"island_{column.name}": array_of(column) for column in DEVICE_ISLAND_COLUMNS}
+        self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
         limits = _exact_limits(model, hard_limits)
         self._limits: list[wp.array[Any]] = [wp.array(ends, dtype=wp.float64, device=device) for ends in limits]
@@ -308,18 +319,18 @@ class Verification:
         Args:
             wide: Whether configurations are wanted in float64.
         """
-        islands = [self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost]
-        errors = [self.position_error, self.orientation_error]
-        columns = [self.success, self.status, self.cost, self.iterations, self.seed_index, self.active_limits]
-        return [self.judged_q if wide else self.joint_q, *errors, *columns, *islands]
+        left_out = "joint_q" if wide else "judged_q"
+        return [array for name, array in self.columns.items() if name != left_out]
 
-    def columns(self) -> dict[str, HostDeviceArray]:
-        """Return all arrays that the launches write, by what they hold."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if isinstance(value, HostDeviceArray) and value.per_problem
-        }
+    def read(self, count: int, *, wide: bool) -> dict[str, Any]:
+        """Return the columns of the first problems, by name.
+
+        Args:
+            count: How many problems.
+            wide: Whether configurations are wanted in float64.
+        """
+        values = {column.name: self.columns[column.name].read(count) for column in DEVICE_COLUMNS}
+        return values | {"joint_q": self.columns["judged_q"].read(count)} if wide else values
 
     def launches(
         self,
@@ -342,24 +353,24 @@ class Verification:
         """
         model, best, targets = self._model, problems.best, self._targets
         which = [problems.settings, part, parts]
-        errors = [self.position_error.device, self.orientation_error.device]
+        device = {name: array.device for name, array in self.columns.items()}
+        errors = [device["position_error"], device["orientation_error"]]
         place = [*which, self._turns, problems.start_joint_q, best.joint_q, int(wide is not None)]
-        place += [self.judged_q.device if wide is None else wide, *self._limits]
-        place += [self.joint_q.device, self.judged_q.device]
+        place += [device["judged_q"] if wide is None else wide, *self._limits]
+        place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_place, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
-            inputs = [*which, self._robot, *self._paths, self.judged_q.device, k, len(targets), tool]
+            inputs = [*which, self._robot, *self._paths, device["judged_q"], k, len(targets), tool]
             inputs += [int(target.reference_link is not None), intake.positions.device]
             inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_judge_target, inputs))
         compose = [*which, self.tolerances.device, self._target_row, *errors]
         compose += [partition.device_nisland, partition.device_row_island, best.status, best.met]
         compose += [best.cost, best.iterations, best.seed]
-        islands = (self.island_success, self.island_status, self.island_seed, self.island_iterations, self.island_cost)
-        columns = (self.success, self.status, self.cost, self.iterations, self.seed_index)
-        compose += [column.device for column in (*islands, *columns)]
+        compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
+        compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
-        limits += [self.joint_q.device, self.active_limits.device]
+        limits += [device["joint_q"], device["active_limits"]]
         steps += [(_compose, compose), (_find_active_limits, limits)]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
