@@ -1,4 +1,4 @@
-"""The client for programs without an event loop. `async_client` is the same with one."""
+"""The client for programs without an event loop."""
 
 import time
 from types import TracebackType
@@ -13,16 +13,16 @@ from ik_service.client.stream import Stream
 
 
 class Client(ClientCore[Stream]):
-    """Calls a service. Use it in a `with` block, or close it; threads may share it.
+    """A client of the service. Use it in a `with` block, or close it; threads may share it.
 
     Args:
         url: Address of the service, such as "http://127.0.0.1:8000".
-        api_key: Its API key, where it wants one.
-        timeout_s: Longest time to connect, to send or to wait for bytes, and for all waits between tries [s]. The
-            service is told, and solves nothing for longer. infinity is eleven days.
-        retries: How often to try again where the service is busy or cannot be connected to.
-        encoding: "msgpack" or "json": how problems and results travel.
-        transport: What carries the requests instead of the network; for tests.
+        api_key: API key, where the service requires one.
+        timeout_s: Longest time to connect, to send or to wait for bytes, and of all waits between tries [s]. The
+            service gets it as the deadline of a solve. Infinity is eleven days.
+        retries: Further tries where the service is busy or there is no connection.
+        encoding: Encoding of problems and results, "msgpack" or "json".
+        transport: Replaces the network in tests.
     """
 
     solve = blocking(ClientMethods.solve)

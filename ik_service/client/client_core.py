@@ -53,18 +53,18 @@ class ClientCore(Generic[StreamT]):
         options: Mapping[str, Any] | None = None,
         tick_timeout_s: float = 1.0,
     ) -> StreamT:
-        """Return a stream for a control loop, which opens where its block begins.
+        """Return a stream for a control loop; it opens at the start of its `with` block.
 
         Args:
             robot: Name of the robot.
-            link: The link that is to follow poses.
-            targets: Several links, or with tool frames and weights, instead of it.
-            initial_joint_q: Where the first step starts [rad or m], shape [joint_coord_count]; None: mid-range.
-            options: Options by the names of the HTTP surface, such as {"seeds": 4}.
-            tick_timeout_s: When the answer to a step is of no more use [s].
+            link: Link that follows poses.
+            targets: Targets of several links, or with tool frames and weights, instead of `link`.
+            initial_joint_q: Start of the first step [rad or m], shape [joint_coord_count]; None: mid-range.
+            options: Options by their names in an HTTP request, such as {"seeds": 4}.
+            tick_timeout_s: Deadline of each step [s].
 
         Raises:
-            ValueError: Neither the link nor targets are given, or both.
+            ValueError: Neither or both of the link and targets are given.
         """
         if (link is None) == (targets is None):
             raise ValueError("Give the link that is to follow poses, or targets=[StreamTarget(...), ...].")
@@ -75,7 +75,7 @@ class ClientCore(Generic[StreamT]):
         return self._stream_class(url, headers, conversation, self._timeout_s)
 
     def _send(self, call: Call) -> Steps[httpx2.Response]:
-        """Send a request, again where that is of use; return the last reply, an error or not."""
+        """Send a request, with retries; return the last reply, even if it is an error."""
         tries, waited_s = 0, 0.0
         while True:
             reply_or_error: httpx2.Response | httpx2.RequestError = yield call
@@ -112,19 +112,19 @@ class ClientMethods(ClientCore[Any]):
             robot: Name of the robot.
             positions: Target positions of `link` [m], shape [n, 3]; None leaves the position free.
             orientations_xyzw: Target orientations of `link`, shape [n, 4]; None leaves the orientation free.
-            link: The link that is to reach them.
-            targets: Targets of several links, or with tool frames and weights, instead of those three.
-            objectives: What else counts, as the service has it: `{"type": "posture", "joint_q_reference": q,
-                "weight": 0.01}`; columns may be arrays. They may do without targets.
+            link: Link of these targets.
+            targets: Targets of several links, or with tool frames and weights, instead of these three arguments.
+            objectives: Further objectives as in an HTTP request: `{"type": "posture", "joint_q_reference": q,
+                "weight": 0.01}`; columns may be arrays. With objectives, targets are optional.
             problem_count: Number of problems, where no column has a row per problem.
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
-            options: Options by the names of the HTTP surface, such as {"seeds": 16}.
+            options: Options by their names in an HTTP request, such as {"seeds": 16}.
             include: Further columns: "active_limits", "advice", "islands", "solutions".
 
         Raises:
             ValueError: The targets are given twice, or not at all.
             ServiceError: The service refuses the request or fails.
-            UnreachableError: There is no service, or no answer in time.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
         problems = requests.solve_document(chosen, objectives, problem_count, initial_joint_q, options, include)
@@ -132,7 +132,7 @@ class ClientMethods(ClientCore[Any]):
         return read_solve_reply((yield from self._send(call)))
 
     def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> Steps[ForwardResult]:
-        """Compute where links are.
+        """Compute poses of links.
 
         Args:
             robot: Name of the robot.
@@ -141,16 +141,16 @@ class ClientMethods(ClientCore[Any]):
 
         Raises:
             ServiceError: The service refuses the request or fails.
-            UnreachableError: There is no service, or no answer in time.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         return read_forward_reply((yield from self._send(requests.forward_call(robot, joint_q, links, self._encoding))))
 
     def robots(self) -> Steps[list[dict[str, Any]]]:
-        """Return what is served: name, sizes and leaf links of every robot.
+        """Return the served robots: name, sizes and leaf links of each.
 
         Raises:
             ServiceError: The service refuses the request or fails.
-            UnreachableError: There is no service, or no answer in time.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         return read_robots_reply((yield from self._send(requests.robots_call())))
 
@@ -158,8 +158,8 @@ class ClientMethods(ClientCore[Any]):
         """Return a robot's joints with their limits, its links and the names of its coordinates and DOFs.
 
         Raises:
-            ServiceError: There is none of that name, or the service fails.
-            UnreachableError: There is no service, or no answer in time.
+            ServiceError: There is no robot with this name, or the service fails.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         return read_robot_reply((yield from self._send(requests.robot_call(name))))
 
@@ -171,29 +171,29 @@ class ClientMethods(ClientCore[Any]):
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> Steps[dict[str, Any]]:
-        """Let the service serve a robot from now on, and return its description.
+        """Add a robot to the service, or replace one, and return its description.
 
         Args:
-            name: Its name.
+            name: Name of the robot.
             urdf: Text of a URDF.
-            if_match: Replace it only if its ETag is this one.
-            if_none_match: "*": only if there is none of that name.
+            if_match: Replace the robot only if this is its ETag.
+            if_none_match: "*" adds the robot only if there is none with this name.
 
         Raises:
-            ServiceError: The service refuses the robot, or takes none.
-            UnreachableError: There is no service, or no answer in time.
+            ServiceError: The service refuses the robot, or takes no robots.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         return read_robot_reply((yield from self._send(requests.put_robot_call(name, urdf, if_match, if_none_match))))
 
     def delete_robot(self, name: str, *, if_match: str | None = None) -> Steps[None]:
-        """Let the service no longer serve a robot that was put.
+        """Remove a robot that was put.
 
         Args:
-            name: Its name.
-            if_match: Only if its ETag is this one.
+            name: Name of the robot.
+            if_match: Remove it only if this is its ETag.
 
         Raises:
-            ServiceError: There is none of that name, or the service refuses.
-            UnreachableError: There is no service, or no answer in time.
+            ServiceError: There is no robot with this name, or the service refuses.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         check_reply((yield from self._send(requests.delete_robot_call(name, if_match))))

@@ -1,10 +1,10 @@
 """Errors of the client.
 
-ClientError            also by itself: a reply that is not one of this service, such as a proxy's
+ClientError            also raised itself: the reply is not from this service, but from a proxy
 ├── ServiceError       the service answered with a problem document
 └── UnreachableError   no answer: no connection, or not in time
 
-They stand apart from `IKError`, whose package needs Warp; a robot's computer need not have it.
+They do not derive from `IKError`, whose package needs Warp.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ class ServiceError(ClientError):
     Attributes:
         status: HTTP status.
         code: Stable name of the kind of error, such as "unknown_link".
-        detail: What happened, for people.
+        detail: What happened, in words.
         errors: Faults of the request, each with `pointer`, `code` and `detail`.
-        retry_after_s: When it is worth trying again [s]; None where the service says nothing.
-        request_id: Names the request in the service's log.
+        retry_after_s: Time after which to try again [s]; None where the service gives none.
+        request_id: Id of the request in the service's log.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ServiceError(ClientError):
         retry_after_s: float | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Say what the service said."""
+        """Take the fields of a problem document."""
         super().__init__(f"{code} ({status}): {detail}")
         self.status, self.code, self.detail = status, code, detail
         self.errors, self.retry_after_s, self.request_id = tuple(errors), retry_after_s, request_id

@@ -1,4 +1,4 @@
-"""Streams of the clients: one web socket each, a step and its answer at a time."""
+"""Streams of the clients: a web socket each, one step at a time."""
 
 import asyncio
 from contextlib import AsyncExitStack, ExitStack
@@ -10,14 +10,14 @@ from websockets.asyncio.client import connect as connect_async
 from websockets.sync.client import ClientConnection, connect
 
 from ik_service.client.actions import awaitable, blocking
-from ik_service.client.messages.stream_messages import Frame
+from ik_service.client.messages.stream_messages import Message
 from ik_service.client.stream_core import StreamCore, StreamMethods
 
 
 class Stream(StreamCore):
-    """Follows targets, each step from where the last one ended. Use it in a `with` block, from one thread.
+    """A stream of targets; each step starts at the last answer. Use it in a `with` block, from one thread.
 
-    `configured` tells names and device once it is open. After an error of a step the stream goes on.
+    `configured` has names and device once it is open. An error of a step does not end the stream.
     """
 
     step = blocking(StreamMethods.step)
@@ -26,11 +26,11 @@ class Stream(StreamCore):
     _connection: ClientConnection
 
     def __enter__(self) -> Self:
-        """Connect and configure; kernels are there once this is done.
+        """Connect and configure; the kernels are compiled when this returns.
 
         Raises:
             ServiceError: The service refuses the stream or its configuration.
-            UnreachableError: There is no service, or no answer in time.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         with ExitStack() as block:
             with self._connection_errors():
@@ -45,7 +45,7 @@ class Stream(StreamCore):
         """Close the connection."""
         self._block.close()
 
-    def _perform(self, message: Frame | None) -> Frame | None:
+    def _perform(self, message: Message | None) -> Message | None:
         with self._connection_errors():
             if message is not None:
                 self._connection.send(message)
@@ -54,9 +54,9 @@ class Stream(StreamCore):
 
 
 class AsyncStream(StreamCore):
-    """Follows targets, each step from where the last one ended. Use it in an `async with` block, from one task.
+    """A stream of targets; each step starts at the last answer. Use it in an `async with` block, from one task.
 
-    `configured` tells names and device once it is open. After an error of a step the stream goes on.
+    `configured` has names and device once it is open. An error of a step does not end the stream.
     """
 
     step = awaitable(StreamMethods.step)
@@ -65,11 +65,11 @@ class AsyncStream(StreamCore):
     _connection: AsyncConnection
 
     async def __aenter__(self) -> Self:
-        """Connect and configure; kernels are there once this is done.
+        """Connect and configure; the kernels are compiled when this returns.
 
         Raises:
             ServiceError: The service refuses the stream or its configuration.
-            UnreachableError: There is no service, or no answer in time.
+            UnreachableError: The service cannot be reached, or does not answer in time.
         """
         async with AsyncExitStack() as block:
             with self._connection_errors():
@@ -84,7 +84,7 @@ class AsyncStream(StreamCore):
         """Close the connection."""
         await self._block.aclose()
 
-    async def _perform(self, message: Frame | None) -> Frame | None:
+    async def _perform(self, message: Message | None) -> Message | None:
         with self._connection_errors():
             if message is not None:
                 await self._connection.send(message)

@@ -19,8 +19,8 @@ class StreamCore:
 
     Args:
         url: Address of the stream.
-        headers: Of the handshake.
-        conversation: What is said.
+        headers: Headers of the handshake.
+        conversation: Writes and reads its messages.
         timeout_s: Longest time to connect, or to wait for a message [s].
     """
 
@@ -29,13 +29,13 @@ class StreamCore:
         self._options: dict[str, Any] = {
             "additional_headers": headers,
             "open_timeout": timeout_s,
-            "compression": None,  # messages are small; packing them costs more than it saves
+            "compression": None,  # messages are small
         }
         self._configured: StreamConfigured | None = None
 
     @property
     def configured(self) -> StreamConfigured:
-        """Names of the coordinates, engine, device and seeds.
+        """Names of joints and coordinates, engine, device and seeds.
 
         Raises:
             ClientError: The stream has not been opened.
@@ -81,12 +81,12 @@ class StreamMethods(StreamCore):
         *,
         joint_q: ArrayLike | None = None,
     ) -> Steps[StreamAnswer]:
-        """Send targets and wait for the configuration that meets them.
+        """Send targets and wait for their configuration.
 
         Args:
-            positions: Target positions [m], shape [targets, 3], or [3] for a single target; rows of targets that leave
-                the position free are None.
-            orientations_xyzw: Target orientations, shape [targets, 4], or [4] for a single target; the same.
+            positions: Target positions [m], shape [targets, 3], or [3] for a single target; None in place of a row
+                leaves the position free.
+            orientations_xyzw: Target orientations, shape [targets, 4], or [4] for a single target; None likewise.
             joint_q: Start here instead of at the last answer [rad or m], shape [joint_coord_count].
 
         Raises:

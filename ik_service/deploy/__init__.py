@@ -1,7 +1,6 @@
 """The service and its solver on many processes and machines, through Ray; needs the extra `ray`.
 
-Nothing here is imported by the rest of the package, but by the commands that ask for it. Telling Ray's makers about
-its use is off unless the environment says otherwise.
+Only the commands that need it import this package. Ray's usage statistics are off unless the environment sets them.
 """
 
 import os

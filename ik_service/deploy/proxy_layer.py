@@ -1,8 +1,8 @@
-"""What stands in Ray's proxies before they pass requests on: their own errors are problem documents as all others are.
+"""A middleware for Ray's proxies: their own errors become problem documents like those of the service.
 
-Ray's answers, that too much waits or that time is over, are plain text, and a replica that dies leaves no answer at
-all. Ray finds this layer through the variable `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH`, which the environment of the
-cluster sets to `ik_service.deploy.proxy_layer.layers`. HAProxy in the place of Ray's proxy asks nobody.
+Ray answers overload and timeouts in plain text, and gives no answer when a replica dies. Ray loads this middleware from
+`ik_service.deploy.proxy_layer.layers` where the variable `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH` of the cluster's
+environment has this value. It has no effect where HAProxy replaces Ray's proxy.
 """
 
 import re
@@ -15,7 +15,7 @@ import orjson
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Nothing of the service is imported: a proxy has 5 s to start, and Warp would take one of them, and its memory.
+# Nothing of the service is imported: a proxy has 5 s to start, of which Warp would take one, and memory.
 MEDIA_TYPE = b"application/problem+json"
 REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
@@ -23,7 +23,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 Problem = tuple[int, str, str]
 """Status, code and title, as in `ik_service.api.errors.problem_documents`."""
 REPLICA_LOST: Problem = (503, "replica_lost", "The process that was answering has ended")
-"""How a request is answered whose replica died."""
+"""The answer to a request whose replica died."""
 LOST_DETAIL = "The process that was answering this request has ended, and another one takes its place. Ask again."
 PROBLEMS: dict[int, Problem] = {
     404: (404, "not_found", "Not found"),
@@ -31,19 +31,19 @@ PROBLEMS: dict[int, Problem] = {
     500: (500, "internal_error", "Internal error"),
     503: (503, "unavailable", "The service cannot answer now"),
 }
-"""By the status that Ray gives an error of its own."""
+"""Problems by the status of Ray's own errors."""
 _FOR_RAY_ALONE = frozenset((b"x-request-timeout-seconds", b"x-request-disconnect-disabled"))
-"""Headers that would switch off Ray's bounds; they are for proxies before it, not for callers."""
+"""Headers that would switch off Ray's limits; callers must not send them."""
 _RETRY_AFTER_S = b"1"
 
 
 def layers() -> list[Middleware]:
-    """Return what Ray puts around its proxies."""
+    """Return the middleware of Ray's proxies."""
     return [Middleware(ProxyLayer)]
 
 
 class ProxyLayer:
-    """ASGI layer around a proxy of Ray.
+    """ASGI middleware around a proxy of Ray.
 
     Args:
         app: The proxy.
@@ -53,7 +53,7 @@ class ProxyLayer:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and see that its answer is one of the service."""
+        """Pass a request on, and replace errors of Ray."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         given = _header(scope["headers"], REQUEST_ID)
@@ -67,10 +67,10 @@ class ProxyLayer:
 
 
 class _Answer:
-    """What goes to the caller.
+    """The answer to a caller.
 
     Attributes:
-        is_started: Whether anything has been sent.
+        is_started: Whether a message has been sent.
     """
 
     def __init__(self, send: Send, own_id: bytes) -> None:
@@ -78,7 +78,7 @@ class _Answer:
         self.is_started, self._is_replaced = False, False
 
     async def send(self, message: Message) -> None:
-        """Send a message, or a problem document in its place."""
+        """Send a message, or a problem document instead."""
         if message["type"] == "http.response.start":
             headers = [field for field in message.get("headers", ()) if field[0].lower() != REQUEST_ID]
             status = message["status"]

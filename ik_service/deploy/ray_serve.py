@@ -2,9 +2,9 @@
 
     proxy of Ray -> replica: application, queue, solver's thread -> device
 
-A replica is what `ik-service serve` is, with Ray's server in front instead of ours: it batches by itself, so nothing of
-Ray's batching stands before it. Settings are the environment's on each machine, and what the configuration gives as
-arguments stands above them. Robots that are put reach all replicas where they share `catalog_dir`.
+A replica is `ik-service serve` behind Ray's server instead of its own. It makes batches itself, without Ray's batching.
+Settings come from the environment of each machine; arguments of the configuration override them. Replicas that share
+`catalog_dir` share the robots that are put.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import IKError, InputError
 
 NAME = "solver"
-"""Name of the deployment, under which a configuration gives its replicas resources."""
+"""Name of the deployment, with which a configuration sets the resources of its replicas."""
 ONGOING_MOST = 256
-"""Requests that a replica is given at once: batches are made of them."""
+"""Requests that a replica gets at once at most; it makes batches of them."""
 QUEUED_MOST = 1024
-"""Requests that wait at a proxy at most; more are refused."""
+"""Waiting requests of a proxy at most; more are refused."""
 SHUTDOWN_S = 15.0
-"""Time that a replica has to end, beyond the longest that anybody waits for an answer."""
+"""Time that a replica has to end, in addition to the longest time of a request [s]."""
 HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 5.0, 12.0
-"""How often a replica is asked whether it can solve, and how long it has to say so; the third failure ends it."""
+"""Interval of the health checks of a replica, and time for an answer [s]; the third failure ends the replica."""
 PROBE_S = 10.0
-"""Time for the solve of such a question."""
+"""Time for the solve of a health check [s]."""
 
 OF_THE_SERVER = frozenset(
     (
@@ -45,20 +45,20 @@ OF_THE_SERVER = frozenset(
         *("keep_alive_s", "drain_s", "drain_delay_s"),
     )
 )
-"""Settings of a server that is not there: Ray's stands in its place."""
+"""Settings of the service's own server, which Ray's server replaces."""
 SECRET = frozenset(("api_keys",))
-"""Settings that everybody who sees the configuration would see."""
+"""Settings that must not stand in a configuration, which is not secret."""
 
 
 class UnhealthyError(IKError):
-    """A replica can solve no more and has to be replaced."""
+    """A replica cannot solve any more and has to be replaced."""
 
 
 class SolverReplica:
-    """One application in a process of Ray's, on the device that Ray gives it.
+    """One application in a process of Ray, on the device that Ray assigns.
 
     Args:
-        options: Settings by name, which stand above the environment of the process.
+        options: Settings by name, which override the environment of the process.
     """
 
     app: FastAPI
@@ -70,32 +70,32 @@ class SolverReplica:
         self._is_proven = False
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        """Return the application; no address is told, so it wants API keys unless it is told not to."""
+        """Return the application; its address is not known, so it requires API keys unless a setting says otherwise."""
         return create_app(self._settings)
 
     async def check_health(self) -> None:
-        """Solve a problem. Ray asks before it sends the first request, and then again and again.
+        """Solve a problem. Ray calls this before the first request, and then periodically.
 
         Raises:
-            UnhealthyError: The solver has ended, or has been at one batch for longer than anybody waits.
-            Exception: The first solve at the start failed, or this one, because of the device or the kernels.
+            UnhealthyError: The solver's thread has ended, or its batch takes longer than any request may.
+            Exception: The solve of the start, or this one, failed because of the device or the kernels.
         """
         service = self.app.state.service
-        assert isinstance(service, ServiceState)  # put there at the start of the application
+        assert isinstance(service, ServiceState)  # set at the start of the application
         if not self._is_proven:
             await asyncio.wait([asyncio.wrap_future(service.warm_up)])
             service.warm_up.result()
             gc.collect()
-            gc.freeze()  # as under our own server: what stays is not to be gone through again and again
+            gc.freeze()  # as under our own server: no collection of objects that stay
             self._is_proven = True
         await require_solving(service, self._settings)
 
 
 def build(args: dict[str, Any]) -> serve.Application:
-    """Return the application for Ray Serve: what `import_path` of a configuration names.
+    """Return the application for Ray Serve; `import_path` of a configuration names this function.
 
     Args:
-        args: Settings by name, which stand above the environment of each replica.
+        args: Settings by name, which override the environment of each replica.
 
     Raises:
         InputError: A setting is not allowed, is secret, or has no effect here; or there are no API keys.
@@ -106,7 +106,7 @@ def build(args: dict[str, Any]) -> serve.Application:
 
 
 def deployment(settings: ServiceSettings) -> serve.Deployment:
-    """Return the deployment, without the resources of its replicas, which a configuration gives."""
+    """Return the deployment without the resources of its replicas, which a configuration sets."""
     deploy = serve.deployment(
         name=NAME,
         max_ongoing_requests=ONGOING_MOST,
@@ -123,8 +123,8 @@ def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSe
     """Return the settings of a replica.
 
     Args:
-        options: Settings by name, which stand above the environment of this process.
-        cpus: Cores that it may use; as many threads solve on a CPU unless a setting says how many.
+        options: Settings by name, which override the environment of this process.
+        cpus: Cores that it may use: the default number of threads on a CPU.
 
     Raises:
         InputError: A setting is not allowed, is secret, or has no effect here.
@@ -140,11 +140,11 @@ def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSe
 
 
 async def require_solving(service: ServiceState, settings: ServiceSettings) -> None:
-    """See that a solver solves; one that has too much to do does.
+    """Check that a solver works; one that is overloaded does.
 
     Raises:
-        UnhealthyError: Its thread has ended, or has been at one batch for longer than anybody waits.
-        Exception: What the solver says instead of solving a problem.
+        UnhealthyError: Its thread has ended, or its batch takes longer than any request may.
+        Exception: The error of the solver.
     """
     if service.pool.solving_s > settings.request_timeout_s:
         raise UnhealthyError("The solver's thread has ended, or does not come back from a batch.")

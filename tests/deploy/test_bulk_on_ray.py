@@ -90,10 +90,10 @@ def test_the_command_line_goes_on_with_a_job_on_a_cluster(ray_cluster, targets, 
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
 def test_a_part_that_kills_its_workers_fails_alone(ray_cluster, no_token, targets, whole, tmp_path, monkeypatch):
     class Deadly(RayPartWorker):  # travels by value, being local
-        def made(self, part):
+        def solve(self, part):
             if part.number == 3:
                 os._exit(7)
-            return super().made(part)
+            return super().solve(part)
 
     monkeypatch.setattr(ray_workers_module, "RayPartWorker", Deadly)
     with pytest.raises(FailedPartsError, match=r"^1 of 6 parts failed.* rows 300 to 399: the worker died each time"):
@@ -109,7 +109,7 @@ def test_parts_whose_workers_die_each_time_are_told_as_failed(targets, tmp_path,
         goes.append(([part.number for part in parts], in_flight))
         survivors = [part for part in parts if part.number not in (1, 4 - len(goes))]
         worker = RayPartWorker(plan, mark_faulty)
-        return (worker.made(part) for part in survivors)
+        return (worker.solve(part) for part in survivors)
 
     monkeypatch.setattr(workers, "_run_once", deadly)
     plan = BulkPlan.of(panda_job([targets], tmp_path / "results"), "cpu")

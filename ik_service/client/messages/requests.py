@@ -1,4 +1,4 @@
-"""Calls of the client as HTTP requests, for both kinds of clients."""
+"""HTTP requests of the clients."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ Encoding = Literal["msgpack", "json"]
 MEDIA_TYPES: Mapping[str, str] = {"msgpack": "application/msgpack", "json": "application/json"}
 
 LEAST_WAIT_S = 1e-3
-"""Shorter ones are rounded up to it."""
+"""Shorter times are rounded up to it [s]."""
 LONGEST_TIMEOUT_S = 1e6
-"""Longer ones mean this: sockets count milliseconds in 32 bits."""
+"""Longer times are cut to it [s]: sockets count milliseconds in 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SolveTarget:
-    """A link that is to reach a pose, in every problem.
+    """A target of one link in every problem.
 
     Attributes:
         link: The link.
-        positions: [m], shape [n, 3]; None leaves the position free.
-        orientations_xyzw: Unit quaternions, shape [n, 4]; None leaves the orientation free.
+        positions: Target positions [m], shape [n, 3]; None leaves the position free.
+        orientations_xyzw: Target orientations, shape [n, 4]; None leaves the orientation free.
         offset_position: Position of the tool in the link frame [m], shape [3] or [n, 3].
         offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4] or [n, 4].
         reference_link: Link in whose frame the target is given; None is the world.
@@ -43,7 +43,7 @@ class SolveTarget:
     row_weights: ArrayLike | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the target as the service has it, its columns as arrays."""
+        """Return the target as in an HTTP request, with arrays as columns."""
         offset = {"position": _array(self.offset_position), "orientation_xyzw": _array(self.offset_orientation_xyzw)}
         fields = {
             "link": self.link,
@@ -61,10 +61,10 @@ class Call:
     """One HTTP request.
 
     Attributes:
-        method: Of HTTP.
-        path: Below the service's address.
-        content: The body.
-        headers: Its headers.
+        method: HTTP method.
+        path: Path below the service's address.
+        content: Body.
+        headers: Headers.
     """
 
     method: str
@@ -81,7 +81,7 @@ def solve_document(
     options: Mapping[str, Any] | None,
     include: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a batch of problems as the service has it, its columns as arrays."""
+    """Return a batch of problems as in an HTTP request, with arrays as columns."""
     fields = {
         "targets": [target.document() for target in targets] or None,
         "objectives": [_plain(objective) for objective in objectives] or None,
@@ -94,13 +94,13 @@ def solve_document(
 
 
 def solve_call(robot: str, document: dict[str, Any], encoding: Encoding, timeout_s: float) -> Call:
-    """Return the request that solves a batch of problems, and says how long anybody waits for it [s]."""
+    """Return the request that solves a batch of problems; its `Prefer` header has the timeout [s]."""
     wait = f"{max(timeout_s, LEAST_WAIT_S):.3f}".rstrip("0").rstrip(".")
     return _post(f"{_address(robot)}/solve", document, encoding, {"Prefer": f"wait={wait}"})
 
 
 def forward_call(robot: str, joint_q: ArrayLike, links: Sequence[str] | None, encoding: Encoding) -> Call:
-    """Return the request that computes where links are."""
+    """Return the request that computes poses of links."""
     document = {"joint_q": _array(joint_q), "links": None if links is None else _names("links", links)}
     return _post(f"{_address(robot)}/forward", _given(document), encoding)
 
@@ -134,10 +134,10 @@ def stream_url(base_url: str, robot: str) -> str:
 
 
 def checked_timeout_s(timeout_s: float) -> float:
-    """Return a time that sockets can wait [s].
+    """Return a timeout that sockets can take [s].
 
     Raises:
-        ValueError: It is below 0, or no number.
+        ValueError: The timeout is negative or NaN.
     """
     if not timeout_s >= 0.0:
         raise ValueError(f"timeout_s is {timeout_s!r}. Give a time of 0 s or more.")
@@ -151,10 +151,10 @@ def one_target(
     targets: Sequence[SolveTarget] | None,
     objectives: Sequence[Mapping[str, Any]],
 ) -> Sequence[SolveTarget]:
-    """Return the targets of a solve, given as such or as the columns of one; none where objectives do without.
+    """Return the targets of a solve, which are given as targets or as the columns of a single one.
 
     Raises:
-        ValueError: Both, or neither and no objectives.
+        ValueError: Both are given, or neither and no objectives.
     """
     given = [value is not None for value in (link, positions, orientations_xyzw)]
     if targets is not None and any(given):
@@ -180,7 +180,7 @@ def _post(
 
 
 def _array(value: ArrayLike | None) -> NDArray[Any] | None:
-    """Numbers as float32 where they are, else as float64."""
+    """Numbers as an array; float32 stays float32, all else becomes float64."""
     if value is None:
         return None
     array = np.asarray(value)
@@ -188,7 +188,7 @@ def _array(value: ArrayLike | None) -> NDArray[Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """An objective with its numbers as the codecs write them: arrays of floats, and Python's own numbers."""
+    """An objective with arrays of floats and numbers of Python, for the codecs."""
     if isinstance(value, Mapping):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, np.generic):

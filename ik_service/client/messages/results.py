@@ -1,4 +1,4 @@
-"""Results of the client's calls, their columns as NumPy arrays."""
+"""Results of the clients' calls, with NumPy arrays as columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

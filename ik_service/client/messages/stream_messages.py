@@ -1,4 +1,4 @@
-"""The messages of a stream, for both kinds of clients: what is sent, and what is made of what comes."""
+"""The messages of a stream: writing requests and reading answers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from ik_service.client.errors import ClientError, ServiceError
 from ik_service.client.messages.requests import Encoding, SolveTarget
 
-Frame = str | bytes
+Message = str | bytes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StreamTarget:
-    """A link that is to follow targets.
+    """A link that follows targets in a stream.
 
     Attributes:
         link: The link.
-        constrain: What every step gives for it: "pose", "position" or "orientation"; the rest is free.
+        constrain: What every step gives: "pose", "position" or "orientation"; the rest is free.
         offset_position: Position of the tool in the link frame [m], shape [3].
         offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4].
         reference_link: Link in whose frame targets are given; None is the world.
@@ -36,7 +36,7 @@ class StreamTarget:
     row_weights: ArrayLike | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the target as the service has it."""
+        """Return the target as in the message to the service."""
         fixed = SolveTarget(
             link=self.link,
             offset_position=self.offset_position,
@@ -58,7 +58,7 @@ class StreamAnswer:
         status: How the problem ended, such as "converged".
         position_error_m: Worst over the targets [m]; None where all leave the position free.
         orientation_error_rad: Worst over the targets [rad]; None where all leave the orientation free.
-        skipped: Steps before this one that were not solved, because it replaced them.
+        skipped: Earlier steps that were not solved because this one replaced them.
     """
 
     seq: int
@@ -72,7 +72,7 @@ class StreamAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfigured:
-    """What a stream will answer with.
+    """The configuration that the service has accepted.
 
     Attributes:
         joint_names: Names of the robot's joints.
@@ -94,9 +94,9 @@ class Conversation:
 
     Args:
         targets: The links that follow targets.
-        initial_joint_q: Where the first step starts [rad or m], shape [joint_coord_count]; None: mid-range.
+        initial_joint_q: Start of the first step [rad or m], shape [joint_coord_count]; None: mid-range.
         options: Options of the solves.
-        tick_timeout_s: When the answer to a step is of no more use [s].
+        tick_timeout_s: Deadline of each step [s].
         encoding: "msgpack" or "json".
     """
 
@@ -121,20 +121,20 @@ class Conversation:
 
     def step(
         self, positions: ArrayLike | None, orientations_xyzw: ArrayLike | None, joint_q: ArrayLike | None
-    ) -> tuple[int, Frame]:
+    ) -> tuple[int, Message]:
         """Return the number of the next step and its message."""
         seq, self._next_seq = self._next_seq, self._next_seq + 1
         rows = {"positions": self._rows(positions), "orientations_xyzw": self._rows(orientations_xyzw)}
         return seq, self._write({"seq": seq, **rows, "joint_q": joint_q})
 
-    def configured(self, frame: Frame) -> StreamConfigured:
-        """Return what the service says of the configuration.
+    def configured(self, message: Message) -> StreamConfigured:
+        """Return the accepted configuration in a message.
 
         Raises:
-            ServiceError: It cannot be used.
+            ServiceError: The service refuses the configuration.
             ClientError: The message is not one of this service.
         """
-        document = _read(frame)
+        document = _read(message)
         try:
             _refuse_error(document)
             return StreamConfigured(
@@ -145,14 +145,14 @@ class Conversation:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClientError("The first message of the stream is not one of this service.") from error
 
-    def answer(self, frame: Frame, seq: int) -> StreamAnswer | None:
-        """Return the answer to a step; None where the message is for one before, for which nobody waits any more.
+    def answer(self, message: Message, seq: int) -> StreamAnswer | None:
+        """Return the answer to a step; None where the message answers an earlier step, whose wait has ended.
 
         Raises:
             ServiceError: The step is refused, or has failed.
             ClientError: The message is not one of this service.
         """
-        document = _read(frame)
+        document = _read(message)
         try:
             if document["seq"] is not None and document["seq"] < seq:
                 return None
@@ -164,13 +164,13 @@ class Conversation:
             raise ClientError("A message of the stream is not one of this service.") from error
 
     def _rows(self, given: ArrayLike | None) -> Any:
-        """A row per target; the row of a single target may be given as such."""
+        """A row per target; a single target may be given without its row."""
         if given is None or (isinstance(given, list | tuple) and any(row is None for row in given)):
             return given
         rows = np.asarray(given, np.float64)
         return rows[None] if rows.ndim == 1 and len(self._targets) == 1 else rows
 
-    def _write(self, document: Mapping[str, Any]) -> Frame:
+    def _write(self, document: Mapping[str, Any]) -> Message:
         given = {name: value for name, value in document.items() if value is not None}
         if self._encoding == "json":
             return json.dumps(given, default=_as_list)
@@ -178,9 +178,9 @@ class Conversation:
         return packed
 
 
-def _read(frame: Frame) -> dict[str, Any]:
+def _read(message: Message) -> dict[str, Any]:
     try:
-        document = json.loads(frame) if isinstance(frame, str) else msgpack.unpackb(frame)
+        document = json.loads(message) if isinstance(message, str) else msgpack.unpackb(message)
     except (ValueError, RecursionError, msgpack.UnpackException) as error:
         raise ClientError(f"A message of the stream cannot be read: {error}.") from error
     if not isinstance(document, dict):

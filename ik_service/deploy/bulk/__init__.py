@@ -1,9 +1,9 @@
 """Bulk jobs: files of millions of targets to files of results, in this process or on a Ray cluster, resumable.
 
-    job (what, from where, to where) -> plan (parts: rows of a file) -> workers (one solver each): part -> file
+    job (inputs, output, options) -> plan (parts: rows of a file) -> workers (one solver each): part -> file of results
 
-The results of a part have their name only once they are whole, so a job that was ended goes on where it was. Nothing
-here imports Ray but `ray_workers`, which is asked for by name; pyarrow is needed for Parquet alone.
+A file of results gets its final name when it is complete, so an interrupted job can be resumed. Only `ray_workers`
+imports Ray; pyarrow is needed for Parquet alone.
 """
 
 from typing import TYPE_CHECKING, Any

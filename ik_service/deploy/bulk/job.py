@@ -1,4 +1,4 @@
-"""A bulk job: what is solved for, the files it reads, and the folder its results go to."""
+"""A bulk job: its robot and targets, the files that it reads, and the folder of its results."""
 
 import os
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ PART_ROWS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class BulkJob:
-    """What is to be solved: all that the results depend on, and where they go.
+    """All that the results of a bulk job depend on, and their folder.
 
     Attributes:
         robot: The robot.
-        targets: Links that are to reach poses, or Targets with one offset and one line of weights.
+        targets: Links with a target pose, or Targets with one offset and one row of weights.
         inputs: Files of targets, .parquet or .npz, in order.
-        output: Folder for the results; made if it is not there.
+        output: Folder for the results; created if it does not exist.
         options: Budgets and tolerances.
-        device: "auto", or what a solver takes.
-        format: Of the results: "parquet" or "npz".
-        columns: Columns to read; None takes those that are known and refuses a file with others.
-        part_rows: Most rows of a part.
+        device: "auto", or a device of a solver.
+        format: Format of the results: "parquet" or "npz".
+        columns: Columns to read; None reads the known ones and refuses a file with others.
+        part_rows: Rows of a part at most.
 
     Raises:
         InputError: A value that is not allowed.
@@ -48,7 +48,7 @@ class BulkJob:
     part_rows: int = PART_ROWS
 
     def __post_init__(self) -> None:
-        """Check what can be checked without a file."""
+        """Check the values, without reading a file."""
         if self.format not in FORMATS:
             raise InputError(f"format is {self.format!r}. Allowed: {', '.join(FORMATS)}.")
         if self.format == "parquet":
@@ -67,5 +67,5 @@ class BulkJob:
 
     @cached_property
     def checked_targets(self) -> tuple[Target, ...]:
-        """The targets, their links known to exist."""
+        """The targets, with links of the robot."""
         return tuple(as_target(target, self.robot) for target in self.targets)

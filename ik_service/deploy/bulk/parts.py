@@ -1,4 +1,4 @@
-"""Files of targets and the parts that they are cut into."""
+"""Files of targets, and their parts."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,14 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of targets as it was when the job was made.
+    """A file of targets at the time when the plan was made.
 
     Attributes:
-        path: Where it is.
-        row_groups: Rows of each stretch that is best read whole.
+        path: Its path.
+        row_groups: Rows of each group that is best read as a whole.
         bytes: Its size.
-        modified_ns: When it was last written, by the clock of its file system [ns].
-        fingerprint: A hash that tells it from others of equal size and time of writing.
+        modified_ns: Time of its last change on the clock of its file system [ns].
+        fingerprint: A hash that differs for other files of equal size and time.
     """
 
     path: str
@@ -29,14 +29,14 @@ class InputFile:
 
     @property
     def row_count(self) -> int:
-        """Number of problems in it."""
+        """Number of its problems."""
         return sum(self.row_groups)
 
     def check_unchanged(self) -> None:
-        """Refuse a file that is no longer what it was.
+        """Check that the file has not changed.
 
         Raises:
-            InputError: It is gone, or was written since.
+            InputError: It is gone, or has changed.
         """
         try:
             state = os.stat(self.path)
@@ -48,13 +48,13 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one file that become one file of results.
+    """Rows of one file of targets, with one file of results.
 
     Attributes:
-        number: From 0, in order.
+        number: Its number, from 0.
         file: Number of the file.
-        first_row: First row in that file.
-        row_count: Number of rows.
+        first_row: Its first row in that file.
+        row_count: Number of its rows.
         first_problem: Number of its first problem in the job.
     """
 
@@ -66,11 +66,11 @@ class Part:
 
 
 def part_rows(row_groups: Iterable[int], most: int) -> Iterator[int]:
-    """Give the rows of each part of a file: whole row groups while they fit, large ones cut into equal pieces.
+    """Give the number of rows of each part of a file: row groups are joined, and those that are too large split evenly.
 
     Args:
         row_groups: Rows of each group.
-        most: Most rows of a part.
+        most: Rows of a part at most.
     """
     waiting = 0
     for rows in row_groups:

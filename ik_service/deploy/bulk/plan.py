@@ -1,7 +1,7 @@
-"""What the workers of a bulk job do: the parts of which its results are made.
+"""The plan of a bulk job: its parts, and all that its workers need.
 
-A part is a stretch of rows of one file and becomes one file of results. Where parts begin follows from the job alone,
-and the answer to a problem from the problem alone: so the bytes of a part do not depend on who makes it, or when.
+The parts follow from the job alone, and the answer to a problem from the problem alone. So the bytes of a part do not
+depend on the worker or the time.
 """
 
 import dataclasses
@@ -26,26 +26,26 @@ from objectives.errors import InputError
 
 PART_DIGITS = 6
 PARTS_MAX = 10**PART_DIGITS
-"""Most parts of a job: with more, the order of their names would not be that of their problems."""
+"""Parts of a job at most; with more, the order of the names would not be the order of the problems."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BulkPlan:
-    """A job with all that its workers need, whatever machine they are on; it can be pickled.
+    """A job with all that its workers need on any machine; it can be pickled.
 
     Attributes:
-        robot_arrays: What the robot is made from, so that no worker reads its file.
+        robot_arrays: Fields of the robot, so that no worker reads its file.
         targets: The targets.
         options: Budgets and tolerances.
-        device: What workers solve on, as a solver takes it.
-        code: What their kernels are compiled for, as `code_of` tells it.
+        device: Device of the workers.
+        code: Target of their compiled code, as `code_of` returns it.
         inputs: The files.
         shapes: The columns that are read.
-        passed_over: Columns that are not read and need no naming.
+        passed_over: Columns that are known and not read.
         output: Folder for the results.
         format: "parquet" or "npz".
         part_rows: Most rows of a part.
-        software: Versions of what the results depend on.
+        software: Versions of the packages that the results depend on.
     """
 
     robot_arrays: dict[str, Any]
@@ -63,14 +63,14 @@ class BulkPlan:
 
     @classmethod
     def of(cls, job: BulkJob, device: str) -> Self:
-        """Look at the files of a job.
+        """Make the plan of a job, from its files.
 
         Args:
             job: The job.
-            device: What its workers solve on.
+            device: Device of its workers.
 
         Raises:
-            InputError: A file cannot be read, lacks a column, or none holds targets; or there are too many parts.
+            InputError: A file cannot be read or lacks a column, no file has targets, or there are too many parts.
         """
         shapes = ColumnShapes.known(job.robot, len(job.checked_targets))
         inputs: list[InputFile] = []
@@ -109,7 +109,7 @@ class BulkPlan:
         return plan
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone, without what has been worked out from them."""
+        """Return the fields, without cached properties."""
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
     @cached_property
@@ -131,7 +131,7 @@ class BulkPlan:
         return tuple(found)
 
     def _check_part_count(self) -> None:
-        fewest = -(-self.problem_count // self.part_rows)  # spares working out the parts of a job that is far too large
+        fewest = -(-self.problem_count // self.part_rows)  # no need to compute the parts of a job that is far too large
         count = fewest if fewest > PARTS_MAX else len(self.parts)
         if count > PARTS_MAX:
             raise InputError(
@@ -145,16 +145,16 @@ class BulkPlan:
         return sum(file.row_count for file in self.inputs)
 
     def part_path(self, part: Part) -> Path:
-        """Return where the results of a part go; in order of these names the results are in order."""
+        """Return the file of the results of a part; the order of the names is the order of the results."""
         return Path(self.output) / f"part-{part.number:0{PART_DIGITS}d}.{self.format}"
 
     @cached_property
     def digest(self) -> str:
-        """What the files of results bear, to tell them from those of other jobs."""
+        """A hash of the description, stored in the files of results."""
         return hashlib.sha256(json.dumps(self.description(), sort_keys=True).encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
-        """Return all that the bytes of the results depend on, as plain values."""
+        """Return all that the bytes of the results depend on, in plain values."""
         options = _plain(dataclasses.asdict(self.options)) | {
             "jacobian_mode": self.options.jacobian_type().name.lower()
         }
@@ -182,7 +182,7 @@ class BulkPlan:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """Replace arrays and scalars of NumPy, for JSON."""
+    """Return the fields without types of NumPy, for JSON."""
     return {
         name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value for name, value in fields.items()
     }

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster: parts go through Ray Data to actors with a solver each; only their reports come back."""
+"""Workers on a Ray cluster: Ray Data passes parts to actors with a solver each, which return their reports."""
 
 import json
 import logging
@@ -17,25 +17,25 @@ from ray.util.annotations import RayDeprecationWarning
 from ik_service.deploy.bulk.parts import Part
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.report import PartReport
-from ik_service.deploy.bulk.worker import PartWorker, Solved, untold
+from ik_service.deploy.bulk.worker import PartWorker, ProgressCallback, ignore_progress
 from ik_service.errors import EngineError
 from objectives.errors import IKError, InputError
 
-TRIES = (2, 1)
-"""Parts that a worker has at once, in the first and in the second go: a worker that dies takes them all with it, and
-what was lost in the first go is tried again by itself."""
-RETRIES = 1  # of a part whose worker has died, in each go
+PARTS_PER_WORKER = (2, 1)
+"""Parts that a worker has at once in the first and in the second run. All of them are lost when it dies; the second run
+repeats them one at a time."""
+RETRIES = 1  # of a part whose worker has died, in each run
 CONNECT_S = 10.0
-STORE_BYTES = 128 * 2**20  # of a local cluster: no arrays pass through it
+STORE_BYTES = 128 * 2**20  # of a local cluster; no arrays pass through it
 LOG_LEVELS = {"ray.data": logging.WARNING, "ray.data._internal.progress": logging.ERROR}
-"""Ray Data tells of every start and end, and warns that its own bar is off."""
+"""Ray Data logs every start and end, and warns that its own progress bar is off."""
 
 
 def check_reachable(address: str) -> None:
-    """Refuse an address where nothing listens; Ray itself would try for minutes.
+    """Check that something listens at an address; Ray itself would try for minutes.
 
     Args:
-        address: "auto", "local", or host:port, maybe behind a scheme.
+        address: "auto", "local", or host:port, with or without a scheme.
 
     Raises:
         EngineError: Nothing listens there.
@@ -50,14 +50,14 @@ def check_reachable(address: str) -> None:
 
 
 class RayWorkers:
-    """Workers on a Ray cluster, one device each: a core, or a GPU.
+    """Workers on a Ray cluster with one device each: a core, or a GPU.
 
-    All machines see the files of targets and the folder for results under the same paths.
+    The files of targets and the folder of results must have the same paths on all machines.
 
     Args:
-        address: "local" starts a cluster on this machine for the job, "auto" joins the one that runs here or that
-            RAY_ADDRESS names, else the address of one. A cluster that this process has joined already is kept.
-        count: Workers at most; None is one for every core, or GPU, that is free.
+        address: "local" starts a cluster on this machine for the job; "auto" joins the one on this machine or in
+            RAY_ADDRESS; or the address of a cluster. If this process has already joined a cluster, that one is used.
+        count: Workers at most; None is one for each free core, or GPU.
     """
 
     def __init__(self, address: str = "auto", *, count: int | None = None) -> None:
@@ -67,10 +67,10 @@ class RayWorkers:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Join or start the cluster, and leave or end it at the end.
+        """Join or start the cluster, and leave or end it afterwards.
 
         Raises:
-            EngineError: There is none at the address.
+            EngineError: There is no cluster at the address.
         """
         if ray.is_initialized():
             yield
@@ -105,11 +105,11 @@ class RayWorkers:
         return asked
 
     def run(
-        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: Solved = untold
+        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: ProgressCallback = ignore_progress
     ) -> Iterator[PartReport]:
-        """Make the parts, in any order; those whose workers died again and again are reported as failed."""
+        """Solve the parts in any order; those whose workers died in each run are reported as failed."""
         lost = {part.number: part for part in parts}
-        for in_flight in TRIES:
+        for in_flight in PARTS_PER_WORKER:
             if lost:
                 for report in self._run_once(plan, list(lost.values()), in_flight, mark_faulty=mark_faulty):
                     del lost[report.number]
@@ -122,7 +122,7 @@ class RayWorkers:
     def _run_once(
         self, plan: BulkPlan, parts: Sequence[Part], in_flight: int, *, mark_faulty: bool
     ) -> Iterator[PartReport]:
-        """Give a report on every part whose worker lives."""
+        """Give a report on each part whose worker did not die."""
         for logger, level in LOG_LEVELS.items():
             logging.getLogger(logger).setLevel(level)
         resource = "GPU" if plan.device == "cuda" else "CPU"
@@ -137,7 +137,7 @@ class RayWorkers:
         )
         described = ray.data.from_items([asdict(part) for part in parts], override_num_blocks=len(parts))
         with warnings.catch_warnings():
-            # Ray Data has no other way to bound the tries of a part; its default is without end.
+            # Ray Data has no other way to limit the retries of a part; its default has no limit.
             warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated", RayDeprecationWarning)
             reports = described.map_batches(
                 RayPartWorker,
@@ -150,17 +150,17 @@ class RayWorkers:
                 max_task_retries=RETRIES,
             )
         reports.context.enable_progress_bars = False
-        reports.context.max_errored_blocks = len(parts)  # a part that is lost does not end the others
+        reports.context.max_errored_blocks = len(parts)  # a lost part does not end the others
         for batch in reports.iter_batches(batch_size=None, prefetch_batches=0):
             for text in batch["report"]:
                 yield PartReport(**json.loads(str(text)))
 
 
 class RayPartWorker:
-    """A worker as Ray Data calls it.
+    """A worker that Ray Data calls.
 
     Args:
-        plan: What is solved.
+        plan: The plan of the job.
         mark_faulty: As for `PartWorker`.
     """
 
@@ -169,15 +169,15 @@ class RayPartWorker:
         self._failure = ""
         try:
             self._worker = PartWorker(plan, mark_faulty=mark_faulty)
-        except IKError as error:  # raised, it would have Ray start one worker after another
+        except IKError as error:  # Ray would start one worker after another
             self._failure = str(error)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Make the parts that a batch describes, and return their reports."""
+        """Solve the parts of a batch and return their reports."""
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
         parts = [Part(**{name: int(value) for name, value in row.items()}) for row in rows]
-        return {"report": [json.dumps(asdict(self.made(part))) for part in parts]}
+        return {"report": [json.dumps(asdict(self.solve(part))) for part in parts]}
 
-    def made(self, part: Part) -> PartReport:
-        """Make a part."""
+    def solve(self, part: Part) -> PartReport:
+        """Solve a part."""
         return PartReport(part.number, failure=self._failure) if self._failure else self._worker.solve_part(part)

@@ -1,4 +1,4 @@
-"""What became of a bulk job and of its parts.
+"""Reports on a bulk job and on its parts.
 
 IKError
 └── FailedPartsError   some parts of a bulk job have no results; carries the report on all
@@ -15,14 +15,14 @@ NAMED_FAILURES = 5
 
 @dataclass(frozen=True)
 class PartReport:
-    """What became of a part, in plain values.
+    """A report on a part, in plain values.
 
     Attributes:
         number: Number of the part.
         status_counts: Problems of each status, by code; empty where the part failed.
         failure: Why there are no results; empty where there are.
-        worker: Which worker made it: machine and process.
-        start_s: Time that the worker took to be ready, the same for all of its parts [s].
+        worker: Machine and process of the worker.
+        start_s: Time that the worker took to start, the same for all of its parts [s].
         read_s: Time to read the targets [s].
         solve_s: Time to solve [s].
         write_s: Time to write the results [s].
@@ -40,20 +40,20 @@ class PartReport:
 
 @dataclass
 class BulkReport:
-    """What became of a job.
+    """A report on a job.
 
     Attributes:
         problem_count: Problems of the job.
         part_count: Parts of the job.
-        passed_over: Columns of the files that are not read and need no naming.
+        passed_over: Columns of the files that are known and not read.
         resumed_parts: Parts that an earlier run had finished.
         status_counts: Problems of each status, by its word.
-        failures: Why parts have no results, by number.
-        workers: Time until it was ready, by worker that made a part in this run [s].
+        failures: Why parts have no results, by number of the part.
+        workers: Time that each worker of this run took to start [s].
         read_s: Time to read targets in this run, summed over workers [s].
-        solve_s: Time to solve, alike [s].
-        write_s: Time to write results, alike [s].
-        wall_s: Time of this run from the first part given out to the last one made [s].
+        solve_s: Time to solve, summed over workers [s].
+        write_s: Time to write results, summed over workers [s].
+        wall_s: Time of this run from the first part to the last [s].
     """
 
     problem_count: int
@@ -79,12 +79,12 @@ class BulkReport:
         return sum(self.status_counts.values())
 
     def count(self, status_counts: Sequence[int]) -> None:
-        """Add the problems of a part."""
+        """Add the status counts of a part."""
         for word, number in zip(STATUS_WORDS, status_counts, strict=True):
             self.status_counts[word] += number
 
     def add(self, part: PartReport) -> None:
-        """Add what became of a part in this run."""
+        """Add the report on a part of this run."""
         if part.failure:
             self.failures[part.number] = part.failure
             return
@@ -99,7 +99,7 @@ class FailedPartsError(IKError):
     """Some parts of a bulk job have no results.
 
     Attributes:
-        report: What became of the job.
+        report: The report on the job.
     """
 
     def __init__(self, report: BulkReport) -> None:

@@ -1,4 +1,4 @@
-"""Running a bulk job: what is not finished goes to workers; what they say is counted."""
+"""Running a bulk job: workers solve the parts without results, and their reports are counted."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,50 +11,50 @@ from ik_service.deploy.bulk.outputs.part_files import finished_counts
 from ik_service.deploy.bulk.parts import Part
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.report import BulkReport, FailedPartsError, PartReport
-from ik_service.deploy.bulk.worker import PartWorker, Solved, untold
+from ik_service.deploy.bulk.worker import PartWorker, ProgressCallback, ignore_progress
 from ik_service.solver.construction import resolve_device
 
 Progress = Callable[[int, int], None]
-"""Told again and again: problems that are done with, and all of the job."""
+"""Called with the number of finished problems and of all problems of the job."""
 
 
 class Workers(Protocol):
-    """Who makes parts."""
+    """The workers of a job."""
 
     def connected(self) -> AbstractContextManager[object]:
-        """Have the workers' machines at hand for as long as the job runs."""
+        """Connect to the workers' machines for the time of the job."""
 
     def device(self, asked: str) -> str:
-        """Return what a worker solves on, "auto" settled."""
+        """Return the device of a worker; "auto" is resolved."""
 
     def run(
-        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: Solved = untold
+        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: ProgressCallback = ignore_progress
     ) -> Iterator[PartReport]:
-        """Make parts, in any order; give a report on each, and maybe tell how far the one under way is."""
+        """Solve parts in any order and give a report on each; may call `solved` during a part."""
 
 
 class LocalWorker:
     """One worker in this process.
 
     Args:
-        threads: Threads of its solver on a CPU; None is one. Results do not depend on it.
+        threads: Threads of its solver on a CPU; None is one. Results do not depend on them.
     """
 
     def __init__(self, *, threads: int | None = None) -> None:
         self._threads = threads
 
     def connected(self) -> AbstractContextManager[object]:
-        """Nothing is needed."""
+        """Do nothing."""
         return nullcontext()
 
     def device(self, asked: str) -> str:
-        """Return the device of this machine that a solver takes."""
+        """Return the device of a solver on this machine."""
         return str(resolve_device(asked))
 
     def run(
-        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: Solved = untold
+        self, plan: BulkPlan, parts: Sequence[Part], *, mark_faulty: bool, solved: ProgressCallback = ignore_progress
     ) -> Iterator[PartReport]:
-        """Make the parts one after the other."""
+        """Solve the parts one after the other."""
         worker = PartWorker(plan, mark_faulty=mark_faulty, threads=self._threads, solved=solved)
         return map(worker.solve_part, parts)
 
@@ -62,21 +62,21 @@ class LocalWorker:
 def solve_job(
     job: BulkJob, workers: Workers | None = None, *, mark_faulty: bool = False, progress: Progress | None = None
 ) -> BulkReport:
-    """Solve a bulk job, or go on with it where an earlier run has ended.
+    """Solve a bulk job, or resume an interrupted one.
 
     Args:
         job: The job.
-        workers: Who solves; None is one worker in this process.
+        workers: The workers; None is one worker in this process.
         mark_faulty: Whether problems with numbers that are not allowed get the status `invalid`; else their parts fail.
-            Either may be chosen anew when a job is gone on with.
-        progress: Told how far it is.
+            It may differ when a job is resumed.
+        progress: Called with the progress.
 
     Returns:
-        What became of it.
+        A report.
 
     Raises:
         InputError: An input cannot be read or lacks a column, or the folder belongs to another job.
-        FailedPartsError: Parts have no results; all others have.
+        FailedPartsError: Some parts have no results.
     """
     workers = LocalWorker() if workers is None else workers
     with workers.connected():

@@ -1,4 +1,4 @@
-"""What the bytes of a result depend on besides the job: versions of packages, and the code that is compiled."""
+"""The software that the bytes of results depend on: versions of packages, and the target of compiled code."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -9,20 +9,20 @@ SOFTWARE = ("ik-service", "warp-lang", "numpy", "pyarrow")
 
 
 def code_of(device: str) -> str:
-    """Return what kernels for a device are compiled for: answers of one kind of code are equal to the byte.
+    """Return the target of compiled code on a device; results of equal targets have equal bytes.
 
     Args:
-        device: As a solver takes it.
+        device: A device of a solver.
     """
     return "cuda" if device.startswith("cuda") else f"cpu {cpu_target().name}"
 
 
 def software() -> dict[str, str]:
-    """Return the versions of what the bytes of results depend on."""
+    """Return the versions of the packages that the bytes of results depend on."""
     found = {}
     for name in SOFTWARE:
         try:
             found[name] = version(name)
-        except PackageNotFoundError:  # pyarrow, where all is npz
+        except PackageNotFoundError:  # pyarrow is optional
             found[name] = "none"
     return found

@@ -1,4 +1,4 @@
-"""A worker of a bulk job: one solver on one device, that turns parts into files of results."""
+"""A worker of a bulk job: one solver on one device, which solves parts and writes their results."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ik_service.deploy.bulk.inputs.columns import Columns, faulty_rows, harmless
+from ik_service.deploy.bulk.inputs.columns import Columns, faulty_rows, with_placeholders
 from ik_service.deploy.bulk.inputs.open_targets import open_targets
 from ik_service.deploy.bulk.inputs.target_file import TargetFile
 from ik_service.deploy.bulk.outputs.part_columns import PartColumns
@@ -21,22 +21,22 @@ from ik_service.solver import IKResult, IKSolver
 from objectives.errors import InputError
 
 SOLVED_AT_ONCE = 1 << 16
-Solved = Callable[[int], None]
-"""Told how many further problems are solved."""
+ProgressCallback = Callable[[int], None]
+"""Called with the number of problems that were solved since the last call."""
 
 
-def untold(count: int) -> None:
-    """Tell nobody."""
+def ignore_progress(count: int) -> None:
+    """Do nothing."""
 
 
 class PartWorker:
     """Solves parts, one after the other.
 
     Args:
-        plan: What is solved.
+        plan: The plan of the job.
         mark_faulty: Whether problems with numbers that are not allowed get the status `invalid`; else their part fails.
         threads: Threads of the solver on a CPU.
-        solved: Told of the problems of a part that are solved, as long as it is not done with.
+        solved: Called during a part, not at its end.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PartWorker:
         *,
         mark_faulty: bool = False,
         threads: int | None = None,
-        solved: Solved = untold,
+        solved: ProgressCallback = ignore_progress,
     ) -> None:
         started = time.perf_counter()
         self._plan, self._mark_faulty, self._solved = plan, mark_faulty, solved
@@ -59,7 +59,7 @@ class PartWorker:
         self._start_s = time.perf_counter() - started
 
     def solve_part(self, part: Part) -> PartReport:
-        """Make the results of a part; one that cannot be made is told in the report."""
+        """Solve a part and write its results; the report has the reason where that fails."""
         if self._refusal:
             return PartReport(part.number, failure=self._refusal)
         times = [time.perf_counter()]
@@ -80,14 +80,14 @@ class PartWorker:
         return PartReport(part.number, counts, "", self._name, self._start_s, read_s, solve_s, write_s)
 
     def _difference(self) -> str:
-        """What would make this worker's bytes others than those of the job; nothing where they are the same."""
+        """Software of this worker that differs from the plan, so that its bytes would differ; empty where none does."""
         here: Mapping[str, str] = software() | {"code": code_of(self._plan.device)}
         wanted = self._plan.software | {"code": self._plan.code}
         differing = [f"{name} is {here[name]}, not {wanted[name]}" for name in wanted if here[name] != wanted[name]]
         return f"On {socket.gethostname()} {'; '.join(differing)}." if differing else ""
 
     def _warm_up(self) -> None:
-        """Solve once, so that the time to compile kernels is not counted to a part."""
+        """Solve once, so that the time to compile kernels is not counted as that of a part."""
         targets, shapes = len(self._plan.targets), self._plan.shapes.shapes
         positions = np.zeros((1, targets, 3)) if "positions" in shapes else None
         orientations_xyzw = np.tile([0.0, 0.0, 0.0, 1.0], (1, targets, 1)) if "orientations_xyzw" in shapes else None
@@ -100,7 +100,7 @@ class PartWorker:
             self._file = part.file, open_targets(file.path)
             self._file[1].check(self._plan.shapes)
         columns = self._file[1].read(self._plan.shapes, part.first_row, part.row_count)
-        file.check_unchanged()  # what was written while it was read may be in the columns
+        file.check_unchanged()  # the columns may have values that were written meanwhile
         return columns
 
     def _solve(self, part: Part, columns: Columns) -> PartColumns:
@@ -112,12 +112,12 @@ class PartWorker:
                 results.put(rows, self._answer(given))
             except InputError as error:
                 faulty = faulty_rows(self._plan.robot, given)
-                if not faulty.any():  # nothing that one of the rows could help
+                if not faulty.any():  # not the fault of a row
                     raise
                 if not self._mark_faulty:
-                    raise self._told(part, begin, int(np.argmax(faulty)), given) from error
-                results.put(rows, self._answer(harmless(self._plan.robot, given, faulty)))
-                results.mark(begin + np.flatnonzero(faulty))
+                    raise self._row_error(part, begin, int(np.argmax(faulty)), given) from error
+                results.put(rows, self._answer(with_placeholders(self._plan.robot, given, faulty)))
+                results.mark_invalid(begin + np.flatnonzero(faulty))
             if rows.stop < part.row_count:
                 self._solved(rows.stop - rows.start)
         return results
@@ -127,8 +127,8 @@ class PartWorker:
             given.get("positions"), given.get("orientations_xyzw"), initial_joint_q=given.get("initial_joint_q")
         )
 
-    def _told(self, part: Part, begin: int, row: int, given: Columns) -> InputError:
-        """What is wrong with a row of columns that begin somewhere in a part, with its file and row there."""
+    def _row_error(self, part: Part, begin: int, row: int, given: Columns) -> InputError:
+        """The error of a row of columns that begin at `begin` of a part, with its file and its row in the file."""
         where = f"'{self._plan.inputs[part.file].path}' row {part.first_row + begin + row}"
         try:
             self._answer({name: array[row : row + 1] for name, array in given.items()})

@@ -1,4 +1,4 @@
-"""Lists of numbers in Arrow arrays as NumPy arrays."""
+"""Lists of numbers of Arrow as NumPy arrays."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ def numbers_of(values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
     Args:
         values: Numbers, lists of numbers, or lists of lists.
-        shape: Shape of a line.
+        shape: Shape of a row.
     """
     if not _is_list(values.type):
         return as_floats(values.to_numpy(zero_copy_only=False)).reshape(-1, *shape)
@@ -31,11 +31,11 @@ def numbers_of(values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def rows_that_fit(values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which lists are there and have the lengths wanted, whatever numbers they hold, shape [count].
+    """Return which lists are not null and have the right lengths, shape [count].
 
     Args:
         values: Numbers, lists of numbers, or lists of lists.
-        shape: Shape of a line.
+        shape: Shape of a row.
     """
     if not _is_list(values.type):
         return np.ones(len(values), dtype=bool)
@@ -47,7 +47,7 @@ def rows_that_fit(values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def _inner(kind: Any, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """Length that a list is to have for a line of some shape, and the shape of what is in it."""
+    """Length of the lists of a row with some shape, and the shape of their elements."""
     return (shape[0], shape[1:]) if _is_list(kind.value_type) else (math.prod(shape), ())
 
 

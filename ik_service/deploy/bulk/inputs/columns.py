@@ -1,4 +1,4 @@
-"""What a file of targets holds: names and widths of its columns, and which of their rows no solver would take."""
+"""The columns of a file of targets: names, shapes, and rows with numbers that a solver refuses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_S
 from objectives.errors import InputError
 
 Columns = Mapping[str, NDArray[Any]]
-"""Arrays by name of column, each with a line per problem."""
+"""Arrays by name of column, each with a row per problem."""
 
 COLUMN_NAMES = ("positions", "orientations_xyzw", "initial_joint_q")
-"""Columns that are known, as the HTTP interface names them."""
+"""The known columns, with the names of the HTTP interface."""
 
 CSV_COLUMNS = {"positions": ("x", "y", "z"), "orientations_xyzw": ("qx", "qy", "qz", "qw")}
-"""The numbers of columns of one target, as files of CSV name them."""
+"""Names of the numbers of a column of one target in CSV files."""
 
 ID_COLUMN = "id"
-"""A column of the caller's own, which is passed over: results are in the order of the rows."""
+"""A column of the caller, which is ignored: results are in the order of the rows."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ColumnShapes:
     """Shapes of the columns that are read from every file.
 
     Attributes:
-        shapes: Shape of a line, by name of column: `positions` [3] or [targets, 3], `orientations_xyzw` [4] or
+        shapes: Shape of a row, by name of column: `positions` [3] or [targets, 3], `orientations_xyzw` [4] or
             [targets, 4], `initial_joint_q` [joint_coord_count].
     """
 
@@ -39,7 +39,7 @@ class ColumnShapes:
 
     @classmethod
     def known(cls, robot: RobotModel, target_count: int) -> "ColumnShapes":
-        """Return the shapes of all columns that are known.
+        """Return the shapes of all known columns.
 
         Args:
             robot: The robot.
@@ -50,15 +50,15 @@ class ColumnShapes:
         return cls(dict(zip(COLUMN_NAMES, shapes, strict=True)))
 
     def chosen(self, path: str, present: Sequence[str], asked: Sequence[str] | None) -> "ColumnShapes":
-        """Return those of the columns that are to be read.
+        """Return the shapes of the columns to read.
 
         Args:
             path: A file, for messages.
-            present: Names of the columns in it.
-            asked: Names that the caller gives; None takes all that are known, and refuses others.
+            present: Names of its columns.
+            asked: Names that the caller gives; None takes all known ones, and refuses others.
 
         Raises:
-            InputError: A column is missing or not known, or none of them holds targets.
+            InputError: A column is missing or not known, or none of them has targets.
         """
         known = ", ".join(self.shapes)
         for name in present if asked is None else asked:
@@ -74,25 +74,25 @@ class ColumnShapes:
         return ColumnShapes({name: self.shapes[name] for name in names})
 
     def check_present(self, path: str, present: Sequence[str], names: Sequence[str] | None = None) -> None:
-        """Refuse a file that lacks a column.
+        """Check that a file has all columns.
 
         Raises:
-            InputError: It does; the message names both.
+            InputError: It lacks one; the message names both.
         """
         for name in self.shapes if names is None else names:
             if name not in present:
                 raise InputError(f"'{path}' has no column '{name}'. Columns in it: {', '.join(present) or 'none'}.")
 
     def check_shape(self, path: str, name: str, shape: Sequence[int]) -> None:
-        """Refuse a column whose lines have another shape.
+        """Check the shape of the rows of a column.
 
         Args:
             path: The file, for messages.
             name: The column.
-            shape: Shape of its lines.
+            shape: Shape of its rows.
 
         Raises:
-            InputError: It is not the one wanted.
+            InputError: It is another one.
         """
         if tuple(shape) != self.shapes[name]:
             wanted = ", ".join(map(str, ("n", *self.shapes[name])))
@@ -101,11 +101,11 @@ class ColumnShapes:
 
 
 def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
-    """Return which problems a solver would refuse for a number of theirs, shape [n].
+    """Return which problems have numbers that a solver refuses, shape [n].
 
     Args:
         robot: The robot.
-        columns: What stands in the file.
+        columns: Columns of a file.
     """
     count = len(next(iter(columns.values())))
     faulty = np.zeros(count, dtype=bool)
@@ -128,12 +128,12 @@ def quaternion_starts(robot: RobotModel) -> list[int]:
     return [int(start) + offset for start, offset in starts if offset is not None]
 
 
-def harmless(robot: RobotModel, columns: Columns, faulty: NDArray[np.bool_]) -> Columns:
-    """Return the columns with zeros and turns by nothing in place of faulty problems.
+def with_placeholders(robot: RobotModel, columns: Columns, faulty: NDArray[np.bool_]) -> Columns:
+    """Return the columns with zeros and identity rotations in place of faulty problems.
 
     Args:
         robot: The robot.
-        columns: What stands in the file.
+        columns: Columns of a file.
         faulty: Which problems to replace, shape [n].
     """
     replaced = {}

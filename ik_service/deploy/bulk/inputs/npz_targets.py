@@ -20,20 +20,20 @@ _READ_AT_ONCE = 1 << 20  # bytes
 
 
 class NpzTargets(TargetFile):
-    """An archive as `numpy.savez` writes it, read where its arrays stand.
+    """An archive of `numpy.savez`, read in ranges of rows without loading its arrays.
 
-    Nothing is mapped into memory: a file that is cut off under way would end the process.
+    It is not mapped into memory: if the file were truncated meanwhile, the process would end.
 
     Args:
         path: The file.
 
     Raises:
-        InputError: Not such an archive.
+        InputError: The file is no such archive.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with _told(path), zipfile.ZipFile(path) as archive:
+        with _as_input_error(path), zipfile.ZipFile(path) as archive:
             members = archive.infolist()
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         self._arrays: dict[str, _Stored] = {}
@@ -41,9 +41,9 @@ class NpzTargets(TargetFile):
         self.fingerprint = fingerprint_of(repr([(m.filename, m.file_size, m.CRC) for m in members]).encode())
 
     def check(self, shapes: ColumnShapes) -> None:
-        """Refuse arrays of another shape, of no numbers, of unequal lengths, or that cannot be read in part."""
+        """Check that the arrays have numbers, the right shapes and equal lengths, and can be read in part."""
         shapes.check_present(self.path, self.column_names)
-        with _told(self.path), open(self.path, "rb") as file:
+        with _as_input_error(self.path), open(self.path, "rb") as file:
             self._arrays = {name: _stored(self.path, file, self._members[name]) for name in shapes.shapes}
         counts = {name: array.shape[0] for name, array in self._arrays.items()}
         if len(set(counts.values())) > 1:
@@ -55,8 +55,8 @@ class NpzTargets(TargetFile):
             shapes.check_shape(self.path, name, array.shape[1:])
 
     def verify(self) -> None:
-        """Read the arrays once from end to end: an archive has one checksum for each."""
-        with _told(self.path), zipfile.ZipFile(self.path) as archive:
+        """Read each array once, and compare it with its checksum."""
+        with _as_input_error(self.path), zipfile.ZipFile(self.path) as archive:
             for name in self._arrays:
                 _verify_member(self.path, archive, self._members[name])
 
@@ -75,22 +75,22 @@ class NpzTargets(TargetFile):
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Tell what is met in an archive as errors of the input."""
+def _as_input_error(path: str) -> Iterator[None]:
+    """Raise errors of reading an archive as InputError."""
     try:
         yield
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
-    except Exception as error:  # archives are read by several packages, each with its own errors for damaged ones
+    except Exception as error:  # several packages read archives, each with its own errors
         raise InputError(
             f"'{path}' is not an archive of plain arrays: {str(error) or type(error).__name__}."
         ) from error
 
 
 def _verify_member(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Refuse a member of an archive whose bytes do not have its checksum."""
+    """Compare a member of an archive with its checksum."""
     try:
         with archive.open(member) as file:
             while file.read(_READ_AT_ONCE):
@@ -102,12 +102,12 @@ def _verify_member(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
 
 @dataclass(frozen=True)
 class _Stored:
-    """An array that stands uncompressed in an archive.
+    """An uncompressed array in an archive.
 
     Attributes:
         dtype: Type of its numbers.
         shape: Its shape.
-        offset: Where its first number stands in the archive [bytes].
+        offset: Offset of its first number in the archive [bytes].
     """
 
     dtype: np.dtype[Any]
@@ -115,7 +115,7 @@ class _Stored:
     offset: int
 
     def rows(self, path: str, first: int, count: int) -> NDArray[Any]:
-        """Read some lines; fewer where the archive ends before."""
+        """Read some rows; fewer where the archive ends."""
         width = math.prod(self.shape[1:])
         offset = self.offset + first * width * self.dtype.itemsize
         numbers: NDArray[Any] = np.fromfile(path, self.dtype, count * width, offset=offset)
@@ -123,13 +123,13 @@ class _Stored:
 
 
 def _stored(path: str, file: Any, member: zipfile.ZipInfo) -> _Stored:
-    """Where the array of a member of an archive stands."""
+    """The place of an array in an archive."""
     name = member.filename.removesuffix(".npy")
     if member.compress_type != zipfile.ZIP_STORED:
         raise InputError(f"'{path}': column '{name}' is compressed, so no part of it can be read. Use numpy.savez.")
     file.seek(member.header_offset)
     local_header = file.read(_LOCAL_HEADER_BYTES)
-    lengths = (local_header[26:28], local_header[28:30])  # of the name and of what else is told
+    lengths = (local_header[26:28], local_header[28:30])  # of the name and of the extra field
     begin = file.seek(sum(int.from_bytes(length, "little") for length in lengths), 1)
     version = npy_format.read_magic(file)
     reader = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0

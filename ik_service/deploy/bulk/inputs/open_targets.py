@@ -1,4 +1,4 @@
-"""Opening a file of targets by its suffix."""
+"""Opens a file of targets by its suffix."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ def open_targets(path: str) -> TargetFile:
         path: A .parquet or .npz file.
 
     Raises:
-        InputError: It cannot be read, or is of another kind.
+        InputError: It cannot be read, or has another suffix.
     """
     kinds: dict[str, Callable[[str], TargetFile]] = {".npz": NpzTargets}
     suffix = Path(path).suffix.lower()
@@ -31,10 +31,10 @@ def open_targets(path: str) -> TargetFile:
 
 
 def require_pyarrow() -> None:
-    """Refuse Parquet where there is no pyarrow.
+    """Check that pyarrow is installed.
 
     Raises:
-        InputError: There is none.
+        InputError: It is not.
     """
     try:
         import pyarrow  # noqa: F401  # only whether it is there

@@ -1,4 +1,4 @@
-"""Parquet files of targets, read by row groups: lists in columns, or a column for each number as in CSV files."""
+"""Parquet files of targets, read by row groups: columns of lists, or a column for each number as in CSV files."""
 
 import os
 from typing import Any
@@ -23,13 +23,13 @@ _TAIL_BYTES = 8  # length of the footer and the mark of the format
 class ParquetTargets(TargetFile):
     """A Parquet file whose columns are lists of numbers, of equal length in every row, or the numbers of such lists.
 
-    What was decoded last is kept: the next rows are often of the same row group.
+    The row groups decoded last are kept, since the next rows are often in them.
 
     Args:
         path: The file.
 
     Raises:
-        InputError: Not a Parquet file.
+        InputError: The file is no Parquet file.
     """
 
     def __init__(self, path: str) -> None:
@@ -53,7 +53,7 @@ class ParquetTargets(TargetFile):
         self._decoded: tuple[tuple[int, int, ColumnShapes], Any] | None = None
 
     def check(self, shapes: ColumnShapes) -> None:
-        """Refuse columns of no lists of numbers, of another fixed size, or of another length in all first rows."""
+        """Check that the columns have lists of numbers of the right length; only the first rows of lists are read."""
         shapes.check_present(self.path, self.column_names)
         for name, shape in shapes.shapes.items():
             if name in self._split:
@@ -72,7 +72,7 @@ class ParquetTargets(TargetFile):
                 self._check_lengths(name, shape)
 
     def _check_numbers(self, shapes: ColumnShapes, name: str) -> None:
-        """Refuse columns of single numbers that are of no numbers, or where there are several targets."""
+        """Check that columns with one number each have numbers, and that there is a single target."""
         shapes.check_shape(self.path, name, [len(self._split[name])])
         for number in self._split[name]:
             kind = self._file.schema_arrow.field(number).type
@@ -80,10 +80,10 @@ class ParquetTargets(TargetFile):
                 raise InputError(f"'{self.path}': column '{number}' is of type {kind}. Give numbers.")
 
     def verify(self) -> None:
-        """Do nothing: pages that have checksums are compared with them as they are read."""
+        """Do nothing: `read` compares pages with their checksums."""
 
     def _check_lengths(self, name: str, shape: tuple[int, ...]) -> None:
-        """Refuse a column whose first rows hold lists, none of which fits."""
+        """Check that a list in the first rows of a column has the right length."""
         seen = rows = 0
         try:
             for batch in self._file.iter_batches(_BATCH_ROWS, columns=[name], use_threads=False):
@@ -94,7 +94,7 @@ class ParquetTargets(TargetFile):
                 seen += len(values) - values.null_count
                 if seen >= _ROWS_LOOKED_AT:
                     break
-        except (OSError, pa.ArrowException):  # the part with these rows will tell it; others can be solved
+        except (OSError, pa.ArrowException):  # the part with these rows fails; others can be solved
             return
         if seen:
             wanted = " x ".join(map(str, shape))
@@ -105,14 +105,14 @@ class ParquetTargets(TargetFile):
         begin, end, start = groups_of(self.row_groups, first, count)
         key = (begin, end, shapes)
         if self._decoded is None or self._decoded[0] != key:
-            self._decoded = None  # before the next: only one is to be held at a time
+            self._decoded = None  # free its memory before the next
             names = [one for name in shapes.shapes for one in self._split.get(name, (name,))]
             self._decoded = key, self._decode(begin, end, names)
         table = self._decoded[1].slice(first - start, count)
         return {name: self._numbers(table, name, shape) for name, shape in shapes.shapes.items()}
 
     def _numbers(self, table: Any, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """A column of lists as an array, or the columns of its numbers side by side."""
+        """A column of lists as an array, or the columns of its single numbers stacked."""
         if name not in self._split:
             return numbers_of(table.column(name).combine_chunks(), shape)
         numbers = [numbers_of(table.column(one).combine_chunks(), ()) for one in self._split[name]]
@@ -128,7 +128,7 @@ class ParquetTargets(TargetFile):
 
 
 def _fingerprint(path: str) -> str:
-    """Hash of the footer, which holds bounds of all columns, and of samples from the first byte to the last."""
+    """Hash of the footer, which has the bounds of all columns, and of samples spread over the file."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _TAIL_BYTES, 0))

@@ -1,4 +1,4 @@
-"""A file of targets as the rest of a bulk job sees it, whatever its format."""
+"""The interface of a file of targets, and what all formats need."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -14,13 +14,13 @@ _FINGERPRINT_DIGITS = 32
 
 
 class TargetFile(ABC):
-    """A file with a line per problem in every column.
+    """A file with a row per problem in every column.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
         column_names: Names of its columns.
-        row_groups: Rows of each stretch that is best read whole; known once the file is checked.
-        fingerprint: A hash that tells it from others of equal size and time of writing.
+        row_groups: Rows of each group that is best read as a whole; set by `check`.
+        fingerprint: A hash that differs for other files of equal size and time.
     """
 
     path: str
@@ -30,51 +30,51 @@ class TargetFile(ABC):
 
     @property
     def row_count(self) -> int:
-        """Number of problems in it."""
+        """Number of its problems."""
         return sum(self.row_groups)
 
     @abstractmethod
     def check(self, shapes: ColumnShapes) -> None:
-        """Refuse columns of another shape or of no numbers; others are not looked at.
+        """Check that the columns to read have numbers of the right shape.
 
         Raises:
-            InputError: Names the file and the column.
+            InputError: The message names the file and the column.
         """
 
     @abstractmethod
     def verify(self) -> None:
-        """Compare what is only checked as a whole with its checksums; once in a job, after `check`.
+        """Compare the file with checksums that `read` does not check; called once in a job, after `check`.
 
         Raises:
-            InputError: It is damaged; names the file and the column.
+            InputError: It is damaged; the message names the file and the column.
         """
 
     @abstractmethod
     def read(self, shapes: ColumnShapes, first: int, count: int) -> Columns:
-        """Return the columns of some rows, floats of the host, [count, ...].
+        """Return the columns of some rows, host arrays of floats, shape [count, ...].
 
         Args:
-            shapes: What to read.
+            shapes: The columns to read.
             first: First row.
             count: Number of rows.
 
         Raises:
-            InputError: The file cannot be read, or holds something else; names it, and column and row where known.
+            InputError: The file cannot be read; the message names it, and the column and the row where they are known.
         """
 
 
 def fingerprint_of(*contents: bytes) -> str:
-    """Return a hash of some contents, as it stands in the description of a job."""
+    """Return a hash of some contents for the description of a job."""
     return hashlib.sha256(b"".join(contents)).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy as float32 where it is that, else as float64."""
+    """Return a copy: float32 stays float32, all else becomes float64."""
     return np.array(array, np.float32 if array.dtype.itemsize <= 4 and array.dtype.kind == "f" else np.float64)
 
 
 def groups_of(row_groups: Sequence[int], first: int, count: int) -> tuple[int, int, int]:
-    """Return the first and the past-the-last of the row groups that hold some rows, and where the first one begins.
+    """Return the range of the row groups that contain some rows, and the first row of the range.
 
     Args:
         row_groups: Rows of each group.

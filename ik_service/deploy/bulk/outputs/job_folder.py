@@ -1,4 +1,4 @@
-"""The folder of a bulk job: a description that says whose it is, and a lock, so that one process at a time runs it."""
+"""The folder of a bulk job, with a description of the job, and a lock for one process at a time."""
 
 import errno
 import fcntl
@@ -15,7 +15,7 @@ from ik_service.whole_file import write_whole
 from objectives.errors import InputError
 
 DESCRIPTION = "_job.json"
-"""Readers of Parquet pass over names with a line below in front."""
+"""Readers of Parquet ignore names that begin with an underscore."""
 _UNFINISHED = f".{DESCRIPTION}"
 _LOCK = "_lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
@@ -23,20 +23,20 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 @contextmanager
 def job_folder(plan: BulkPlan) -> Iterator[Path]:
-    """Make or take the folder of a job, for this process alone.
+    """Create or open the folder of a job, and lock it for this process.
 
     Args:
         plan: The plan.
 
     Raises:
-        InputError: It cannot be made, another process is at work in it, or it belongs to another job.
+        InputError: It cannot be created, another process uses it, or it belongs to another job.
     """
     folder = Path(plan.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strangers = [path.name for path in folder.iterdir() if path.name not in (_LOCK, _UNFINISHED)]
-        if strangers and DESCRIPTION not in strangers:
-            raise InputError(f"'{folder}' holds {strangers[0]!r} and no bulk job. Give an empty or a new folder.")
+        other_files = [path.name for path in folder.iterdir() if path.name not in (_LOCK, _UNFINISHED)]
+        if other_files and DESCRIPTION not in other_files:
+            raise InputError(f"'{folder}' holds {other_files[0]!r} and no bulk job. Give an empty or a new folder.")
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o666)
     except OSError as error:
         raise InputError(f"Cannot use '{folder}' for results: {error.strerror}.") from error
@@ -63,14 +63,14 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def _describe(plan: BulkPlan, folder: Path) -> None:
-    """Write the description of the job, or compare it with the one that is there."""
+    """Write the description of the job, or compare it with the existing one."""
     path, wanted = folder / DESCRIPTION, json.loads(json.dumps(plan.description()))
     if path.exists():
         try:
-            there = json.loads(path.read_bytes())
+            existing = json.loads(path.read_bytes())
         except ValueError as error:
             raise InputError(f"'{path}' is damaged: {error}. Give a new folder.") from error
-        changes = list(differences(there, wanted))
+        changes = list(description_differences(existing, wanted))
         if changes:
             more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
             raise InputError(
@@ -81,19 +81,19 @@ def _describe(plan: BulkPlan, folder: Path) -> None:
     write_whole(path, lambda file: file.write(json.dumps(wanted, indent=1).encode()), folder / _UNFINISHED)
 
 
-def differences(there: Any, wanted: Any, name: str = "") -> Iterator[str]:
-    """Give the places in which two descriptions differ, with what stands in each.
+def description_differences(existing: Any, wanted: Any, name: str = "") -> Iterator[str]:
+    """Give the differences between two descriptions, with both values.
 
     Args:
-        there: What stands in the folder.
-        wanted: What the job would write.
-        name: Where they stand.
+        existing: The description in the folder.
+        wanted: The description of the job.
+        name: Name of the value that they are part of.
     """
-    if isinstance(there, Mapping) and isinstance(wanted, Mapping):
-        for key in sorted({*there, *wanted}):
-            yield from differences(there.get(key), wanted.get(key), f"{name}.{key}" if name else key)
-    elif isinstance(there, list) and isinstance(wanted, list) and len(there) == len(wanted):
-        for number, pair in enumerate(zip(there, wanted, strict=True)):
-            yield from differences(*pair, f"{name}[{number}]")
-    elif there != wanted:
-        yield f"{name} is {there!r} there and {wanted!r} here"
+    if isinstance(existing, Mapping) and isinstance(wanted, Mapping):
+        for key in sorted({*existing, *wanted}):
+            yield from description_differences(existing.get(key), wanted.get(key), f"{name}.{key}" if name else key)
+    elif isinstance(existing, list) and isinstance(wanted, list) and len(existing) == len(wanted):
+        for number, pair in enumerate(zip(existing, wanted, strict=True)):
+            yield from description_differences(*pair, f"{name}[{number}]")
+    elif existing != wanted:
+        yield f"{name} is {existing!r} there and {wanted!r} here"

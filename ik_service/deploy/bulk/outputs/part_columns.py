@@ -18,10 +18,10 @@ UNITS.update((name, column.unit) for name, column in PER_TARGET.items())
 
 
 class PartColumns:
-    """The results of a part while they are put together.
+    """The results of a part, filled in ranges of rows.
 
     Attributes:
-        arrays: Columns by name, with a line per problem.
+        arrays: Columns by name, with a row per problem.
 
     Args:
         plan: The plan.
@@ -34,7 +34,7 @@ class PartColumns:
         self.arrays: dict[str, NDArray[Any]] = {"problem": problems}
 
     def put(self, rows: slice, result: IKResult) -> None:
-        """Take over the answers to some rows."""
+        """Set the results of some rows."""
         arrays = edge_arrays(result)
         if self._is_for_several:
             arrays |= {name: getattr(result, column.name) for name, column in PER_TARGET.items()}
@@ -43,8 +43,8 @@ class PartColumns:
                 self.arrays[name] = np.empty((self._count, *values.shape[1:]), values.dtype)
             self.arrays[name][rows] = values
 
-    def mark(self, rows: NDArray[np.intp]) -> None:
-        """Say of rows that nothing could be solved for: status `invalid`, no configuration, no errors."""
+    def mark_invalid(self, rows: NDArray[np.intp]) -> None:
+        """Set rows to status `invalid`, without configuration and errors."""
         for name, array in self.arrays.items():
             if name != "problem":
                 array[rows] = np.nan if array.dtype.kind == "f" else 0
