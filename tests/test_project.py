@@ -18,6 +18,7 @@ import ik_service
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONGEST_FILE = 400  # lines, the house limit
+PUBLIC_TWICE = {"LinkPoses", "SolveTarget", "StreamTarget"}  # names of the HTTP schema, and of Python's interface
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = ("requirements.lock", "requirements-ray.lock", "requirements-dev.lock")  # each holds those before it
 
@@ -131,6 +132,16 @@ def test_no_file_names_a_place_on_a_machine_or_a_registry():
 def test_no_source_file_is_longer_than_the_house_limit():
     lengths = {str(f.relative_to(ROOT)): len(f.read_text().splitlines()) for f in files_like("*.py")}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_every_class_has_a_name_of_its_own():
+    files: dict[str, set[str]] = {}
+    for file in (*files_like("ik_service/*.py"), *files_like("objectives/*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, set()).add(str(file.relative_to(ROOT)))
+    assert len(files) > 200
+    assert {name: sorted(places) for name, places in files.items() if len(places) > 1}.keys() == PUBLIC_TWICE
 
 
 @pytest.mark.parametrize("package", ["objectives", "ik_service"])

@@ -19,7 +19,7 @@ from ik_service.solver import IKResult
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quantiles:
     """Quantiles over all problems, solved or not."""
 
     median: float
@@ -27,7 +27,7 @@ class Spread:
     max: float
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> "Spread":
+    def of(cls, values: NDArray[Any]) -> "Quantiles":
         """Return the quantiles of an array."""
         median, p99, largest = np.quantile(values.astype(np.float64), (0.5, 0.99, 1.0)).tolist()
         return cls(median, p99, largest)
@@ -63,9 +63,9 @@ class Report:
     confirmed: int
     success_rate: float
     status: dict[str, int]
-    position_error_m: Spread
-    orientation_error_rad: Spread
-    iterations: Spread
+    position_error_m: Quantiles
+    orientation_error_rad: Quantiles
+    iterations: Quantiles
     time_per_problem_us: float
     engine: str
     seeds: int
@@ -103,9 +103,9 @@ def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, see
         confirmed=int((result.success & _confirmed(robot, request, result)).sum()),
         success_rate=solved / request.problem_count,
         status=dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        position_error_m=Spread.of(worst_over_targets(result.position_error)),
-        orientation_error_rad=Spread.of(worst_over_targets(result.orientation_error)),
-        iterations=Spread.of(result.iterations),
+        position_error_m=Quantiles.of(worst_over_targets(result.position_error)),
+        orientation_error_rad=Quantiles.of(worst_over_targets(result.orientation_error)),
+        iterations=Quantiles.of(result.iterations),
         time_per_problem_us=1e3 * answer.solve_ms / request.problem_count,
         engine=result.engine,
         seeds=result.seeds,
@@ -127,7 +127,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 
 def _lines(report: Report) -> list[tuple[str, str]]:
-    def spread(values: Spread, unit: str) -> str:
+    def spread(values: Quantiles, unit: str) -> str:
         return f"median {values.median:.3g}{unit}, p99 {values.p99:.3g}{unit}, max {values.max:.3g}{unit}"
 
     return [

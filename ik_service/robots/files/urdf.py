@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ik_service.robots.files.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
-from ik_service.robots.files.xml_reader import Element, read_xml, shortened
+from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
 from ik_service.robots.transforms import Float64Array, quaternion_from_rpy
@@ -41,20 +41,20 @@ def read_urdf(data: bytes) -> RobotDescription:
     return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints)
 
 
-def _refuse_xacro(root: Element) -> None:
+def _refuse_xacro(root: XmlElement) -> None:
     for element in root.children:
         if element.tag.startswith("xacro:"):
             raise element.error("this is a xacro file; expand it first: 'xacro robot.urdf.xacro > robot.urdf'.")
 
 
-def _capped(root: Element, tag: str) -> list[Element]:
+def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
     found = list(root.all(tag))
     if len(found) > MAX_COUNT:
         raise found[MAX_COUNT].error(f"more than {MAX_COUNT} <{tag}> elements.")
     return found
 
 
-def _read_link(element: Element) -> LinkDescription:
+def _read_link(element: XmlElement) -> LinkDescription:
     name, inertial = element.text("name"), element.one("inertial")
     if inertial is None:
         return LinkDescription(name, element.line)
@@ -67,7 +67,7 @@ def _read_link(element: Element) -> LinkDescription:
     return LinkDescription(name, element.line, value, (x, y, z))
 
 
-def _read_joint(element: Element) -> JointDescription:
+def _read_joint(element: XmlElement) -> JointDescription:
     name = element.text("name")
     type_name = element.text("type")
     joint_type = _TYPES.get(type_name)
@@ -91,14 +91,14 @@ def _read_joint(element: Element) -> JointDescription:
     )
 
 
-def _required(element: Element, tag: str) -> Element:
+def _required(element: XmlElement, tag: str) -> XmlElement:
     child = element.one(tag)
     if child is None:
         raise element.error(f"<{tag}> is missing.")
     return child
 
 
-def _read_origin(origin: Element | None) -> Float64Array:
+def _read_origin(origin: XmlElement | None) -> Float64Array:
     if origin is None:
         return np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     xyz = origin.numbers("xyz", (0.0, 0.0, 0.0))
@@ -108,7 +108,7 @@ def _read_origin(origin: Element | None) -> Float64Array:
     return np.concatenate([xyz, quaternion_from_rpy(*rpy)])
 
 
-def _read_axis(element: Element, joint_type: JointType) -> tuple[float, float, float]:
+def _read_axis(element: XmlElement, joint_type: JointType) -> tuple[float, float, float]:
     axis = element.one("axis")
     if axis is None or joint_type in (JointType.FIXED, JointType.FLOATING, JointType.BALL):
         return 1.0, 0.0, 0.0
@@ -120,7 +120,7 @@ def _read_axis(element: Element, joint_type: JointType) -> tuple[float, float, f
     return x / length, y / length, z / length
 
 
-def _read_limit(element: Element, joint_type: JointType, follows: bool) -> tuple[float, float, float, float]:
+def _read_limit(element: XmlElement, joint_type: JointType, follows: bool) -> tuple[float, float, float, float]:
     """Give lower, upper, velocity, effort.
 
     URDF fills a missing ``lower`` or ``upper`` with 0. Where both are missing that would be a joint that never moves,
@@ -143,7 +143,7 @@ def _read_limit(element: Element, joint_type: JointType, follows: bool) -> tuple
     return (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper), velocity, effort
 
 
-def _read_bound(limit: Element, attribute: str) -> float:
+def _read_bound(limit: XmlElement, attribute: str) -> float:
     value = limit.number(attribute, 0.0)
     if value < 0.0:
         raise limit.error(f"attribute '{attribute}' must not be negative, got {value:g}.")
@@ -151,7 +151,7 @@ def _read_bound(limit: Element, attribute: str) -> float:
     return value if 0.0 < value < UNBOUNDED_RATE else math.inf
 
 
-def _read_mimic(element: Element, joint_type: JointType) -> MimicDescription | None:
+def _read_mimic(element: XmlElement, joint_type: JointType) -> MimicDescription | None:
     mimic = element.one("mimic")
     if mimic is None or joint_type is JointType.FIXED:
         return None

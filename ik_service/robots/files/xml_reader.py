@@ -18,14 +18,14 @@ MAX_ATTRIBUTE_LENGTH = 1024
 
 
 @dataclass(slots=True)
-class Element:
+class XmlElement:
     """An XML element with its attributes, children and line."""
 
     tag: str
     attributes: dict[str, str]
     line: int
-    owner: "Element | None" = field(default=None, repr=False)
-    children: list["Element"] = field(default_factory=list)
+    owner: "XmlElement | None" = field(default=None, repr=False)
+    children: list["XmlElement"] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -38,11 +38,11 @@ class Element:
         """Give the error that says ``reason`` about this element."""
         return RobotFileError(reason, element=self.label, line=self.line)
 
-    def all(self, tag: str) -> Iterator["Element"]:
+    def all(self, tag: str) -> Iterator["XmlElement"]:
         """Give the direct children with this tag, in document order."""
         return (child for child in self.children if child.tag == tag)
 
-    def one(self, tag: str) -> "Element | None":
+    def one(self, tag: str) -> "XmlElement | None":
         """Give the only direct child with this tag, None where there is none.
 
         Raises:
@@ -103,7 +103,7 @@ def shortened(text: str, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
-def read_xml(data: bytes) -> Element:
+def read_xml(data: bytes) -> XmlElement:
     """Read one XML document.
 
     Args:
@@ -140,11 +140,11 @@ class _TreeBuilder:
         self._parser.ExternalEntityRefHandler = self._refuse_doctype
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
-        self._open: list[Element] = []
-        self._root: Element | None = None
+        self._open: list[XmlElement] = []
+        self._root: XmlElement | None = None
         self._count = 0
 
-    def build(self, data: bytes) -> Element:
+    def build(self, data: bytes) -> XmlElement:
         try:
             self._parser.Parse(data, True)
         except expat.ExpatError as error:
@@ -163,7 +163,7 @@ class _TreeBuilder:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         parent = self._open[-1] if self._open else None
         # The owner itself, not its label: labels of deep elements are long, and a file may hold many such elements.
-        element = Element(tag, attributes, self._parser.CurrentLineNumber, parent)
+        element = XmlElement(tag, attributes, self._parser.CurrentLineNumber, parent)
         self._check_caps(element)
         if parent is None:
             self._root = element
@@ -171,7 +171,7 @@ class _TreeBuilder:
             parent.children.append(element)
         self._open.append(element)
 
-    def _check_caps(self, element: Element) -> None:
+    def _check_caps(self, element: XmlElement) -> None:
         self._count += 1
         longest = max(map(len, (element.tag, *element.attributes, *element.attributes.values())))
         if len(self._open) >= MAX_DEPTH:
