@@ -7,13 +7,12 @@ given in frame b to frame a. Used when robots are built and when their configura
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
 Float64Array = NDArray[np.float64]
 SMALL_ANGLE = 1e-8
 """Below this angle [rad] sin(x)/x is 1 to the last bit of float64."""
-UNIT_TOLERANCE = 1e-3
-"""A quaternion whose length is further from 1 than this is taken for a mistake and not normalised."""
 
 
 def identity_transform() -> Float64Array:

@@ -18,9 +18,10 @@ from ik_service.control.tick.joint_box import KINDS
 from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, integers, rotation_bits
-from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
+from objectives.data_field import UNIT_TOLERANCE
 
 UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
 PI = wp.constant(wp.float64(math.pi))
@@ -30,7 +31,7 @@ NUMBERS = {
     **{status.name: status.value for status in IKStatus},
     **{name: int(getattr(tick_task, name)) for name in tick_task.PLACES},
     "LARGEST": NUMBER_MAX,
-    "SLACK": UNIT_QUATERNION_SLACK,
+    "SLACK": UNIT_TOLERANCE,
     "ALMOST": 1.0 - 1.0e-9,  # a share that rounding has not made smaller than 1
     "FLOAT64_FLOOR2": FLOAT64_FLOOR2,
     "NOT_EVALUATED": float(NOT_EVALUATED),

@@ -9,7 +9,8 @@ from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
 from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.structure.coupling import leader_limits
-from ik_service.robots.transforms import UNIT_TOLERANCE, Float64Array
+from ik_service.robots.transforms import Float64Array
+from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from objectives import InputError
+from objectives.data_field import UNIT_TOLERANCE
 
 NUMBER_MAX = 1e9  # beyond that, squares and sums overflow float32 or mean nothing
-UNIT_QUATERNION_SLACK = 1e-3  # quaternions closer than this to unit length are normalised, others refused
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.
     """Return quaternions [n, 4] at exactly unit length.
 
     Raises:
-        InputError: One is off unit length by more than UNIT_QUATERNION_SLACK.
+        InputError: One is off unit length by more than UNIT_TOLERANCE.
     """
     length = np.linalg.norm(quaternions, axis=1)
-    bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_QUATERNION_SLACK)
+    bad = np.flatnonzero(np.abs(length - 1.0) > UNIT_TOLERANCE)
     if bad.size:
         raise InputError(
             f"{name}: the quaternion of line {bad[0]} is {quaternions[bad[0]].tolist()}, of length "
-            f"{length[bad[0]]:.6g}. Allowed: unit quaternions, off by {UNIT_QUATERNION_SLACK} at most."
+            f"{length[bad[0]]:.6g}. Allowed: unit quaternions, off by {UNIT_TOLERANCE} at most."
         )
     return np.asarray(quaternions / length[:, None])

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
-from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.coordinates import start_coordinates
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.parts import first_problem
-from objectives.data_field import fitting_array
+from objectives.data_field import UNIT_TOLERANCE, fitting_array
 
 LARGEST = wp.constant(wp.float64(NUMBER_MAX))
-SLACK = wp.constant(wp.float64(UNIT_QUATERNION_SLACK))
+SLACK = wp.constant(wp.float64(UNIT_TOLERANCE))
 SHORTEST = wp.constant(wp.float64(MIN_QUATERNION_LENGTH))
 # What stands in `given` for a start: nothing, one line for all problems, or one each.
 NO_START, ONE_START, OWN_START = wp.constant(0), wp.constant(1), wp.constant(2)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
-from ik_service.solver.inputs.target_arrays import NUMBER_MAX, UNIT_QUATERNION_SLACK
+from ik_service.solver.inputs.target_arrays import NUMBER_MAX
+from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
 Columns = Mapping[str, NDArray[Any]]
@@ -113,7 +114,7 @@ def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
         faulty |= ~(np.abs(array.reshape(count, -1)) <= NUMBER_MAX).all(axis=1)
     if "orientations_xyzw" in columns:
         length = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1).reshape(count, -1)
-        faulty |= ~(np.abs(length - 1.0) <= UNIT_QUATERNION_SLACK).all(axis=1)
+        faulty |= ~(np.abs(length - 1.0) <= UNIT_TOLERANCE).all(axis=1)
     if "initial_joint_q" in columns:
         for first in quaternion_starts(robot):
             quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
