@@ -6,6 +6,7 @@ worst of them, beside those of each target where there are several, and names en
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -43,12 +44,12 @@ class Column:
     on_device: bool = True
     streamed: bool = False
 
-    @property
+    @cached_property
     def edge_name(self) -> str:
         """Its name at edges."""
         return f"{self.name}_{self.unit}" if self.unit in ("m", "rad") else self.name
 
-    @property
+    @cached_property
     def is_per_target(self) -> bool:
         """Whether it has a value for every target, of which edges have the worst."""
         return "targets" in self.axes

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKResult
+from ik_service.api.schema.solve import Include
 from ik_service.client import SolveResult
 from ik_service.result_schema import (
     ALWAYS_COLUMNS,
@@ -70,6 +71,10 @@ def test_islands_have_the_columns_of_the_table():
 
 def test_columns_at_edges_have_places_of_their_own():
     assert len({column.place for column in EDGE_COLUMNS}) == len(RESULT_COLUMNS)
+
+
+def test_what_a_column_asks_for_can_be_included():
+    assert {column.include for column in RESULT_COLUMNS} - {""} <= set(typing.get_args(Include))
 
 
 @pytest.mark.parametrize(("page", "columns"), [("http_api.md", EDGE_COLUMNS), ("bulk.md", ALWAYS_COLUMNS)])

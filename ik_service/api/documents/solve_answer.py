@@ -1,16 +1,16 @@
 """From the solver's answer to the document that a codec writes: columns straight from the arrays."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import LazyRows
 from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
-from ik_service.result_schema import worst_over_targets
+from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
@@ -38,28 +38,23 @@ def answer_document(
         is_binary: Whether statuses are codes beside their names and a seed that islands do not share is -1; else they
             are words and null.
     """
-    result = answer.result
     request, include, count = decoded.request, decoded.include, decoded.request.problem_count
+    result = _with_solutions(answer.result) if "solutions" in include else answer.result
     document: dict[str, Any] = {
         "robot": name,
         "joint_names": robot.joint_names,
         "coordinate_names": robot.coordinate_names,
-        "joint_q": result.joint_q,
-        "success": result.success,
-        **_status(result, is_binary=is_binary),
-        "position_error_m": worst_over_targets(result.position_error),
-        "orientation_error_rad": worst_over_targets(result.orientation_error),
-        "iterations": result.iterations,
-        "seed_index": result.seed_index if is_binary else _or_null(result.seed_index),
-        "cost": result.cost,
     }
+    for column in ALWAYS_COLUMNS:
+        document[column.edge_name] = _entries(column, result, is_binary=is_binary)
+        if column.dtype == "status" and is_binary:
+            document["status_names"] = STATUS_WORDS
     if len(request.targets) > 1:
         document["targets"] = _per_target(request, result)
-    if "solutions" in include:
-        document.update(_solutions(result))
-    if "active_limits" in include:
-        document["dof_names"] = robot.dof_names
-        document["active_limits"] = result.active_limits
+    for column in EDGE_COLUMNS:
+        if column.include in include:
+            document |= {"dof_names": robot.dof_names} if "dofs" in column.axes else {}
+            document[column.edge_name] = _entries(column, result, is_binary=is_binary)
     if "islands" in include:
         document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])
     if "advice" in include:
@@ -74,23 +69,24 @@ def answer_document(
     return document
 
 
-def _status(result: IKResult, *, is_binary: bool) -> dict[str, Any]:
+def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
+    """A column as the codecs take it: statuses as words, and null for -1, unless they write arrays."""
+    values = edge_array(column, result)
     if is_binary:
-        return {"status": result.status.astype(np.uint8), "status_names": STATUS_WORDS}
-    return {"status": [STATUS_WORDS[code] for code in result.status.tolist()]}
+        return values
+    if column.dtype == "status":
+        return [STATUS_WORDS[code] for code in values.tolist()]
+    if column.null == "-1" and (values < 0).any():
+        return [None if value < 0 else value for value in values.tolist()]
+    return values
 
 
-def _or_null(seeds: NDArray[np.integer[Any]]) -> Any:
-    """Seeds as JSON has them: null where islands chose different ones."""
-    return seeds if (seeds >= 0).all() else [None if seed < 0 else seed for seed in seeds.tolist()]
-
-
-def _solutions(result: IKResult) -> dict[str, Any]:
-    """The distinct solutions; the answer itself, where it succeeds, if no more were asked for."""
+def _with_solutions(result: IKResult) -> IKResult:
+    """The result with solutions; the answer alone, where it succeeds, if no more were asked for."""
     if result.solutions is not None:
-        return {"solutions": result.solutions, "solution_count": result.solution_count}
+        return result
     alone = np.where(result.success[:, None], result.joint_q, np.nan)[:, None]
-    return {"solutions": alone, "solution_count": result.success.astype(np.int32)}
+    return replace(result, solutions=alone, solution_count=result.success.astype(np.int32))
 
 
 def _island(island: IslandResult) -> dict[str, Any]:
@@ -106,11 +102,8 @@ def _island(island: IslandResult) -> dict[str, Any]:
 
 
 def _per_target(request: SolveRequest, result: IKResult) -> list[dict[str, Any]]:
+    columns = [(column.edge_name, getattr(result, column.name)) for column in ALWAYS_COLUMNS if column.is_per_target]
     return [
-        {
-            "link": target.link,
-            "position_error_m": result.position_error[:, k].copy(),
-            "orientation_error_rad": result.orientation_error[:, k].copy(),
-        }
+        {"link": target.link, **{name: values[:, k].copy() for name, values in columns}}
         for k, target in enumerate(request.targets)
     ]

@@ -5,17 +5,19 @@ The schema only grows.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ik_service.api.schema import limits
 from ik_service.api.schema.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
 from ik_service.api.schema.fields import Envelope, Name, Offset, Whole, column, nullable, refused, row, row_or_rows
 from ik_service.api.schema.objective import Objective
+from ik_service.result_schema import EDGE_COLUMNS
+from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.options import SOLUTIONS_MAX, SolverOptions
 
 Include = Literal["active_limits", "advice", "islands", "solutions"]
 _POSE = ("positions", "orientations_xyzw")
-Status = Literal["converged", "stalled", "max_iterations", "deadline", "blocked_by_limits", "invalid"]
+Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
 
 _DEFAULTS = SolverOptions()
@@ -173,43 +175,46 @@ class Timing(BaseModel):
     total: float
 
 
-class SolveAnswerBody(BaseModel):
-    """Results as columns, in the order of the problems. A problem without success carries its best configuration."""
+def _columns(*, included: bool) -> dict[str, Any]:
+    """The fields of the columns that every answer has, or of those that a request has to include."""
+    types = {"status": Status, "bool": bool, "int32": int, "precision": float, "float32": float, "float64": float}
+    fields: dict[str, Any] = {}
+    for one in EDGE_COLUMNS:
+        kind: Any = types[one.dtype] | None if one.null else types[one.dtype]
+        for _ in range(1 if one.is_per_target else 1 + len(one.axes)):
+            kind = list[kind]
+        if bool(one.include) == included:
+            default, kind = (None, kind | None) if included else (..., kind)
+            fields[one.edge_name] = (kind, Field(default, description=one.description or None))
+    return fields
 
-    model_config = ConfigDict(json_schema_extra={"examples": [SOLVE_ANSWER, TWO_ARMS_ANSWER]})
 
-    robot: str
-    joint_names: list[str]
-    coordinate_names: list[str] = Field(description="Names of the columns of `joint_q`.")
-    joint_q: list[list[float]] = Field(description="Configurations [rad or m], inside the joint limits.")
-    success: list[bool] = Field(
-        description="Whether every target is met within its tolerance; without targets, whether the cost is at a "
-        "minimum."
-    )
-    status: list[Status]
-    position_error_m: list[float | None] = Field(description="Worst over the targets [m]; null where all are free.")
-    orientation_error_rad: list[float | None] = Field(
-        description="Worst over the targets [rad]; null where all are free."
-    )
-    iterations: list[int]
-    seed_index: list[int | None] = Field(
-        description="Start configuration that won: 0 is the given one, if any; null where islands chose different ones."
-    )
-    cost: list[float | None] = Field(description="1/2 |r|^2 of the weighted residuals.")
-    targets: list[TargetErrors] | None = Field(default=None, description="Per target; only where there are several.")
-    solutions: list[list[list[float | None]]] | None = Field(
-        default=None,
-        description="Distinct configurations that succeed, per problem, if asked for: the answer first, then rows of "
-        "null up to the number asked for.",
-    )
-    solution_count: list[int] | None = Field(default=None, description="With `solutions`: how many were found.")
-    dof_names: list[str] | None = Field(default=None, description="With `active_limits`: names of its columns.")
-    active_limits: list[list[bool]] | None = Field(default=None, description="DOFs that sit at a limit, if asked for.")
-    islands: list[list[IslandBody]] | None = Field(
-        default=None, description="The islands of each problem, if asked for; none where nothing moves a target's link."
-    )
-    advice: list[str] | None = Field(
-        default=None, description="What to do about each problem, if asked for. For people; branch on `status`."
-    )
-    resolved: Resolved
-    timing_ms: Timing
+SolveAnswerBody: type[BaseModel] = create_model(
+    "SolveAnswerBody",
+    __config__=ConfigDict(json_schema_extra={"examples": [SOLVE_ANSWER, TWO_ARMS_ANSWER]}),
+    __doc__="Results as columns, in the order of the problems. "
+    "A problem without success carries its best configuration.",
+    robot=(str, ...),
+    joint_names=(list[str], ...),
+    coordinate_names=(list[str], Field(description="Names of the columns of `joint_q`.")),
+    **_columns(included=False),
+    targets=(list[TargetErrors] | None, Field(default=None, description="Per target; only where there are several.")),
+    **_columns(included=True),
+    dof_names=(list[str] | None, Field(default=None, description="With `active_limits`: names of its columns.")),
+    islands=(
+        list[list[IslandBody]] | None,
+        Field(
+            default=None,
+            description="The islands of each problem, if asked for; none where nothing moves a target's link.",
+        ),
+    ),
+    advice=(
+        list[str] | None,
+        Field(
+            default=None,
+            description="What to do about each problem, if asked for. For people; branch on `status`.",
+        ),
+    ),
+    resolved=(Resolved, ...),
+    timing_ms=(Timing, ...),
+)
