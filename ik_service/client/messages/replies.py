@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ik_service.client.errors import ClientError
 from ik_service.client.messages.reply_errors import check_reply, foreign_reply, media_type
 from ik_service.client.messages.results import ForwardResult, SolveResult
+from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column
 
 _COLUMN = {"dtype", "shape", "data"}
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
-_PER_PROBLEM = ("joint_q", "success", "status", "position_error_m", "orientation_error_rad", "iterations", "seed_index")
 
 
 def read_solve_reply(reply: httpx2.Response) -> SolveResult:
@@ -33,38 +33,38 @@ def read_solve_reply(reply: httpx2.Response) -> SolveResult:
 
 def _solve_result(document: dict[str, Any]) -> SolveResult:
     resolved = document["resolved"]
-    status = np.asarray(document["status"])
-    if "status_names" in document:
-        status = np.asarray(document["status_names"])[status]
-    seeds = document["seed_index"]
-    if isinstance(seeds, list):
-        seeds = [-1 if seed is None else seed for seed in seeds]
-    optional: dict[str, Any] = {name: _floats(document[name]) for name in ("solutions",) if name in document}
-    optional |= {name: np.asarray(document[name]) for name in ("solution_count", "active_limits") if name in document}
-    optional |= {name: tuple(document[name]) for name in ("dof_names", "islands", "advice") if name in document}
+    present: dict[str, Any] = {
+        column.edge_name: _read_column(column, document) for column in EDGE_COLUMNS if column.edge_name in document
+    }
+    present |= {name: tuple(document[name]) for name in ("dof_names", "islands", "advice") if name in document}
     result = SolveResult(
         robot=document["robot"],
         joint_names=tuple(document["joint_names"]),
         coordinate_names=tuple(document["coordinate_names"]),
-        joint_q=_floats(document["joint_q"]),
-        success=np.asarray(document["success"]),
-        status=status,
-        position_error_m=_floats(document["position_error_m"]),
-        orientation_error_rad=_floats(document["orientation_error_rad"]),
-        iterations=np.asarray(document["iterations"]),
-        seed_index=np.asarray(seeds),
-        cost=_floats(document["cost"]),
         engine=resolved["engine"],
         device=resolved["device"],
         seeds=resolved["seeds"],
         timing_ms=document["timing_ms"],
         targets=tuple(_target_errors(target) for target in document.get("targets", ())),
-        **optional,
+        **present,
     )
-    lengths = {np.shape(getattr(result, name))[:1] for name in _PER_PROBLEM}
+    lengths = {np.shape(getattr(result, column.edge_name))[:1] for column in ALWAYS_COLUMNS}
     if len(lengths) != 1 or lengths == {()}:
         raise ValueError("the columns have not a row per problem")
     return result
+
+
+def _read_column(column: Column, document: Mapping[str, Any]) -> NDArray[Any]:
+    """A column as an array: statuses as words, NaN or -1 for null."""
+    values = document[column.edge_name]
+    if column.dtype == "status":
+        status = np.asarray(values)
+        return np.asarray(document["status_names"])[status] if "status_names" in document else status
+    if column.dtype in ("precision", "float32", "float64"):
+        return _floats(values)
+    if column.null == "-1" and isinstance(values, list):
+        values = [-1 if value is None else value for value in values]
+    return np.asarray(values)
 
 
 def read_forward_reply(reply: httpx2.Response) -> ForwardResult:
@@ -154,5 +154,5 @@ def _floats(column: Any) -> NDArray[Any]:
 
 
 def _target_errors(target: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("position_error_m", "orientation_error_rad")
+    names = [column.edge_name for column in ALWAYS_COLUMNS if column.is_per_target]
     return {"link": target["link"], **{name: _floats(target[name]) for name in names}}

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import ClientError, ServiceError
 from ik_service.client.messages.requests import Encoding, SolveTarget
+from ik_service.result_schema import EDGE_COLUMNS
 
 Message = str | bytes
+_STREAMED = tuple(column.edge_name for column in EDGE_COLUMNS if column.streamed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,9 +159,8 @@ class Conversation:
             if document["seq"] is not None and document["seq"] < seq:
                 return None
             _refuse_error(document)
-            fields = ("seq", "success", "status", "position_error_m", "orientation_error_rad", "skipped")
-            joint_q = np.asarray(document["joint_q"], np.float64)
-            return StreamAnswer(joint_q=joint_q, **{name: document[name] for name in fields})
+            fields = {name: document[name] for name in ("seq", "skipped", *_STREAMED)}
+            return StreamAnswer(**fields | {"joint_q": np.asarray(fields["joint_q"], np.float64)})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClientError("A message of the stream is not one of this service.") from error
 
