@@ -32,7 +32,7 @@ LONGEST = (  # groups of tests that take longest; the others follow in their ord
     "tests/cli/test_drain.py",
     "tests/attacks/test_answers.py",
     "tests/solver/test_path_bridges.py",
-    "tests/api/test_schema_conformance.py",
+    "tests/api/routes/test_schema_conformance.py",
 )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-FILE = Path(__file__).parents[2] / "docs" / "openapi.json"
+FILE = Path(__file__).parents[3] / "docs" / "openapi.json"
 
 
 def test_the_committed_document_is_the_one_that_is_served(client):
