@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.structure.coupling import mapped_limits
 from ik_service.robots.structure.dof_values import dof_values
 from objectives import InputError
 
@@ -73,14 +74,11 @@ def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Fl
     """Position limits of the active DOFs, so that they and all that follow them keep their margins."""
     lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
     for dof, active in enumerate(robot.dof_active):
-        factor, offset = robot.dof_multiplier[dof], robot.dof_offset[dof]
-        if active < 0 or factor == 0.0 or margin[dof] == 0.0:
+        if active < 0 or robot.dof_multiplier[dof] == 0.0 or margin[dof] == 0.0:
             continue
         own = robot.joint_limit_lower[dof] + margin[dof], robot.joint_limit_upper[dof] - margin[dof]
-        ends = sorted((end - offset) / factor for end in own)
-        if own[0] > own[1]:
-            ends = [np.inf, -np.inf]
-        lower[active], upper[active] = max(lower[active], ends[0]), min(upper[active], ends[1])
+        low, high = mapped_limits(robot, dof, *own) if own[0] <= own[1] else (np.inf, -np.inf)
+        lower[active], upper[active] = max(lower[active], low), min(upper[active], high)
     return lower, upper
 
 

@@ -11,8 +11,7 @@ from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick_islands import TickIslands
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
-
-REFERENCE = "joint_q_reference"
+from objectives.tasks.posture import JOINT_Q_REFERENCE
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,6 @@ def _label(tasks: ControlTasks, number: int, field: str) -> str:
     if number < tasks.task_count:
         return f"objective_{number - targets}_{field}"
     posture = tasks.posture is not None and number == tasks.task_count
-    if posture and field == REFERENCE:
+    if posture and field == JOINT_Q_REFERENCE:
         return "posture"
     return f"{'posture' if posture else 'damping'}_{field}"

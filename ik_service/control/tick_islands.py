@@ -30,6 +30,7 @@ from ik_service.control.tick.task import TickTask, device_array
 from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
+from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.compiled.island_launches import PacketLaunches
 from ik_service.solver.compiled.island_task import island_constants
 from ik_service.solver.device_lock import turn_on
@@ -220,15 +221,12 @@ class TickIslands:
         found = island_constants(program, self._model)
         columns = found["follower"].numpy()
         followers = [int(np.flatnonzero(robot.dof_coordinate == column)[0]) for column in columns]
-        numbers = [
-            [robot.dof_multiplier[d], robot.dof_offset[d], robot.joint_limit_lower[d], robot.joint_limit_upper[d]]
-            for d in followers
-        ]
+        numbers = follower_numbers(robot, followers, robot.joint_limit_lower, robot.joint_limit_upper)
         targets = [e.target for e in program.errors for part in (e.position2, e.chord2) if part is not None]
         assert len(targets) == len(error_outputs(program))
         return found | {
             "robot_dof": device_array([robot.active_dof[a] for a in program.dofs], wp.int32, device),
             "follower_dof": device_array(followers, wp.int32, device),
-            "follower_number": device_array(np.reshape(numbers, (-1, 4)), wp.float64, device),
+            "follower_number": device_array(numbers, wp.float64, device),
             "error_target": device_array(targets, wp.int32, device),
         }

@@ -21,8 +21,8 @@ from ik_service.solver import IKSolver
 from ik_service.solver.problems.input_kernels import SOLVE_IO
 from objectives import InputError
 
-PROBLEM_COUNT = 1000  # in the file of the example
-TICK_COUNT = 2000
+EXAMPLE_PROBLEMS = 1000  # in the file of the example
+EXAMPLE_TICKS = 2000
 Functions: TypeAlias = Sequence[ExportedFunction]
 
 
@@ -32,8 +32,8 @@ def export_solver(
     controller: IKController | None = None,
     prefix: str | None = None,
     orientations: bool = True,
-    problem_count: int = PROBLEM_COUNT,
-    tick_count: int = TICK_COUNT,
+    problem_count: int = EXAMPLE_PROBLEMS,
+    tick_count: int = EXAMPLE_TICKS,
 ) -> Export:
     """Return the C files that solve what a solver solves, with the same bytes as answers.
 
@@ -62,7 +62,9 @@ def export_solver(
     return _export(robot, prefix, entries)
 
 
-def export_controller(controller: IKController, *, prefix: str | None = None, tick_count: int = TICK_COUNT) -> Export:
+def export_controller(
+    controller: IKController, *, prefix: str | None = None, tick_count: int = EXAMPLE_TICKS
+) -> Export:
     """Return the C files that take a robot through ticks as a controller does, with the same bytes as commands.
 
     Args:

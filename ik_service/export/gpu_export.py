@@ -31,7 +31,7 @@ from ik_service.solver.launches.recorded_launches import RecordedStep
 from ik_service.solver.problems.input_kernels import SOLVE_IO
 from objectives import InputError
 
-PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of
+STORAGE_PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -143,7 +143,7 @@ def _storage(islands: Sequence[RecordedStep]) -> tuple[Any, dict[str, FrameArray
     device = wp.get_device("cpu")
     coordinates = max(step.arguments[0].coordinate.shape[0] for step in islands)
     data = max(2 * step.arguments[0].dof.shape[0] + step.arguments[0].source.shape[0] + 1 for step in islands)
-    storage = allocate_storage(device, coordinates, data, PROBES, PROBES * PROBES)
+    storage = allocate_storage(device, coordinates, data, STORAGE_PROBES, STORAGE_PROBES * STORAGE_PROBES)
     shapes: dict[str, tuple[str, ...]] = {
         "joint_q": (str(coordinates), "f->rows"),
         **dict.fromkeys(("cost", "iterations", "status", "met"), ("f->rows",)),

@@ -8,7 +8,7 @@ import numpy as np
 
 from objectives.model import BoolArray, FloatArray
 
-STEP = 0.02  # [m or rad]; truncation and float32 rounding are then both near 1e-5 of a row's slope
+DIFFERENCE_STEP = 0.02  # [m or rad]; truncation and float32 rounding are then both near 1e-5 of a row's slope
 _POINTS, _WEIGHTS = (-2.0, -1.0, 0.0, 1.0, 2.0), (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12)
 BEND = 0.25  # slopes within the five points that differ by more of the row's slope: a bend or a jump
 SMALL_ROW = 0.01  # rows below this part of the largest one are measured by it: their own differences are rounding
@@ -19,7 +19,7 @@ def stencil_steps(sample_count: int, dof_count: int) -> FloatArray:
     """Give the steps from samples to the points of evaluation, shape [dof_count * 5 * sample_count, dof_count]."""
     steps = np.zeros((dof_count, len(_POINTS), sample_count, dof_count))
     for dof in range(dof_count):
-        steps[dof, :, :, dof] = STEP * np.array(_POINTS)[:, None]
+        steps[dof, :, :, dof] = DIFFERENCE_STEP * np.array(_POINTS)[:, None]
     return steps.reshape(-1, dof_count)
 
 
@@ -29,12 +29,12 @@ class FiniteDifferences:
     def __init__(self, residuals: FloatArray, sample_count: int, dof_count: int) -> None:
         """Take the residuals at the samples moved by `stencil_steps`, shape [dof_count * 5 * sample_count, rows]."""
         line = residuals.reshape(dof_count, len(_POINTS), sample_count, -1)
-        self.values: FloatArray = np.einsum("p,dpnr->nrd", _WEIGHTS, line) / STEP
-        slopes = np.moveaxis(np.diff(line, axis=1) / STEP, 0, -1)  # [4, n, rows, dofs]
+        self.values: FloatArray = np.einsum("p,dpnr->nrd", _WEIGHTS, line) / DIFFERENCE_STEP
+        slopes = np.moveaxis(np.diff(line, axis=1) / DIFFERENCE_STEP, 0, -1)  # [4, n, rows, dofs]
         self._least, self._most = slopes.min(axis=0), slopes.max(axis=0)
         scale = np.sort(np.abs(slopes), axis=0)[-2].max(axis=(0, 2))  # not the largest: a jump spoils one of the four
         self._scale = np.maximum(scale, SMALL_ROW * scale.max())[None, :, None]
-        rounding = ROUNDINGS * np.finfo(np.float32).eps / STEP
+        rounding = ROUNDINGS * np.finfo(np.float32).eps / DIFFERENCE_STEP
         self._noise = rounding * np.abs(line).max(axis=(0, 1, 2))[None, :, None]
         self.kinks: BoolArray = self._most - self._least > BEND * self._scale + self._noise
         """Where a row bends or jumps, shape [n, rows, dofs]."""

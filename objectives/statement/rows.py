@@ -20,7 +20,7 @@ from objectives.expression import Expression, ExpressionBuilder, ExpressionGraph
 from objectives.expression.derivative import gradient
 from objectives.frame_algebra import Frame, QuaternionXYZW, Vector, cross, quaternion, scale, subtract, vector
 
-SAMPLE_COUNT, ROUNDING = 8, 1e-9  # poses at which invariance is tested, and what counts as zero there
+SAMPLE_COUNT, ZERO_MOTION = 8, 1e-9  # poses at which invariance is tested, and what counts as zero there
 
 
 @dataclass(frozen=True)
@@ -218,4 +218,4 @@ def _common_motion_cancels(
     for names in frame_names:
         length = np.sqrt(sum(values[name] ** 2 for name in names[3:]))
         values |= {name: values[name] / length for name in names[3:]}
-    return all(np.abs(result).max() < ROUNDING for result in evaluate(sums, values))
+    return all(np.abs(result).max() < ZERO_MOTION for result in evaluate(sums, values))

@@ -11,7 +11,7 @@ from objectives.frame_algebra import Frame
 from objectives.model import IKModel
 from objectives.statement.rows import RowGroup, RowInputs
 
-LINK, REFERENCE, OFFSET = "link", "reference", "offset"
+FRAME, REFERENCE_FRAME, OFFSET = "link", "reference", "offset"
 
 
 class FrameRows(NamedTuple):
@@ -27,8 +27,8 @@ class FrameRows(NamedTuple):
 
 def seen_frame(inputs: RowInputs) -> Frame:
     """Give the controlled frame, seen from the reference if there is one."""
-    frame = inputs.frames[LINK]
-    return frame.relative_to(inputs.frames[REFERENCE]) if REFERENCE in inputs.frames else frame
+    frame = inputs.frames[FRAME]
+    return frame.relative_to(inputs.frames[REFERENCE_FRAME]) if REFERENCE_FRAME in inputs.frames else frame
 
 
 def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool, offset: bool) -> RowGroup:
@@ -36,8 +36,8 @@ def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool
         rows.name + ("_relative" if relative else "") + ("_offset" if offset else ""),
         rows.row_count,
         rows.state,
-        frames=(LINK, REFERENCE) if relative else (LINK,),
-        offsets=((LINK, OFFSET),) if offset else (),
+        frames=(FRAME, REFERENCE_FRAME) if relative else (FRAME,),
+        offsets=((FRAME, OFFSET),) if offset else (),
         independent=rows.independent,
         data=(*fields, (OFFSET, 7)) if offset else tuple(fields),
     )

@@ -12,19 +12,19 @@ from objectives.model import IKModel
 from objectives.robot_indices import RobotIndices
 from objectives.statement.rows import RowGroup, RowInputs
 
-REFERENCE = "joint_q_reference"
+JOINT_Q_REFERENCE = "joint_q_reference"
 
 
 def _coordinate_rows(inputs: RowInputs) -> Sequence[Scalar]:
-    return [inputs.coordinates["q"] - inputs.data[REFERENCE][0]]
+    return [inputs.coordinates["q"] - inputs.data[JOINT_Q_REFERENCE][0]]
 
 
 def _quaternion_rows(inputs: RowInputs) -> Sequence[Scalar]:
-    return rotation_difference(inputs.quaternions_xyzw["q"], quaternion(inputs.data[REFERENCE]))
+    return rotation_difference(inputs.quaternions_xyzw["q"], quaternion(inputs.data[JOINT_Q_REFERENCE]))
 
 
-_COORDINATE = RowGroup("posture", 1, _coordinate_rows, coordinates=("q",), data=((REFERENCE, 1),))
-_QUATERNION = RowGroup("posture_quaternion", 3, _quaternion_rows, quaternions=("q",), data=((REFERENCE, 4),))
+_COORDINATE = RowGroup("posture", 1, _coordinate_rows, coordinates=("q",), data=((JOINT_Q_REFERENCE, 1),))
+_QUATERNION = RowGroup("posture_quaternion", 3, _quaternion_rows, quaternions=("q",), data=((JOINT_Q_REFERENCE, 4),))
 
 
 class IKObjectivePosture(ExpressionObjective):
@@ -55,7 +55,7 @@ class IKObjectivePosture(ExpressionObjective):
         Raises:
             InputError: A value has a wrong shape or is not finite, or a weight is negative.
         """
-        fields = [DataField(type(self).__name__, REFERENCE, None, joint_q_reference)]
+        fields = [DataField(type(self).__name__, JOINT_Q_REFERENCE, None, joint_q_reference)]
         super().__init__(fields, row_count=None, row_weights=row_weights, weight=weight)
         self._joints = joints
 
@@ -65,7 +65,7 @@ class IKObjectivePosture(ExpressionObjective):
         Raises:
             InputError: The value has a wrong shape, is not finite, or a quaternion is not of unit length.
         """
-        self.set_data(REFERENCE, joint_q_reference)
+        self.set_data(JOINT_Q_REFERENCE, joint_q_reference)
 
     def bind_model(self, model: IKModel) -> None:
         """Check the reference against the robot.
@@ -77,7 +77,7 @@ class IKObjectivePosture(ExpressionObjective):
         robot = RobotIndices(model)
         joints = [joint for joint in range(model.joint_count) if robot.has_quaternion(joint)]
         quaternions = tuple(robot.first_quaternion_coordinate(joint) for joint in joints)
-        self._fields[REFERENCE].set_columns(model.joint_coord_count, quaternions)
+        self._fields[JOINT_Q_REFERENCE].set_columns(model.joint_coord_count, quaternions)
         super().bind_model(model)
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:

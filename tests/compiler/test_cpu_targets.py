@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ik_service.compiler.code.cpu_targets import CPU_INFO, TARGETS, VARIABLE, choose_target, cpu_target
+from ik_service.compiler.code.cpu_targets import CPU_INFO, CPU_VARIABLE, TARGETS, choose_target, cpu_target
 from objectives.errors import InputError
 
 NEEDS = {target.name: target.needs for target in TARGETS}
@@ -27,7 +27,7 @@ def test_a_level_needs_all_that_belongs_to_it(missing):
 
 @pytest.mark.parametrize("asked", ["x86-64-v4", "generic", "native"])
 def test_what_the_machine_cannot_run_is_refused(asked):
-    with pytest.raises(InputError, match=rf"{VARIABLE} is '{asked}'. This machine runs: x86-64-v3, x86-64-v2\.$"):
+    with pytest.raises(InputError, match=rf"{CPU_VARIABLE} is '{asked}'. This machine runs: x86-64-v3, x86-64-v2\.$"):
         choose_target("x86_64", NEEDS["x86-64-v3"], asked)
 
 

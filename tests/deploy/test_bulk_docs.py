@@ -102,7 +102,7 @@ def test_what_no_job_can_do_is_refused(tmp_path, columns, monkeypatch):
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setattr(bulk_command, "LINE_EVERY_S", 0.0)
-    with bulk_command.told_progress() as progress:
+    with bulk_command.reported_progress() as progress:
         for done in (0, 50, 100):
             progress(done, 100)
     assert capsys.readouterr().err.splitlines() == ["0 of 100 problems (0.0 %)", "50 of 100 problems (50.0 %)"]

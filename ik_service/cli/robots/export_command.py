@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ik_service.cli.console import message_console, output_console
-from ik_service.compiler.code.cpu_targets import VARIABLE, cpu_target, named_target, portable_target
+from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, cpu_target, named_target, portable_target
 from objectives.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def use_cpu_target(asked: str | None) -> None:
         InputError: This machine cannot run it, or the process generates code for another level already.
     """
     try:
-        wanted = named_target(asked or os.environ.get(VARIABLE) or portable_target().name)
+        wanted = named_target(asked or os.environ.get(CPU_VARIABLE) or portable_target().name)
     except InputError as error:
         if not asked:
             raise
-        raise InputError(str(error).replace(VARIABLE, "--target", 1)) from error
-    os.environ[VARIABLE] = wanted.name
+        raise InputError(str(error).replace(CPU_VARIABLE, "--target", 1)) from error
+    os.environ[CPU_VARIABLE] = wanted.name
     if cpu_target() != wanted:
         raise InputError(f"This process generates code for {cpu_target().name}. Export for {wanted.name} in a new one.")

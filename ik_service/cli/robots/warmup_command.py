@@ -28,7 +28,7 @@ OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
 
 
 @dataclass(frozen=True)
-class Warmed:
+class WarmUpReport:
     """What was done for pose targets of a robot's links.
 
     Attributes:
@@ -96,7 +96,7 @@ def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
         message_console().print(f"The cache is {folder}; code for CPUs is {target}.", markup=False)
 
 
-def warm_up(job: WarmUpJob) -> Iterator[Warmed]:
+def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
     """Fill the cache, a robot and a set of links at a time.
 
     Args:
@@ -116,7 +116,7 @@ def warm_up(job: WarmUpJob) -> Iterator[Warmed]:
             start = time.perf_counter()
             fill = _compile_for_gpus if job.architectures else _solve_once
             engine, device, compiled = fill(robot, together, job)
-            yield Warmed(robot.name, together, engine, device, compiled, time.perf_counter() - start)
+            yield WarmUpReport(robot.name, together, engine, device, compiled, time.perf_counter() - start)
 
 
 def link_sets(robot: RobotModel, links: Sequence[str]) -> list[tuple[str, ...]]:
@@ -147,7 +147,7 @@ def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tupl
     given = [[getattr(target, name) for target in request.targets] for name in ("positions", "orientations_xyzw")]
     options = None if solver.engine == "staged" else request.options
     solver.solve(*given, options=options)
-    _mark(robot, links, job)
+    _mark_compiled(robot, links, job)
     new = {path for path in compiled_objects() - before if path.parent.name in folders_of_this_process()}
     return solver.engine, str(solver.device), len(new)
 
@@ -161,7 +161,7 @@ def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -
     except EngineError:
         return "staged", architectures, 0
     compiled = len(compile_for_gpus(modules, job.architectures))
-    _mark(robot, links, job)
+    _mark_compiled(robot, links, job)
     return "compiled", architectures, compiled
 
 
@@ -175,7 +175,7 @@ def first_request(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> So
     return SolveRequest(tuple(targets), options=SolverOptions(precision="float64" if job.float64 else "float32"))
 
 
-def _mark(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> None:
+def _mark_compiled(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> None:
     """Mark what was compiled, so that services load it at once; with float64, what goes before it too."""
     for one in (job, replace(job, float64=False)) if job.float64 else (job,):
         mark_compiled(robot, first_request(robot, links, one), job.device)

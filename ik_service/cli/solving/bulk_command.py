@@ -75,7 +75,7 @@ def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, options: 
         part_rows=options.part_rows,
     )
     started = time.perf_counter()
-    with told_progress() as progress:
+    with reported_progress() as progress:
         report = solve_job(bulk, workers_of(options), mark_faulty=options.mark_faulty, progress=progress)
     console = message_console()
     for line in lines_of(report, links, output, time.perf_counter() - started):
@@ -99,7 +99,7 @@ def workers_of(options: BulkOptions) -> Workers:
 
 
 @contextmanager
-def told_progress() -> Iterator[Progress]:
+def reported_progress() -> Iterator[Progress]:
     """Give what tells of progress: a bar on a terminal, else a line from time to time."""
     console, told = message_console(), time.perf_counter()
 

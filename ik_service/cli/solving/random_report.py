@@ -34,7 +34,7 @@ class Quantiles:
 
 
 @dataclass(frozen=True)
-class Report:
+class RandomSolveReport:
     """How random reachable targets were solved.
 
     Attributes:
@@ -89,12 +89,12 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
     return SolveRequest(tuple(TargetColumns(*column) for column in columns))
 
 
-def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> Report:
+def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> RandomSolveReport:
     """Return the report on an result."""
     result = answer.result
     names, counts = np.unique(np.array(result.status_names), return_counts=True)
     solved = int(result.success.sum())
-    return Report(
+    return RandomSolveReport(
         robot=robot.name,
         links=tuple(target.link for target in request.targets),
         problem_count=request.problem_count,
@@ -113,7 +113,7 @@ def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, see
     )
 
 
-def print_report(report: Report, *, as_json: bool) -> None:
+def print_report(report: RandomSolveReport, *, as_json: bool) -> None:
     """Print a report, as JSON or as a table."""
     console = output_console()
     if as_json:
@@ -126,7 +126,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
     console.print(table)
 
 
-def _lines(report: Report) -> list[tuple[str, str]]:
+def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
     def spread(values: Quantiles, unit: str) -> str:
         return f"median {values.median:.3g}{unit}, p99 {values.p99:.3g}{unit}, max {values.max:.3g}{unit}"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from objectives.errors import InputError
 
-VARIABLE = "IK_SERVICE_CPU_TARGET"
+CPU_VARIABLE = "IK_SERVICE_CPU_TARGET"
 """Environment variable that names a target lower than this machine's, for code that is to run on others too."""
 CPU_INFO = Path("/proc/cpuinfo")
 
@@ -68,7 +68,7 @@ def cpu_target() -> CpuTarget:
     Raises:
         InputError: IK_SERVICE_CPU_TARGET names none that this machine can run.
     """
-    return named_target(os.environ.get(VARIABLE))
+    return named_target(os.environ.get(CPU_VARIABLE))
 
 
 def named_target(asked: str | None) -> CpuTarget:
@@ -107,7 +107,7 @@ def choose_target(machine: str, flags: frozenset[str], asked: str | None) -> Cpu
     for target in able:
         if target.name == asked:
             return target
-    raise InputError(f"{VARIABLE} is {asked!r}. This machine runs: {', '.join(target.name for target in able)}.")
+    raise InputError(f"{CPU_VARIABLE} is {asked!r}. This machine runs: {', '.join(target.name for target in able)}.")
 
 
 def _cpu_flags() -> frozenset[str]:

@@ -26,7 +26,7 @@ from objectives.frame_algebra import (
     vector,
 )
 
-ROUNDING = 1e-12  # noise of roll, pitch and yaw in robot files, set to zero so that it costs nothing
+ANGLE_NOISE = 1e-12  # noise of roll, pitch and yaw in robot files, set to zero so that it costs nothing
 Twist = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
 ORIGIN, UPRIGHT = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
@@ -48,7 +48,7 @@ class Chain:
 
 def constants(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, ...]:
     """Numbers of a robot as floats, with rounding noise removed."""
-    return tuple(0.0 if abs(x) < ROUNDING else float(x) for x in values)
+    return tuple(0.0 if abs(x) < ANGLE_NOISE else float(x) for x in values)
 
 
 def compose(frame: Frame, transform: tuple[Scalar, ...]) -> Frame:

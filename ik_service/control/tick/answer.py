@@ -16,7 +16,7 @@ from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, rotation_bits
 
 BOXES = ("braking_move", "joint_box", "box_of")
-TINY = wp.constant(wp.float64(NUMBERS["TINY"]))
+SMALLEST_SINE = wp.constant(wp.float64(NUMBERS["TINY"]))
 
 
 class TickCommand(TickApproach):
@@ -73,7 +73,7 @@ class TickCommand(TickApproach):
             vector = wp.vec3d(turn[0], turn[1], turn[2])
             sine = wp.length(vector)
             angle = Real(2.0) * wp.atan2(sine, wp.abs(turn[3]))
-            speed = vector * (wp.sign(turn[3]) * angle / wp.max(sine, TINY) / task.numbers[DT])
+            speed = vector * (wp.sign(turn[3]) * angle / wp.max(sine, SMALLEST_SINE) / task.numbers[DT])
             for m in range(3):
                 task.joint_qd_out[r, task.robot_dof[k + m]] = speed[m]
 

@@ -23,7 +23,7 @@ from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
 from objectives.data_field import UNIT_TOLERANCE
 
-UNBOUNDED = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
+ENDLESS = wp.constant(wp.float64(1.0e9))  # steps of a lane: they are counted by `iterate_all`
 PI = wp.constant(wp.float64(math.pi))
 
 NUMBERS = {
@@ -180,7 +180,7 @@ class TickApproach(IterationFunctions):
             left = int(count)
             running = pause_ended(state, lanes, task, first, paused)
             while running and left > 0:
-                iterate(state, UNBOUNDED)
+                iterate(state, ENDLESS)
                 left -= 1
                 running = pause_ended(state, lanes, task, first, paused)
             resume_ended(state, lanes, task, first, paused)

@@ -7,7 +7,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.control.tick.task import NUMBERS_COUNT, SETTINGS_COUNT, device_array
+from ik_service.control.tick.task import NUMBERS_COUNT, TICK_SETTINGS_COUNT, device_array
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 
@@ -50,7 +50,7 @@ class TickArrays:
         def integers(*shape: int) -> HostDeviceArray:
             return HostDeviceArray(shape, wp.int32, device, per_problem=False)
 
-        self.settings, self.numbers = integers(SETTINGS_COUNT), numbers(NUMBERS_COUNT)
+        self.settings, self.numbers = integers(TICK_SETTINGS_COUNT), numbers(NUMBERS_COUNT)
         self.are_apart = self.settings.has_host_copy
         self.targets = numbers(robots, max(targets, 1), POSE)
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)

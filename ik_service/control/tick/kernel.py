@@ -11,11 +11,11 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, MeasureSource, cpu_target
 from ik_service.control.tick.answer import TickCommand
-from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS, ROBOTS, TickTask
+from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS_NOW, ROBOTS, TickTask
 
 REFERENCE_ITERATIONS = wp.constant(5)
 
-BLOCK = 32  # threads of a block on a GPU, each of which takes a robot
+ROBOTS_PER_BLOCK = 32  # threads of a block on a GPU, each of which takes a robot
 
 
 @typing.no_type_check
@@ -36,7 +36,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
     settle, read_measure, answer = of.settle, of.measure, of.answer
     options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
     if W == 1:
-        options = {"block_dim": BLOCK}
+        options = {"block_dim": ROBOTS_PER_BLOCK}
 
     @wp.kernel(module="unique", enable_backward=False, module_options=options)
     def tick(task: TickTask, states: wp.array[State]):
@@ -51,7 +51,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
         while stage <= COMMAND:
             if task.settings[BEGIN] == 1:
                 begin(states[packet], lanes, task, first, stage)
-            count = wp.where(stage == COMMAND, task.settings[ITERATIONS], REFERENCE_ITERATIONS)
+            count = wp.where(stage == COMMAND, task.settings[ITERATIONS_NOW], REFERENCE_ITERATIONS)
             running = iterate_all(states[packet], lanes, task, first, count)
             if stage == BEFORE:
                 keep_reference(states[packet], lanes, task, first)

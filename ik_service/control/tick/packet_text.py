@@ -12,13 +12,13 @@ from ik_service.template_files import TemplateFolder
 
 MAY_GAIN = "(s[NORM2] > s[FLOOR2]) & (s[BOOST] <= BOOST_MAX)"
 """Whether another iteration may help a robot of the packet."""
-TEMPLATES = TemplateFolder("ik_service.control.tick")
+FRAGMENTS = TemplateFolder("ik_service.control.tick")
 
 
 def fragments(*names: str) -> list[str]:
     """Return statements of C++ from the folder of templates."""
     words = {"may_gain": MAY_GAIN}
-    return [f"\n{TEMPLATES.filled(f'{name}.cpp', words)}\n" for name in names]
+    return [f"\n{FRAGMENTS.filled(f'{name}.cpp', words)}\n" for name in names]
 
 
 class PacketText:

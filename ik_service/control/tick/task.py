@@ -7,13 +7,13 @@ import warp as wp
 
 # Places in `settings`
 ROBOTS = wp.constant(0)
-ITERATIONS = wp.constant(1)  # how many to make in this launch
+ITERATIONS_NOW = wp.constant(1)  # how many to make in this launch
 BEGIN = wp.constant(2)  # 1 where this launch begins the tick
 FINISH = wp.constant(3)  # 1 where it ends the tick
 SCALES = wp.constant(4)  # 1 where the whole step is shortened instead of joint by joint
 CUT = wp.constant(5)  # 1 where the deadline ends the tick
 BRAKES = wp.constant(6)  # 1 where accelerations are limited
-SETTINGS_COUNT = 7
+TICK_SETTINGS_COUNT = 7
 # Places in `numbers`
 DT = wp.constant(0)
 POSITION_TOLERANCE = wp.constant(1)

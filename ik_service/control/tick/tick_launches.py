@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import warp as wp
 
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.task import BEGIN, CUT, FINISH, ITERATIONS
+from ik_service.control.tick.task import BEGIN, CUT, FINISH, ITERATIONS_NOW
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.problems.host_device_array import wait
 
-ITERATIONS_MAX = 100  # of a tick that has a deadline
+TICK_ITERATIONS_MAX = 100  # of a tick that has a deadline
 
 
 class TickLaunches:
@@ -33,7 +33,7 @@ class TickLaunches:
     def run(self, begin: int, finish: int, iterations: int, cut: int = 0) -> None:
         """Launch all islands and wait for them: nothing is under way when it returns, so all arrays may be written."""
         settings = self._settings
-        settings[BEGIN], settings[FINISH], settings[ITERATIONS], settings[CUT] = begin, finish, iterations, cut
+        settings[BEGIN], settings[FINISH], settings[ITERATIONS_NOW], settings[CUT] = begin, finish, iterations, cut
         if self._arrays.are_apart:
             self._run_apart()
             return
@@ -58,7 +58,7 @@ class TickLaunches:
         running, cut = self._arrays.running.host, 0
         self.run(1, 0, 2)
         now = time.monotonic_ns()
-        for _ in range(ITERATIONS_MAX):
+        for _ in range(TICK_ITERATIONS_MAX):
             if not running.any():
                 break
             if now + min(self._iterations_ns) + min(self._answers_ns) >= deadline_ns:

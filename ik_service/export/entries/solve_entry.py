@@ -25,7 +25,7 @@ C_TYPES = {
     "float64": "double",
 }
 """C types of results. All but `joint_q` may be NULL."""
-SETTINGS = ("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL")
+SOLVE_SETTINGS = ("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL")
 """Places of the integer settings, by their names in `codes`."""
 GIVEN = {
     "given_positions": "(void *)problems->positions",
@@ -108,7 +108,7 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
     results = [f"    {C_TYPES[one.dtype]} *{one.name}; /* {one.meaning} */" for one in DEVICE_COLUMNS]
     relative = any(target.reference_link for target in solver.targets)
     return {
-        **{name: int(getattr(codes, name)) for name in SETTINGS},
+        **{name: int(getattr(codes, name)) for name in SOLVE_SETTINGS},
         "prefix": prefix,
         "PREFIX": PREFIX,
         "reference": ", or of the target's reference link" if relative else "",

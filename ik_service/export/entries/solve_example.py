@@ -6,7 +6,7 @@ import numpy as np
 
 from ik_service.solver import IKSolver
 
-RANDOM_SEED = 0
+EXAMPLE_SEED = 0
 
 
 def example_problems(solver: IKSolver, count: int, *, orientations: bool) -> bytes:
@@ -18,7 +18,7 @@ def example_problems(solver: IKSolver, count: int, *, orientations: bool) -> byt
         orientations: Whether they are solved for with their orientations.
     """
     robot, links = solver.robot, [target.link for target in solver.targets]
-    joint_q = robot.random_joint_q(np.random.default_rng(RANDOM_SEED), count)
+    joint_q = robot.random_joint_q(np.random.default_rng(EXAMPLE_SEED), count)
     poses = robot.forward_kinematics(joint_q, links)
     positions, orientations_xyzw = poses.positions, poses.orientations_xyzw
     arrays: list[Any] = [np.array([count, len(links), robot.joint_coord_count], np.int32), positions, orientations_xyzw]

@@ -8,11 +8,11 @@ import warp as wp
 
 from ik_service.control import IKController, LimitKind
 from ik_service.control.tick import task as tick_task
-from ik_service.control.tick.tick_launches import ITERATIONS_MAX
+from ik_service.control.tick.tick_launches import TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
-from ik_service.export.entries.tick_example import DT, example_ticks
+from ik_service.export.entries.tick_example import EXAMPLE_DT, example_ticks
 from ik_service.export.frames.call_frame import indented
 from ik_service.export.frames.stored_frame import StoredFrame
 from ik_service.export.template_files import filled
@@ -21,8 +21,8 @@ from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 
-SETTINGS = (
-    *("ROBOTS", "ITERATIONS", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES"),
+TICK_SETTINGS = (
+    *("ROBOTS", "ITERATIONS_NOW", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES"),
     *("DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE"),
 )
 """Places of settings and numbers, by their names in `tick_task`."""
@@ -113,7 +113,7 @@ class TickEntry:
         """
         program, data = self.example
         path = example_ticks(self._controller, self.recorded.numbers, self._tick_count)
-        return {f"{program}.c": (filled("tick/example.c", {**words, "dt": DT}) + "\n").encode(), data: path}
+        return {f"{program}.c": (filled("tick/example.c", {**words, "dt": EXAMPLE_DT}) + "\n").encode(), data: path}
 
     def _words(self) -> dict[str, object]:
         controller, prefix = self._controller, self._prefix
@@ -123,7 +123,7 @@ class TickEntry:
         before = [f"input_before_{k}" for k in range(len(self.recorded.steps))]
         kept = (*LIMITS, *self._ticks.data)
         return {
-            **{name: int(getattr(tick_task, name)) for name in SETTINGS},
+            **{name: int(getattr(tick_task, name)) for name in TICK_SETTINGS},
             **_robot_words(robot),
             "prefix": prefix,
             "PREFIX": prefix.upper(),
@@ -140,7 +140,7 @@ class TickEntry:
             "still": _list([str(dof) for dof in self._ticks.unmoved_dofs]),
             "dt_least": repr(DT_LEAST),
             "dt_most": repr(DT_MOST),
-            "iterations_max": ITERATIONS_MAX,
+            "iterations_max": TICK_ITERATIONS_MAX,
             "data": _lines([_member(label, numbers[label]) for label in self._ticks.data]),
             "defaults": _lines([f"{value}," for value in self._defaults()]),
             "taken": _lines([_copy(f"f->numbers.{label}", f"settings->{label}") for label in kept]),
@@ -180,7 +180,7 @@ def _robot_words(robot: RobotModel) -> dict[str, object]:
     """What texts tell of the configurations of a robot."""
     joints = [(joint, JointType(kind).quaternion_offset) for joint, kind in enumerate(robot.joint_type)]
     quaternions = [robot.joint_q_start[joint] + offset for joint, offset in joints if offset is not None]
-    followers = np.flatnonzero(robot.dof_leader != np.arange(robot.joint_dof_count))
+    followers = robot.follower_dofs
     pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
     factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]
     return {

@@ -9,9 +9,9 @@ import warp as wp
 
 from ik_service.control import IKController
 
-RADIUS = 0.05  # of the circles [m]
-ROUNDS = 2
-DT = 1e-3
+CIRCLE_RADIUS = 0.05  # of the circles [m]
+CIRCLES = 2
+EXAMPLE_DT = 1e-3
 
 
 def example_ticks(controller: IKController, numbers: Mapping[str, "wp.array[Any]"], count: int) -> bytes:
@@ -27,7 +27,7 @@ def example_ticks(controller: IKController, numbers: Mapping[str, "wp.array[Any]
     targets = np.tile(_circles(controller, count)[:, None], (1, robots, 1, 1))
     with _restored(numbers):
         controller.reset(start)
-        commands = [controller.step(line if line.size else None, dt=DT).joint_q.copy() for line in targets]
+        commands = [controller.step(line if line.size else None, dt=EXAMPLE_DT).joint_q.copy() for line in targets]
     head = np.array([count, robots, targets.shape[2], robot.joint_coord_count], np.int32)
     return b"".join(np.ascontiguousarray(array).tobytes() for array in (head, start, targets, np.array(commands)))
 
@@ -37,13 +37,13 @@ def _circles(controller: IKController, count: int) -> np.ndarray[Any, np.dtype[n
     robot = controller.robot
     links = [target.link for target in controller.targets]
     s = np.linspace(0.0, 1.0, count)
-    turn = 2.0 * np.pi * ROUNDS * s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
+    turn = 2.0 * np.pi * CIRCLES * s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
     poses = np.zeros((count, len(links), 7))
     if links:
         middle = robot.forward_kinematics(robot.mid_joint_q[None], links)
         poses[..., :3], poses[..., 3:] = middle.positions[0], middle.orientations_xyzw[0]
-        poses[..., 0] += RADIUS * (np.cos(turn) - 1.0)[:, None]
-        poses[..., 1] += RADIUS * np.sin(turn)[:, None]
+        poses[..., 0] += CIRCLE_RADIUS * (np.cos(turn) - 1.0)[:, None]
+        poses[..., 1] += CIRCLE_RADIUS * np.sin(turn)[:, None]
     return poses
 
 

@@ -16,7 +16,7 @@ from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array, quaternion_multiply, quaternion_rotate
 from objectives.errors import InputError
 
-BLOCK = 2048
+CONFIGURATIONS_PER_BLOCK = 2048
 """Configurations per block: the arrays of one joint then fit into the second-level cache."""
 
 
@@ -96,7 +96,7 @@ def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
 
 
 def _blocks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+    return (slice(start, min(start + CONFIGURATIONS_PER_BLOCK, n)) for start in range(0, n, CONFIGURATIONS_PER_BLOCK))
 
 
 def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:

@@ -4,12 +4,14 @@ A follower's coordinate is ``multiplier * leader + offset``; every leader leads 
 the leader, narrow the leader's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ik_service.robots.arrays import Int32Array, read_only
+from ik_service.robots.arrays import Int32Array, RobotArrays, read_only
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
@@ -40,19 +42,35 @@ def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upp
         upper: Upper limits of all DOFs, same shape.
     """
     leader = int(robot.dof_leader[follower])
-    low, high = _mapped_limits(robot, follower)
+    own = float(robot.joint_limit_lower[follower]), float(robot.joint_limit_upper[follower])
+    if robot.dof_multiplier[follower] != 0.0:
+        low, high = mapped_limits(robot, follower, *own)
+    else:  # it stands still: any leader will do, or none
+        rest = robot.dof_offset[follower]
+        is_inside = own[0] - rest <= LIMIT_SLACK and own[1] - rest >= -LIMIT_SLACK
+        low, high = (-np.inf, np.inf) if is_inside else (np.inf, -np.inf)
     lower[leader], upper[leader] = max(lower[leader], low), min(upper[leader], high)
     return leader
 
 
-def _mapped_limits(robot: KinematicRobot, dof: int) -> tuple[float, float]:
-    """Give the limits that a follower puts on its leader."""
-    multiplier, offset = robot.dof_multiplier[dof], robot.dof_offset[dof]
-    ends = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]]) - offset
-    if multiplier == 0.0:  # it stands still: any leader will do, or none
-        return (-np.inf, np.inf) if ends[0] <= LIMIT_SLACK and ends[1] >= -LIMIT_SLACK else (np.inf, -np.inf)
-    low, high = np.sort(ends / multiplier)
+def mapped_limits(robot: RobotArrays, follower: int, lower: float, upper: float) -> tuple[float, float]:
+    """Give the interval of a leader in which its follower, whose multiplier is not 0, is between two limits."""
+    ends = np.array([lower, upper]) - robot.dof_offset[follower]
+    low, high = np.sort(ends / robot.dof_multiplier[follower])
     return float(low), float(high)
+
+
+def follower_numbers(robot: RobotArrays, dofs: Sequence[int], lower: NDArray[Any], upper: NDArray[Any]) -> Float64Array:
+    """Give multiplier, offset, lower and upper limit of followers, shape [followers, 4].
+
+    Args:
+        robot: The robot.
+        dofs: The followers.
+        lower: Lower limits of all DOFs, shape [joint_dof_count].
+        upper: Upper limits of all DOFs, same shape.
+    """
+    columns = (robot.dof_multiplier, robot.dof_offset, lower, upper)
+    return np.stack([np.asarray(column, np.float64)[list(dofs)] for column in columns], axis=-1)
 
 
 def leader_limits(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.structure.coupling import mapped_limits
 from ik_service.robots.transforms import Float64Array
 
 Float32Array = NDArray[np.float32]
@@ -40,7 +41,7 @@ def active_inwards(robot: KinematicRobot) -> tuple[Float32Array, Float32Array]:
         Lower and upper limits of the active DOFs, each of shape [active_dof_count].
     """
     lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
-    for dof in np.flatnonzero((robot.dof_leader != np.arange(robot.joint_dof_count)) & (robot.dof_active >= 0)):
+    for dof in robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]:
         multiplier, offset = float(robot.dof_multiplier[dof]), float(robot.dof_offset[dof])
         if multiplier == 0.0 or (abs(multiplier) == 1.0 and offset == 0.0):  # stands still, or is exact in float32
             continue
@@ -48,7 +49,7 @@ def active_inwards(robot: KinematicRobot) -> tuple[Float32Array, Float32Array]:
         own = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
         size = np.where(np.isfinite(own), np.abs(own - offset) + abs(offset), 0.0)
         margin = FOLLOWER_ROUNDINGS * UNIT_ROUNDOFF * size * np.array([1.0, -1.0])
-        low, high = np.sort((own + margin - offset) / multiplier)
+        low, high = mapped_limits(robot, int(dof), *(own + margin))
         lower[active], upper[active] = max(lower[active], low), min(upper[active], high)
     crossed = lower > upper
     lower[crossed] = upper[crossed] = 0.5 * (robot.active_limit_lower[crossed] + robot.active_limit_upper[crossed])

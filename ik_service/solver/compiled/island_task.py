@@ -8,6 +8,7 @@ import warp as wp
 
 from ik_service.compiler import IslandProgram, coordinate_names
 from ik_service.robots import DeviceModel
+from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 
 
@@ -118,7 +119,7 @@ def island_constants(
     lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
     if not hard_limits:
         lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
-    numbers = [[robot.dof_multiplier[d], robot.dof_offset[d], lower[d], upper[d]] for d in followers]
+    numbers = follower_numbers(robot, followers, lower, upper)
 
     def integers(values: list[int]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.int32, device=device)
@@ -128,5 +129,5 @@ def island_constants(
         "coordinate": integers(columns),
         "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
         "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),
-        "follower_number": wp.array(np.array(numbers, np.float32).reshape(-1, 4), dtype=wp.float32, device=device),
+        "follower_number": wp.array(numbers.astype(np.float32), dtype=wp.float32, device=device),
     }

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.paths.choice import ROUNDING, roughness
+from ik_service.solver.paths.choice import roughness
+from ik_service.solver.paths.metric import ROUNDING
 from ik_service.solver.paths.tracks import MERGED, Tracks
 from ik_service.solver.paths.waypoints import Group, Waypoints
 

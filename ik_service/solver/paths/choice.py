@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.paths.metric import JointMetric
+from ik_service.solver.paths.metric import ROUNDING, JointMetric
 
 FloatArray = NDArray[np.floating[Any]]
 EXCESS_WEIGHT = 100.0
-ROUNDING = 1.0 + 1e-6  # of changes in float32
-BLOCK = 2**21  # changes that are computed at once
+CHANGES_AT_ONCE = 2**21  # changes that are computed at once
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Edges:
         layers, count = valid.shape
         arrays = [np.full((max(layers - 1, 0), count, count), np.inf, np.float32) for _ in range(3)]
         measure = metric.straight if straight else metric.change
-        block = max(1, BLOCK // max(1, count * count * len(metric.dofs)))
+        block = max(1, CHANGES_AT_ONCE // max(1, count * count * len(metric.dofs)))
         for first in range(0, layers - 1, block):
             here = slice(first, min(first + block, layers - 1))
             after = slice(here.start + 1, here.stop + 1)

@@ -12,6 +12,7 @@ from ik_service.robots.transforms import quaternion_conjugate, quaternion_exp, q
 
 FloatArray = NDArray[np.floating[Any]]
 FULL_TURN = 2.0 * math.pi
+ROUNDING = 1.0 + 1e-6  # of changes in float32
 TURN_SLACK = 1e-6  # [rad]: limits of one turn are written with six or more digits
 
 
@@ -84,7 +85,7 @@ def _turning(robot: RobotModel) -> NDArray[np.bool_]:
         if kind in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PLANAR):
             dof = int(robot.joint_qd_start[joint + 1]) - 1
             turning[dof] = robot.joint_limit_upper[dof] - robot.joint_limit_lower[dof] > FULL_TURN + TURN_SLACK
-    follows = robot.dof_leader != np.arange(robot.joint_dof_count)
+    follows = robot.follower_dofs
     turning[follows] = False  # they do not turn by the same angle as their leaders
     turning[robot.dof_leader[follows]] = False
     return turning

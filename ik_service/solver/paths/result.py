@@ -12,11 +12,10 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.dof_values import dof_values
 from ik_service.solver.lm.status import STATUS_WORDS
-from ik_service.solver.paths.metric import JointMetric
+from ik_service.solver.paths.metric import ROUNDING, JointMetric
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]
-ROUNDING = 1.0 + 1e-6
 
 
 @dataclass(frozen=True, eq=False)

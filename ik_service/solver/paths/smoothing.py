@@ -15,7 +15,7 @@ from ik_service.solver.paths.waypoints import Group, Waypoints
 FloatArray = NDArray[np.floating[Any]]
 SWEEPS = 8
 MOVE_MAX = 0.05  # [m or rad] in a sweep; what would go farther is a change of branch and stays
-SLACK = 1.0 + 1e-3  # by which a sweep may make the largest change larger
+SWEEP_SLACK = 1.0 + 1e-3  # by which a sweep may make the largest change larger
 
 
 def smooth(waypoints: Waypoints, path: FloatArray, solved: NDArray[np.bool_], largest_step: FloatArray) -> None:
@@ -36,7 +36,7 @@ def smooth(waypoints: Waypoints, path: FloatArray, solved: NDArray[np.bool_], la
         for group in waypoints.groups:
             step = largest_step[group.metric.dofs]
             before, after = (roughness(group.metric, one, step) for one in (path, swept))
-            if after[0] <= before[0] * SLACK and after[1] <= before[1] * SLACK:
+            if after[0] <= before[0] * SWEEP_SLACK and after[1] <= before[1] * SWEEP_SLACK:
                 path[:, group.coordinates] = swept[:, group.coordinates]
 
 

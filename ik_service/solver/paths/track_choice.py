@@ -10,7 +10,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.paths.choice import Edges, choose
 from ik_service.solver.paths.metric import FULL_TURN, JointMetric
 from ik_service.solver.paths.tracks import MERGED, Tracks
-from ik_service.solver.paths.turns import ROUNDING, unwound
+from ik_service.solver.paths.turns import ANGLE_SLACK, unwound
 from ik_service.solver.paths.waypoints import Group
 
 FloatArray = NDArray[np.floating[Any]]
@@ -92,7 +92,7 @@ def _with_turns(
             np.concatenate([array] * (2 * most + 1), axis=1) for array in (candidates, valid, origin)
         )
         candidates[:, :, c] += FULL_TURN * turns
-        valid &= (candidates[:, :, c] >= lower - ROUNDING) & (candidates[:, :, c] <= upper + ROUNDING)
+        valid &= (candidates[:, :, c] >= lower - ANGLE_SLACK) & (candidates[:, :, c] <= upper + ANGLE_SLACK)
         if held:
             valid[0] &= turns == 0
         candidates, valid, columns = _compressed(candidates, valid)

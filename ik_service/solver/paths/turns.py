@@ -10,7 +10,7 @@ from ik_service.solver.paths.choice import Edges, choose
 from ik_service.solver.paths.metric import FULL_TURN, JointMetric
 
 FloatArray = NDArray[np.floating[Any]]
-ROUNDING = 1e-6  # [rad]
+ANGLE_SLACK = 1e-6  # [rad]
 TURN_COST = 1e-9  # of starting a turn away from the middle of the range: between starts that are alike
 
 
@@ -65,7 +65,7 @@ def _within(angle: FloatArray, lower: float, upper: float, largest_step: float, 
     beside = float(np.mean(unwrapped)) - 0.5 * (lower + upper)
     for turns in [0] if held else sorted(range(-most, most + 1), key=lambda k: abs(beside + FULL_TURN * k)):
         moved = unwrapped + FULL_TURN * turns
-        if (moved >= lower - ROUNDING).all() and (moved <= upper + ROUNDING).all():
+        if (moved >= lower - ANGLE_SLACK).all() and (moved <= upper + ANGLE_SLACK).all():
             clipped: FloatArray = np.clip(moved, lower, upper)
             return clipped
     return _turning_back(angle, lower, upper, largest_step, held=held)
@@ -77,7 +77,7 @@ def _turning_back(angle: FloatArray, lower: float, upper: float, largest_step: f
     first = int(np.floor((lower - unwrapped.max()) / FULL_TURN))
     last = int(np.ceil((upper - unwrapped.min()) / FULL_TURN))
     values = unwrapped[:, None] + FULL_TURN * np.arange(first, last + 1)
-    valid = (values >= lower - ROUNDING) & (values <= upper + ROUNDING)
+    valid = (values >= lower - ANGLE_SLACK) & (values <= upper + ANGLE_SLACK)
     if held:
         valid[0] = np.arange(first, last + 1) == 0
     change = np.abs(values[1:, None, :] - values[:-1, :, None])
