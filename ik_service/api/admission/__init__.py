@@ -1,1 +1,1 @@
-"""Who is let in: API keys, shares of keys, deadlines, memory, and refusal under overload."""
+"""Admission of requests: API keys, shares of keys, deadlines, memory, and refusal under overload."""

@@ -42,7 +42,7 @@ class LazyRows(Sequence[Any]):
 
 
 class Codec(Protocol):
-    """One form in which documents travel.
+    """One encoding of documents.
 
     Attributes:
         media_type: Its name in Content-Type and Accept.
@@ -59,7 +59,7 @@ class Codec(Protocol):
     is_flat: bool
     blocking_bytes: int
 
-    def unpacked_bytes(self, body: bytes, limit: int) -> int:
+    def decoded_bytes(self, body: bytes, limit: int) -> int:
         """Return an upper bound of the memory that the document in a body takes, without decoding it.
 
         Args:
@@ -79,7 +79,7 @@ class Codec(Protocol):
             limit: Most bytes that a decoded body may have.
 
         Raises:
-            InputError: The body is not in this form, or exceeds a limit.
+            InputError: The body is not in this encoding, or exceeds a limit.
         """
 
     def encode(self, document: Document) -> bytes:

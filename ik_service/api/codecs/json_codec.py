@@ -34,7 +34,7 @@ class JsonCodec:
     is_flat = False
     blocking_bytes = 1024 * 1024
 
-    def unpacked_bytes(self, body: bytes, limit: int = 0) -> int:
+    def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
         """Return an upper bound of the memory that the document in a body takes.
 
         Raises:
@@ -88,7 +88,7 @@ class JsonCodec:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Switch garbage collection off: it would take longer than decoding. `ShortThreadTurns` counts threads besides."""
+    """Switch garbage collection off within a block: it would take longer than decoding."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

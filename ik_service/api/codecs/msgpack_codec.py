@@ -43,15 +43,15 @@ class MsgpackCodec:
     is_flat = False
     blocking_bytes = 1024 * 1024
 
-    def unpacked_bytes(self, body: bytes, limit: int = 0) -> int:
-        """Return how much memory the document in a body takes; packed columns stay where they lie.
+    def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
+        """Return how much memory the document in a body takes; packed columns take none besides the body.
 
         Lists and maps are counted while they are made, against a bound for each body.
         """
         return len(body)
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
-        """Return the document in a body; packed columns come as `PackedColumn`.
+        """Return the document in a body; packed columns are `PackedColumn`.
 
         Raises:
             MalformedMsgpackError: Not one MessagePack document of strings, numbers, bytes, lists and maps.

@@ -59,7 +59,7 @@ class NpzCodec:
     is_flat = True
     blocking_bytes = 512 * 1024
 
-    def unpacked_bytes(self, body: bytes, limit: int) -> int:
+    def decoded_bytes(self, body: bytes, limit: int) -> int:
         """Return the decompressed size of the members of an archive, by its list of members.
 
         Raises:

@@ -1,4 +1,4 @@
-"""From the document of a solve request, whatever it came as, to the checked arrays that go to the solver."""
+"""From the document of a solve request, in any encoding, to the checked arrays for the solver."""
 
 from dataclasses import dataclass
 from functools import lru_cache

@@ -109,7 +109,7 @@ def configured_logs(settings: ServiceSettings, stream: TextIO | None = None) -> 
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Drop a line that the server writes for every refused web socket; the access log has one."""
+    """Return False for the line that the server writes for every refused web socket; the access log has one too."""
     return record.msg != _REFUSED_HANDSHAKE
 
 

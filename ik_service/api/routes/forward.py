@@ -52,9 +52,9 @@ async def forward(robot: RobotName, request: Request, state: State) -> Response:
         raise NotAcceptableError(f"Forward kinematics is not answered as {output_codec.media_type}.")
     body = await read_body(request, state.max_body_bytes)
     owner, reservation = owner_of(request.scope), reservation_of(request.scope)
-    unpacked_bytes = codec.unpacked_bytes(body, state.max_body_bytes)
-    if unpacked_bytes > codec.blocking_bytes:
-        with reservation.reserved(unpacked_bytes):
+    decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
+    if decoded_bytes > codec.blocking_bytes:
+        with reservation.reserved(decoded_bytes):
             joint_q, links = await wait_for(request, state.side_threads.run(owner, _read, model, codec, body))
     else:
         joint_q, links = _read(model, codec, body)

@@ -53,9 +53,9 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     body = await request.body()
     reservation, owner = reservation_of(request.scope), owner_of(request.scope)
     arguments = (codec, body, request.url.query, state.max_body_bytes, model)
-    unpacked_bytes = codec.unpacked_bytes(body, state.max_body_bytes)
-    if unpacked_bytes > codec.blocking_bytes:
-        with reservation.reserved(unpacked_bytes):
+    decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
+    if decoded_bytes > codec.blocking_bytes:
+        with reservation.reserved(decoded_bytes):
             decoded = await wait_for(request, state.side_threads.run(owner, _decode, *arguments))
     else:
         decoded = _decode(*arguments)

@@ -1,4 +1,4 @@
-"""What the documents of several routes are made of: envelopes, names, and the schemas of numeric columns.
+"""Parts of the documents of several routes: envelopes, names, and the schemas of numeric columns.
 
 Numeric columns are of type `Any` in the models. Their annotation carries their JSON schema, and for objectives a
 `NumericColumn`, which says how `documents/columns.py` checks them: a model per row would cost more than the solve.
@@ -26,7 +26,7 @@ def _whole(value: object) -> object:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-"""A whole number; 16.0 is one, for JSON schema and for callers that have no integers."""
+"""A whole number; 16.0 is accepted, as in JSON schema."""
 
 
 class Envelope(BaseModel):
@@ -64,7 +64,7 @@ def column(of_rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(properties: dict[str, Any]) -> dict[str, Any]:
-    """Return what a schema says of an object that is refused because all of these properties are so, or are not there.
+    """Return the JSON schema that refuses an object in which each of these properties is so, or absent.
 
     Args:
         properties: Schemas by name.
@@ -78,12 +78,12 @@ def row_or_rows(width: int | None, least: float = -limits.MAX_VALUE) -> tuple[di
 
 
 def required(*schemas: dict[str, Any]) -> WithJsonSchema:
-    """Return what gives a field one of several schemas."""
+    """Return the annotation of a field that has one of several schemas."""
     return WithJsonSchema({"anyOf": [*schemas]})
 
 
 def nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
-    """Return what gives a field one of several schemas, or null."""
+    """Return the annotation of a field that has one of several schemas, or is null."""
     return required(*schemas, {"type": "null"})
 
 

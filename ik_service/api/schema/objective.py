@@ -247,4 +247,4 @@ Objective = Annotated[
     | CenterOfMassObjective,
     Field(discriminator="type"),
 ]
-"""Any of them."""
+"""An objective of any type."""
