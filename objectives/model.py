@@ -130,7 +130,7 @@ class IKModel(Protocol):
 
     @property
     def joint_q(self) -> wp.array[wp.float32]:
-        """A configuration [m or rad]: the middle of the limits, locked values held, shape [joint_coord_count]."""
+        """A configuration [m or rad]: the middle of the limits, locked joints at theirs, shape [joint_coord_count]."""
 
     @property
     def body_q(self) -> wp.array[Any]:

@@ -44,7 +44,7 @@ class CallerArrays:
 
     def _make_result(self, count: int) -> ControlResult:
         order = self._order
-        host = {name: mirror.host for name, mirror in self._arrays.answers.items()}
+        host = {name: array.host for name, array in self._arrays.answers.items()}
         joint_q, joint_qd, active_limits = host["joint_q_out"], host["joint_qd_out"], host["active_limits"]
         if not order.is_own:
             joint_q, joint_qd = order.coordinates_of(joint_q), order.dofs_of(joint_qd)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.control_tasks import ControlTasks, SoftRows
-from ik_service.control.following import follow_ticks, waypoint_targets
+from ik_service.control.following import ticks_along_path, waypoint_targets
 from ik_service.control.limits import ControlLimits, resolved_limits, velocity_and_acceleration
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
@@ -35,7 +35,7 @@ from ik_service.solver.inputs.targets import Target, as_target
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths import PathResult
-from ik_service.solver.paths.result import Pace, checked_dt, path_result
+from ik_service.solver.paths.result import RateLimits, checked_dt, path_result
 from objectives import IKObjective, InputError
 
 WARM_TICKS = 5
@@ -143,7 +143,7 @@ class IKController:
         """Say where the robots are, and how fast; the next step starts from there.
 
         Args:
-            joint_q: Configuration, shape [coordinates] or [robots, coordinates]. Locked joints are held where it says.
+            joint_q: Configuration, shape [coordinates] or [robots, coordinates]. Locked joints stay where it says.
             joint_qd: Speeds [m/s or rad/s], shape [DOFs] or [robots, DOFs], or one number.
 
         Raises:
@@ -165,7 +165,7 @@ class IKController:
 
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
-        answers = {name: mirror.host.copy() for name, mirror in self._arrays.answers.items()}
+        answers = {name: array.host.copy() for name, array in self._arrays.answers.items()}
         targets, dt = self._arrays.targets.host.copy(), float(self._numbers[DT])
         is_placed, self._is_placed = self._is_placed, True
         for deadline_ns in (None, 0) * WARM_TICKS:
@@ -278,5 +278,5 @@ class IKController:
             self.reset(start_joint_q)
         joint_q = self._arrays.answers["joint_q_out"].host[0]
         start = joint_q.copy()
-        commands, answers = follow_ticks(lambda pose: self.step(pose, dt=dt), joint_q, poses)
-        return path_result(self.robot, self._order, commands, start, Pace(dt, *self._rate_limits), answers)
+        commands, answers = ticks_along_path(lambda pose: self.step(pose, dt=dt), joint_q, poses)
+        return path_result(self.robot, self._order, commands, start, RateLimits(dt, *self._rate_limits), answers)

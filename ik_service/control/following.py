@@ -11,7 +11,7 @@ from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.inputs.target_arrays import by_target, check_targets
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.paths.result import Answers
+from ik_service.solver.paths.result import WaypointAnswers
 from objectives import InputError
 
 Float64Array = NDArray[np.float64]
@@ -42,9 +42,9 @@ def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: An
     return poses
 
 
-def follow_ticks(
+def ticks_along_path(
     step: Callable[[Float64Array], ControlResult], joint_q: Float64Array, poses: Float64Array
-) -> tuple[Float64Array, Answers]:
+) -> tuple[Float64Array, WaypointAnswers]:
     """Take one robot along a path.
 
     Args:
@@ -62,4 +62,4 @@ def follow_ticks(
         result = step(pose)
         commands[tick], status[tick] = joint_q, result.status[0]
         errors[:, tick] = result.position_error[0], result.orientation_error[0]
-    return commands, Answers(status == int(IKStatus.CONVERGED), status, errors[0], errors[1])
+    return commands, WaypointAnswers(status == int(IKStatus.CONVERGED), status, errors[0], errors[1])

@@ -151,10 +151,10 @@ def _example_words(prefix: str, objects: Sequence[str], examples: Sequence[tuple
     ]
     sources = f"{prefix}_ik.c {' '.join(objects)} -lm"
     commands = [f"    cc -O2 {program}.c {sources} -o {program} && ./{program} {data}" for program, data in examples]
-    told = "a program that repeats what is stored, compares the answers with those of Python and measures"
+    meaning = "a program that repeats what is stored, compares the answers with those of Python and measures"
     return {
         "examples": "\n".join(targets),
-        "example_rows": "\n".join(f"| `{program}.c`, `{data}` | {told} |" for program, data in examples),
+        "example_rows": "\n".join(f"| `{program}.c`, `{data}` | {meaning} |" for program, data in examples),
         "example_commands": "\n".join(commands),
         "example_runs": "".join(f" && build/{prefix}_{program} {data}" for program, data in examples),
     }

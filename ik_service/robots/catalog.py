@@ -47,9 +47,9 @@ def load_robot(
 
     Args:
         source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
-        locked: Joints to hold, with their coordinates [m or rad]. A start that is given to a solve holds them where it
+        locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
             says instead, problem by problem; see ``RobotModel.lock``.
-        active: Joints that may move; all others are held at ``locked``, or else in the middle of their limits; alike.
+        active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
 
     Returns:

@@ -70,7 +70,7 @@ class RobotModel(KinematicRobot):
 
     @property
     def mid_joint_q(self) -> Float64Array:
-        """Configuration in the middle of the limits, 0 (clamped) without, locked values held, [joint_coord_count]."""
+        """The middle of the limits, 0 (clamped) without; locked joints where they are, shape [joint_coord_count]."""
         return self.active_map.mid_joint_q
 
     @cached_property
@@ -229,10 +229,10 @@ class RobotModel(KinematicRobot):
         return coupling.clamp_joint_q(self, joint_q)
 
     def lock(self, values: Mapping[str, float | Sequence[float]]) -> "RobotModel":
-        """Give a model with joints held at coordinates; their followers are held with them.
+        """Give a model with joints locked at coordinates; their followers are locked with them.
 
-        A held joint is a weld for solvers and controllers: none moves it. Where it stands is `values`, unless the
-        caller of a solve gives a start (`initial_joint_q`), of a controller a position: then it is held where that
+        A locked joint is a weld for solvers and controllers: none moves it. Where it stands is `values`, unless the
+        caller of a solve gives a start (`initial_joint_q`), of a controller a position: then it stands where that
         says, which may differ from problem to problem, clamped into its limits.
 
         Args:
@@ -245,9 +245,9 @@ class RobotModel(KinematicRobot):
         return locking.lock(self, values)
 
     def activate(self, joints: Sequence[str]) -> "RobotModel":
-        """Give a model in which these joints (and their followers) move and all others are held.
+        """Give a model in which these joints (and their followers) move and all others are locked.
 
-        Joints that were locked keep their values, the others are held at ``mid_joint_q``, or at a start that is given
+        Joints that were locked keep their values, the others are locked at ``mid_joint_q``, or at a start that is given
         (see ``lock``).
 
         Raises:

@@ -22,7 +22,7 @@ from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
-from ik_service.solver.paths.result import Pace
+from ik_service.solver.paths.result import RateLimits
 from ik_service.solver.paths.waypoints import Waypoints
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
@@ -181,7 +181,7 @@ class IKSolver:
             EngineError: The compiled engine cannot hold an island of this problem.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
-        pace = Pace.read(self.robot, dt, velocity, acceleration)
+        rates = RateLimits.read(self.robot, dt, velocity, acceleration)
         chosen = self.options.of_solve(options)
         given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
         start = None
@@ -191,7 +191,7 @@ class IKSolver:
         check_one_line(self._objectives, self._core.targets.with_lines)
         solve = partial(self._core.solve, self._own_head)
         waypoints = Waypoints(self.robot, given, chosen, self._core.engine.finish, solve)
-        result = followed(waypoints, self._order, pace, solutions, start)
+        result = followed(waypoints, self._order, rates, solutions, start)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result

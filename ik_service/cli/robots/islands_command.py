@@ -53,9 +53,9 @@ def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as
         InputError: Something in the input is not allowed.
     """
     robot = load_robot(name)
-    held = _parsed_locks(locks)
-    if held:
-        robot = robot.lock(held)
+    locked = _parsed_locks(locks)
+    if locked:
+        robot = robot.lock(locked)
     report: IslandReport | TreeReport
     if targets:
         report = IKSolver(robot, [_parsed_target(robot, text) for text in targets], device="cpu").islands()
@@ -96,7 +96,7 @@ def _parsed_target(robot: RobotModel, text: str) -> Target:
 
 
 def _parsed_locks(locks: Sequence[str]) -> dict[str, float | Sequence[float]]:
-    held: dict[str, float | Sequence[float]] = {}
+    locked: dict[str, float | Sequence[float]] = {}
     for text in locks:
         joint, _, value = text.rpartition("=")
         try:
@@ -105,10 +105,10 @@ def _parsed_locks(locks: Sequence[str]) -> dict[str, float | Sequence[float]]:
             numbers = []
         if not joint or not numbers:
             raise InputError(f"--lock {text!r} is not JOINT=VALUE (several coordinates: JOINT=VALUE,VALUE,...).")
-        if joint in held:
+        if joint in locked:
             raise InputError(f"--lock names joint '{joint}' twice.")
-        held[joint] = numbers
-    return held
+        locked[joint] = numbers
+    return locked
 
 
 def _island_view(report: IslandReport) -> Tree:

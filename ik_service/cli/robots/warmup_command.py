@@ -84,9 +84,9 @@ def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
     for warmed in warm_up(job):
         done.append(warmed)
         if not as_json:
-            told = "nothing to compile" if warmed.compiled == 0 else f"{warmed.compiled} compiled"
+            work = "nothing to compile" if warmed.compiled == 0 else f"{warmed.compiled} compiled"
             where = f"{warmed.engine} engine, {warmed.device}"
-            line = f"{warmed.robot} {', '.join(warmed.links)}: {told}, {warmed.seconds:.2f} s ({where})"
+            line = f"{warmed.robot} {', '.join(warmed.links)}: {work}, {warmed.seconds:.2f} s ({where})"
             output_console().print(line, markup=False, soft_wrap=True)
     folder, target = str(wp.config.kernel_cache_dir), cpu_target().name
     if as_json:

@@ -18,9 +18,9 @@ def load_service(plan: LoadPlan, *, as_json: bool) -> bool:
     Raises:
         LoadError: The service is not there, or refuses the request.
     """
-    pace = "as fast as answers come" if plan.rate_hz is None else f"{plan.rate_hz:g} requests/s"
+    rate = "as fast as answers come" if plan.rate_hz is None else f"{plan.rate_hz:g} requests/s"
     message_console().print(
-        f"{plan.url}: {pace}, {plan.problems} problems each, {plan.clients} connections, {plan.duration_s:g} s ...",
+        f"{plan.url}: {rate}, {plan.problems} problems each, {plan.clients} connections, {plan.duration_s:g} s ...",
         markup=False,
     )
     report = run_load(plan)

@@ -101,12 +101,12 @@ def workers_of(options: BulkOptions) -> Workers:
 @contextmanager
 def reported_progress() -> Iterator[Progress]:
     """Give what tells of progress: a bar on a terminal, else a line from time to time."""
-    console, told = message_console(), time.perf_counter()
+    console, last_line = message_console(), time.perf_counter()
 
     def tell_line(done: int, total: int) -> None:
-        nonlocal told
-        if time.perf_counter() - told > LINE_EVERY_S and done < total:
-            told = time.perf_counter()
+        nonlocal last_line
+        if time.perf_counter() - last_line > LINE_EVERY_S and done < total:
+            last_line = time.perf_counter()
             console.print(f"{done} of {total} problems ({100 * done / total:.1f} %)", markup=False)
 
     with problem_progress("Solving", 1) as progress:
@@ -118,7 +118,7 @@ def reported_progress() -> Iterator[Progress]:
 
 
 def lines_of(report: BulkReport, links: Sequence[str], output: Path, seconds: float) -> list[str]:
-    """Return what is told at the end of a job."""
+    """Return the lines that are printed at the end of a job."""
     reached, parts = ", ".join(links), f"{report.part_count} part{'s' * (report.part_count != 1)}"
     before = f", {report.resumed_parts} of them from before" if report.resumed_parts else ""
     lines = [f"{report.solved} of {report.done} solved for {reached} in {seconds:.3g} s, {parts} in {output}{before}."]

@@ -82,16 +82,16 @@ class TickArrays:
     def of_task(self) -> dict[str, Any]:
         """Return the device arrays that all islands share, by their names in `TickTask`."""
         given = {"settings": self.settings, "numbers": self.numbers, "joint_q": self.joint_q, "joint_qd": self.joint_qd}
-        mirrors = given | {"running": self.running} | self.answers
-        return {name: mirror.device for name, mirror in mirrors.items()} | self._limits | self._own
+        arrays = given | {"running": self.running} | self.answers
+        return {name: array.device for name, array in arrays.items()} | self._limits | self._own
 
     def push(self) -> None:
         """Bring what a launch reads to the device: the last commands too, which idle and lost joints go on from."""
         last = self.answers["joint_q_out"], self.answers["joint_qd_out"]
-        for mirror in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd, *last):
-            mirror.push(0)
+        for array in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd, *last):
+            array.push(0)
 
     def fetch(self) -> None:
         """Bring what a launch writes to the host: answers, and whether more iterations may help."""
-        for mirror in (self.running, *self.answers.values()):
-            mirror.fetch(0)
+        for array in (self.running, *self.answers.values()):
+            array.fetch(0)

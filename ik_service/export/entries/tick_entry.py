@@ -164,11 +164,11 @@ class TickEntry:
         PREFIX, numbers, one = self._prefix.upper(), self.recorded.numbers, self._controller.robots == 1
         dimension, at = ("", "") if one else (f"[{PREFIX}_TICK_ROBOTS]", "[r]")
         members, given = [], []
-        for name, (source, width, told) in RESULTS.items():
+        for name, (source, width, meaning) in RESULTS.items():
             if source in UNMEASURED and not numbers[source].size:
                 continue
             columns = f"[{PREFIX}_{width}]" if width else ""
-            members.append(f"{c_scalar(numbers[source])} {name}{dimension}{columns}; /* {told} */")
+            members.append(f"{c_scalar(numbers[source])} {name}{dimension}{columns}; /* {meaning} */")
             if width:
                 line = f"f->numbers.{source} + r * {numbers[source].shape[1]}"
                 given.append(_copy(f"result->{name}{at}", line))
@@ -206,8 +206,8 @@ def _member(label: str, array: "wp.array[Any]") -> str:
     """Declaration of data in the settings."""
     columns = array.numpy().size // array.shape[0]
     dimensions = f"[{columns}]" if array.shape[0] == 1 else f"[{array.shape[0]}][{columns}]"
-    told = next((text for end, text in DATA.items() if label.endswith(end)), "as the objective has it")
-    return f"{c_scalar(array)} {label}{dimensions}; /* {told} */"
+    meaning = next((text for end, text in DATA.items() if label.endswith(end)), "as the objective has it")
+    return f"{c_scalar(array)} {label}{dimensions}; /* {meaning} */"
 
 
 def _initialiser(array: "wp.array[Any]") -> str:

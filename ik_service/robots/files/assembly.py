@@ -216,8 +216,8 @@ def _assemble(
     )
     _check_coordinate_names(robot)
     check_couplings(robot, {joint.name: joint.line for joint in moving})
-    held = {joint.name: joint.locked_value for joint in moving if joint.locked_value is not None}
-    return robot.lock(held) if held else robot
+    locked = {joint.name: joint.locked_value for joint in moving if joint.locked_value is not None}
+    return robot.lock(locked) if locked else robot
 
 
 def _check_coordinate_names(robot: RobotModel) -> None:

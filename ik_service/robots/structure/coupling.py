@@ -87,8 +87,8 @@ def active_map(robot: KinematicRobot) -> ActiveMap:
     """Number the DOFs that may move and give their limits and the configuration in the middle."""
     dof_count = robot.joint_dof_count
     leads = robot.dof_leader == np.arange(dof_count)
-    held = np.repeat([name in robot.locked for name in robot.joint_names], np.diff(robot.joint_qd_start)).astype(bool)
-    active_dof = np.flatnonzero(leads & ~held).astype(np.int32)
+    locked = np.repeat([name in robot.locked for name in robot.joint_names], np.diff(robot.joint_qd_start)).astype(bool)
+    active_dof = np.flatnonzero(leads & ~locked).astype(np.int32)
     number = np.full(dof_count, -1, dtype=np.int32)
     number[active_dof] = np.arange(len(active_dof), dtype=np.int32)
     lower, upper = leader_limits(robot)

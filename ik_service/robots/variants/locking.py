@@ -15,9 +15,9 @@ from objectives.errors import InputError
 
 
 def lock(robot: Robot, values: Mapping[str, float | Sequence[float]]) -> Robot:
-    """Give a model with joints held at coordinates; see ``RobotModel.lock``."""
-    held = {name: _checked(robot, name, value) for name, value in values.items()}
-    return dataclasses.replace(robot, locked={**robot.locked, **held})
+    """Give a model with joints locked at coordinates; see ``RobotModel.lock``."""
+    fixed = {name: _checked(robot, name, value) for name, value in values.items()}
+    return dataclasses.replace(robot, locked={**robot.locked, **fixed})
 
 
 def _checked(robot: KinematicRobot, name: str, value: float | Sequence[float]) -> tuple[float, ...]:
@@ -61,7 +61,7 @@ def activate(robot: Robot, joints: Sequence[str]) -> Robot:
     if isinstance(joints, str):
         raise InputError(f"The active joints must be a list of names, got the text {joints!r}.")
     chosen = {robot.joint_index(name) for name in joints}
-    held: dict[str, tuple[float, ...]] = {}
+    fixed: dict[str, tuple[float, ...]] = {}
     for joint, name in enumerate(robot.joint_names):
         dof = int(robot.joint_qd_start[joint])
         leader = int(np.searchsorted(robot.joint_qd_start, robot.dof_leader[dof], side="right")) - 1
@@ -70,5 +70,5 @@ def activate(robot: Robot, joints: Sequence[str]) -> Robot:
             raise InputError(f"Joint '{name}' follows '{other}' and moves only with it; name '{other}' as active.")
         if joint not in chosen and leader == joint:
             own = slice(robot.joint_q_start[joint], robot.joint_q_start[joint + 1])
-            held[name] = tuple(map(float, robot.mid_joint_q[own]))
-    return dataclasses.replace(robot, locked=held)
+            fixed[name] = tuple(map(float, robot.mid_joint_q[own]))
+    return dataclasses.replace(robot, locked=fixed)

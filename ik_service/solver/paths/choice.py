@@ -1,4 +1,4 @@
-"""The choice of one candidate per waypoint: a shortest path through layers, by three wishes in this order.
+"""The choice of one candidate per waypoint: a shortest path through layers, by three criteria in this order.
 
 1. Speed limits are kept, or broken by the least factor.
 2. The largest change of a joint is least.

@@ -12,7 +12,7 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SOLUTIONS_MAX
 from ik_service.solver.paths.bridges import bridge
-from ik_service.solver.paths.result import Answers, Pace, PathResult, path_result
+from ik_service.solver.paths.result import PathResult, RateLimits, WaypointAnswers, path_result
 from ik_service.solver.paths.smoothing import smooth
 from ik_service.solver.paths.track_choice import EDGES_MAX, choose_tracks
 from ik_service.solver.paths.tracks import ANCHORS, find_tracks
@@ -25,14 +25,14 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 def followed(
-    waypoints: Waypoints, order: CallerOrder, pace: Pace, solutions: int, start: FloatArray | None
+    waypoints: Waypoints, order: CallerOrder, rates: RateLimits, solutions: int, start: FloatArray | None
 ) -> PathResult | None:
     """Return the result of a path; None where a number of the targets is faulty.
 
     Args:
         waypoints: The path, with the options of the caller.
         order: Where the caller's columns stand.
-        pace: Time steps and limits.
+        rates: Time steps and limits.
         solutions: Solutions per anchor to begin tracks from.
         start: Configuration before the first waypoint, [coordinates], if there is one.
 
@@ -42,27 +42,27 @@ def followed(
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
         raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
-    wished = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
-    position, orientation = wished.search_tolerances()
-    options = replace(wished, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
-    found = waypoints.solve(waypoints.targets, _held_start(waypoints.robot, start), options)
+    final = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
+    position, orientation = final.search_tolerances()
+    options = replace(final, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
+    found = waypoints.solve(waypoints.targets, _search_start(waypoints.robot, start), options)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
-    path = follow(waypoints, found, pace, int(solutions), start)
-    judged = replace(waypoints, options=replace(wished, seeds=1)).finished(path, path)
+    path = follow(waypoints, found, rates, int(solutions), start)
+    judged = replace(waypoints, options=replace(final, seeds=1)).finished(path, path)
     failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
-    answers = Answers(
+    answers = WaypointAnswers(
         success=judged.success,
         status=np.where(judged.success, np.int8(IKStatus.CONVERGED), failed).astype(np.int8),
         position_error=judged.position_error,
         orientation_error=judged.orientation_error,
     )
-    return path_result(waypoints.robot, order, judged.joint_q.astype(np.float64), start, pace, answers)
+    return path_result(waypoints.robot, order, judged.joint_q.astype(np.float64), start, rates, answers)
 
 
-def _held_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:
-    """Where waypoints begin by themselves: None, unless the start holds locked joints elsewhere than the robot does."""
+def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:
+    """The start of each waypoint by itself: None, unless locked joints stand elsewhere than the robot has them."""
     if start is None:
         return None
     moves = robot.trees.coordinate_treeid >= 0
@@ -70,7 +70,9 @@ def _held_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | Non
     return None if np.array_equal(elsewhere, robot.mid_joint_q) else elsewhere
 
 
-def follow(waypoints: Waypoints, found: IKResult, pace: Pace, solutions: int, start: FloatArray | None) -> FloatArray:
+def follow(
+    waypoints: Waypoints, found: IKResult, rates: RateLimits, solutions: int, start: FloatArray | None
+) -> FloatArray:
     """Return the configurations of a path, float64 [waypoints, coordinates].
 
     Where a group of joints has no solution, it goes straight from the solution before to the one after.
@@ -78,24 +80,26 @@ def follow(waypoints: Waypoints, found: IKResult, pace: Pace, solutions: int, st
     Args:
         waypoints: The path.
         found: A solution of each waypoint by itself.
-        pace: Time steps and limits.
+        rates: Time steps and limits.
         solutions: Solutions per anchor to begin tracks from.
         start: Configuration before the first waypoint, [coordinates], if there is one.
     """
     path: FloatArray = found.joint_q.astype(np.float64)
     solved = np.ones(path.shape, dtype=bool)
     if start is not None:
-        idle = np.flatnonzero(~np.isin(np.arange(path.shape[1]), [c for g in waypoints.groups for c in g.coordinates]))
-        path[:, idle] = start[idle]
+        unmoved = np.flatnonzero(
+            ~np.isin(np.arange(path.shape[1]), [c for g in waypoints.groups for c in g.coordinates])
+        )
+        path[:, unmoved] = start[unmoved]
     if not waypoints.groups:
         return path
     success = waypoints.successes(found)
     if not success.any():
-        return _held(path, start)
+        return _at_rest(path, start)
     most = max(1, int((EDGES_MAX / len(waypoints)) ** 0.5) // ANCHORS)
     tracks = find_tracks(waypoints, found.joint_q, success, min(solutions, most), start)
     for number, group in enumerate(waypoints.groups):
-        largest_step = pace.largest_step[group.metric.dofs]
+        largest_step = rates.largest_step[group.metric.dofs]
         chosen = choose_tracks(waypoints.robot, tracks, number, group, largest_step, start)
         layers = np.flatnonzero(chosen >= 0)
         own = np.ix_(layers, group.coordinates)
@@ -103,17 +107,17 @@ def follow(waypoints: Waypoints, found: IKResult, pace: Pace, solutions: int, st
         if layers.size:
             bridge(waypoints, tracks, number, chosen, path, largest_step, start)
         solved[np.ix_(np.flatnonzero(chosen < 0), group.coordinates)] = False
-    smooth(waypoints, path, solved, pace.largest_step)
+    smooth(waypoints, path, solved, rates.largest_step)
     for group in waypoints.groups:
         _fill(group, path, solved[:, group.coordinates[0]], start)
-        path = unwound(waypoints.robot, group.metric, path, pace.largest_step[group.metric.dofs], start)
+        path = unwound(waypoints.robot, group.metric, path, rates.largest_step[group.metric.dofs], start)
     return path
 
 
-def _held(path: FloatArray, start: FloatArray | None) -> FloatArray:
+def _at_rest(path: FloatArray, start: FloatArray | None) -> FloatArray:
     """One configuration all along."""
-    held: FloatArray = np.repeat(path[:1] if start is None else start[None], len(path), axis=0)
-    return held
+    resting: FloatArray = np.repeat(path[:1] if start is None else start[None], len(path), axis=0)
+    return resting
 
 
 def _fill(group: Group, path: FloatArray, solved: NDArray[np.bool_], start: FloatArray | None) -> None:

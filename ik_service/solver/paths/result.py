@@ -81,8 +81,8 @@ class PathResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Pace:
-    """How fast a path is to be followed.
+class RateLimits:
+    """Time from waypoint to waypoint, and how fast joints may move.
 
     Attributes:
         dt: Time from waypoint to waypoint [s].
@@ -95,7 +95,7 @@ class Pace:
     acceleration: Float64Array
 
     @classmethod
-    def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "Pace":
+    def read(cls, robot: RobotModel, dt: float, velocity: Any, acceleration: Any) -> "RateLimits":
         """Read what a caller gives; None is the model's speeds, and no limit of accelerations.
 
         Raises:
@@ -135,7 +135,7 @@ def _above_zero(name: str, values: Float64Array) -> Float64Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class WaypointAnswers:
     """Whether the waypoints are met; see `PathResult`."""
 
     success: NDArray[np.bool_]
@@ -149,8 +149,8 @@ def path_result(
     order: CallerOrder,
     joint_q: Float64Array,
     start: NDArray[np.floating[Any]] | None,
-    pace: Pace,
-    answers: Answers,
+    rates: RateLimits,
+    answers: WaypointAnswers,
 ) -> PathResult:
     """Return the result of a path.
 
@@ -159,14 +159,14 @@ def path_result(
         order: Where the caller's columns stand.
         joint_q: Configurations in the robot's order, float64 [n, joint_coord_count].
         start: Configuration before the first, [joint_coord_count], if there is one.
-        pace: Time steps and limits.
+        rates: Time steps and limits.
         answers: Whether waypoints are met.
     """
     metric = JointMetric(robot)
     before = np.concatenate([joint_q[:1] if start is None else start[None], joint_q[:-1]])
     change = metric.straight(before, joint_q)
-    speed = change / pace.dt
-    acceleration = np.diff(speed, axis=0, prepend=speed[:1]) / pace.dt
+    speed = change / rates.dt
+    acceleration = np.diff(speed, axis=0, prepend=speed[:1]) / rates.dt
     if start is None:
         acceleration[1:2] = 0.0
     return PathResult(
@@ -178,9 +178,9 @@ def path_result(
         position_error=answers.position_error,
         orientation_error=answers.orientation_error,
         joint_change=np.abs(change).max(axis=1, initial=0.0),
-        over_velocity=order.dofs_of(np.abs(speed) > pace.velocity * ROUNDING),
-        over_acceleration=order.dofs_of(np.abs(acceleration) > pace.acceleration * ROUNDING),
-        dt=pace.dt,
+        over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * ROUNDING),
+        over_acceleration=order.dofs_of(np.abs(acceleration) > rates.acceleration * ROUNDING),
+        dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,
     )

@@ -27,8 +27,8 @@ def choose_tracks(
 ) -> NDArray[np.intp]:
     """Return the track of every waypoint, [waypoints], -1 where none has a solution.
 
-    Angles are taken the short way at first. Where the range of a joint does not hold the path so found, its turns are
-    told apart, and another branch may be chosen that the range holds.
+    Angles are taken the short way at first. Where the range of a joint does not hold the path so found, its turns
+    count as different, and another branch may be chosen that the range holds.
 
     Args:
         robot: The robot.
@@ -51,22 +51,24 @@ def choose_tracks(
         valid = np.concatenate([np.arange(valid.shape[1])[None] == 0, valid])
         columns = np.concatenate([columns[:1], columns])
     steps = np.diff(layers if start is None else np.concatenate([[-1], layers]))
-    told: list[int] = []
+    with_turns: list[int] = []
     while True:
-        wide, possible, origin = _with_turns(robot, told, candidates, valid, held=start is not None)
-        if told and wide.shape[1] ** 2 * len(wide) > EDGES_MAX:
+        wide, possible, origin = _with_turns(robot, with_turns, candidates, valid, has_start=start is not None)
+        if with_turns and wide.shape[1] ** 2 * len(wide) > EDGES_MAX:
             break
-        metric = JointMetric(robot, group.metric.dofs.tolist(), one_turn=told)
+        metric = JointMetric(robot, group.metric.dofs.tolist(), one_turn=with_turns)
         picked = choose(Edges.between(metric, wide, possible, steps, largest_step), possible)
         picked = np.take_along_axis(origin, picked[:, None], axis=1)[:, 0]
         taken = columns[np.arange(len(columns)), picked]
         path = candidates[np.arange(len(candidates)), picked].astype(np.float64)
         back = [
-            dof for dof in _turning_back(robot, group, path, largest_step, held=start is not None) if dof not in told
+            dof
+            for dof in _turning_back(robot, group, path, largest_step, has_start=start is not None)
+            if dof not in with_turns
         ]
         if not back:
             break
-        told += back[:1]
+        with_turns += back[:1]
     chosen[layers] = taken if start is None else taken[1:]
     return chosen
 
@@ -80,7 +82,7 @@ def _compressed(
 
 
 def _with_turns(
-    robot: RobotModel, dofs: Sequence[int], candidates: FloatArray, valid: NDArray[np.bool_], *, held: bool
+    robot: RobotModel, dofs: Sequence[int], candidates: FloatArray, valid: NDArray[np.bool_], *, has_start: bool
 ) -> tuple[FloatArray, NDArray[np.bool_], NDArray[np.intp]]:
     """Candidates on all turns of some joints that their limits allow, and the column that each comes from."""
     origin = np.broadcast_to(np.arange(valid.shape[1]), valid.shape)
@@ -93,7 +95,7 @@ def _with_turns(
         )
         candidates[:, :, c] += FULL_TURN * turns
         valid &= (candidates[:, :, c] >= lower - ANGLE_SLACK) & (candidates[:, :, c] <= upper + ANGLE_SLACK)
-        if held:
+        if has_start:
             valid[0] &= turns == 0
         candidates, valid, columns = _compressed(candidates, valid)
         origin = np.take_along_axis(origin, columns, axis=1)
@@ -101,12 +103,12 @@ def _with_turns(
 
 
 def _turning_back(
-    robot: RobotModel, group: Group, path: FloatArray, largest_step: FloatArray, *, held: bool
+    robot: RobotModel, group: Group, path: FloatArray, largest_step: FloatArray, *, has_start: bool
 ) -> list[int]:
     """Joints whose range does not hold a path: somewhere they turn back."""
-    rest, start = (path[1:], path[0]) if held else (path, None)
+    rest, start = (path[1:], path[0]) if has_start else (path, None)
     final = unwound(robot, group.metric, rest, largest_step, start)
-    if held:
+    if has_start:
         final = np.concatenate([path[:1], final])
     change = np.abs(group.metric.straight(final[:-1], final[1:]))
     return [int(dof) for dof in group.metric.dofs[(change > 0.5 * FULL_TURN).any(axis=0) & group.metric.turning]]

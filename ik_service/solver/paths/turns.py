@@ -53,32 +53,32 @@ def unwound(
         if not (np.isfinite(lower) and np.isfinite(upper)):
             angle = np.unwrap(angle)
         else:
-            angle = _within(angle, float(lower), float(upper), float(largest_step[place]), held=start is not None)
+            angle = _within(angle, float(lower), float(upper), float(largest_step[place]), has_start=start is not None)
         path[:, c] = angle if start is None else angle[1:]
     return path
 
 
-def _within(angle: FloatArray, lower: float, upper: float, largest_step: float, *, held: bool) -> FloatArray:
+def _within(angle: FloatArray, lower: float, upper: float, largest_step: float, *, has_start: bool) -> FloatArray:
     """Angles inside the limits that differ from those given by full turns."""
     most = int(np.ceil((upper - lower) / FULL_TURN))
     unwrapped = np.unwrap(angle)
     beside = float(np.mean(unwrapped)) - 0.5 * (lower + upper)
-    for turns in [0] if held else sorted(range(-most, most + 1), key=lambda k: abs(beside + FULL_TURN * k)):
+    for turns in [0] if has_start else sorted(range(-most, most + 1), key=lambda k: abs(beside + FULL_TURN * k)):
         moved = unwrapped + FULL_TURN * turns
         if (moved >= lower - ANGLE_SLACK).all() and (moved <= upper + ANGLE_SLACK).all():
             clipped: FloatArray = np.clip(moved, lower, upper)
             return clipped
-    return _turning_back(angle, lower, upper, largest_step, held=held)
+    return _turning_back(angle, lower, upper, largest_step, has_start=has_start)
 
 
-def _turning_back(angle: FloatArray, lower: float, upper: float, largest_step: float, *, held: bool) -> FloatArray:
+def _turning_back(angle: FloatArray, lower: float, upper: float, largest_step: float, *, has_start: bool) -> FloatArray:
     """The same where no one turn does: each waypoint's turn is chosen."""
     unwrapped = np.unwrap(angle)
     first = int(np.floor((lower - unwrapped.max()) / FULL_TURN))
     last = int(np.ceil((upper - unwrapped.min()) / FULL_TURN))
     values = unwrapped[:, None] + FULL_TURN * np.arange(first, last + 1)
     valid = (values >= lower - ANGLE_SLACK) & (values <= upper + ANGLE_SLACK)
-    if held:
+    if has_start:
         valid[0] = np.arange(first, last + 1) == 0
     change = np.abs(values[1:, None, :] - values[:-1, :, None])
     change[~(valid[:-1, :, None] & valid[1:, None, :])] = np.inf
