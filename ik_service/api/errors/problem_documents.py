@@ -13,48 +13,10 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ik_service.api.errors.exceptions import (
-    AccessError,
-    AnswerTooLargeError,
-    BodyTimeoutError,
-    BodyTooLargeError,
-    CatalogFullError,
-    CatalogStorageError,
-    CatalogStorageFullError,
-    ContentEncodingError,
-    FaultyFieldsError,
-    FieldFault,
-    KeyRightsError,
-    MalformedBodyError,
-    MalformedMsgpackError,
-    MalformedNpzError,
-    MediaTypeError,
-    MetricsClosedError,
-    MissingKeyError,
-    MjcfRefusedError,
-    NotAcceptableError,
-    NotReadyError,
-    NoUrdfError,
-    ReadOnlyRobotError,
-    RobotNameError,
-    StaleRobotError,
-    TooManyProblemsError,
-    UnknownRobotError,
-    UntrustedHostError,
-    UntrustedOriginError,
-    UploadsDisabledError,
-    WrongKeyError,
-)
+from ik_service.api.errors import exceptions as api
+from ik_service.api.errors.exceptions import FaultyFieldsError, FieldFault
 from ik_service.api.errors.request_id import current_request_id
-from ik_service.batching.errors import (
-    ClosedError,
-    CompileFailedError,
-    CompilingError,
-    ExpiredError,
-    QueueFullError,
-    ShareExhaustedError,
-    SolverLostError,
-)
+from ik_service.batching import errors as batching
 from ik_service.errors import EngineError, KernelBuildError, KernelCacheError, RobotFileError
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
@@ -98,45 +60,51 @@ _NOT_COMPILED = ProblemKind(422, "compile_failed", "No code can be compiled for 
 
 PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     FaultyFieldsError: ProblemKind(422, "invalid_value", "The request has a value that is not allowed"),
-    MalformedBodyError: ProblemKind(400, "malformed_json", "The body is not JSON"),
-    MalformedMsgpackError: ProblemKind(400, "malformed_msgpack", "The body is not MessagePack"),
-    MalformedNpzError: ProblemKind(400, "malformed_npz", "The body is not an archive of arrays"),
-    NotAcceptableError: ProblemKind(406, "not_acceptable", "No media type that the client accepts"),
-    ContentEncodingError: ProblemKind(415, "unsupported_content_encoding", "Content encoding not supported"),
-    MediaTypeError: ProblemKind(415, "unsupported_media_type", "Media type not supported"),
-    BodyTooLargeError: ProblemKind(413, "body_too_large", "Body too large"),
-    AnswerTooLargeError: ProblemKind(413, "answer_too_large", "The answer would be too large"),
-    TooManyProblemsError: ProblemKind(413, "too_many_problems", "Too many problems in one request"),
-    UnknownRobotError: ProblemKind(404, "unknown_robot", "Unknown robot"),
+    api.MalformedBodyError: ProblemKind(400, "malformed_json", "The body is not JSON"),
+    api.MalformedMsgpackError: ProblemKind(400, "malformed_msgpack", "The body is not MessagePack"),
+    api.MalformedNpzError: ProblemKind(400, "malformed_npz", "The body is not an archive of arrays"),
+    api.NotAcceptableError: ProblemKind(406, "not_acceptable", "No media type that the client accepts"),
+    api.ContentEncodingError: ProblemKind(415, "unsupported_content_encoding", "Content encoding not supported"),
+    api.MediaTypeError: ProblemKind(415, "unsupported_media_type", "Media type not supported"),
+    api.BodyTooLargeError: ProblemKind(413, "body_too_large", "Body too large"),
+    api.AnswerTooLargeError: ProblemKind(413, "answer_too_large", "The answer would be too large"),
+    api.TooManyProblemsError: ProblemKind(413, "too_many_problems", "Too many problems in one request"),
+    api.UnknownRobotError: ProblemKind(404, "unknown_robot", "Unknown robot"),
     UnknownNameError: ProblemKind(422, "unknown_name", "Unknown name"),
     RobotFileError: ProblemKind(422, "invalid_robot_file", "The robot description cannot be read"),
     InputError: ProblemKind(422, "invalid_value", "The request has a value that is not allowed"),
-    MissingKeyError: ProblemKind(401, "missing_api_key", "An API key is needed", headers=_ASK_FOR_KEY),
-    WrongKeyError: ProblemKind(401, "invalid_api_key", "The API key is not known", headers=_ASK_FOR_KEY),
-    KeyRightsError: ProblemKind(403, "key_not_allowed", "The API key may not do this"),
-    UntrustedHostError: ProblemKind(403, "untrusted_host", "The service does not answer to this name"),
-    UntrustedOriginError: ProblemKind(403, "untrusted_origin", "Web pages of this origin are not let in"),
-    MetricsClosedError: ProblemKind(403, "metrics_closed", "Metrics need an API key here"),
-    UploadsDisabledError: ProblemKind(403, "uploads_disabled", "Robots cannot be put or deleted here"),
-    AccessError: ProblemKind(403, "forbidden", "This is not allowed"),
-    BodyTimeoutError: ProblemKind(408, "body_timeout", "The body came too slowly", headers=_CLOSE),
-    RobotNameError: ProblemKind(422, "invalid_robot_name", "No robot can have this name"),
-    ReadOnlyRobotError: ProblemKind(409, "read_only_robot", "Built-in robots stay as they are"),
-    CatalogFullError: ProblemKind(409, "catalog_full", "No more robots can be put"),
-    CatalogStorageError: ProblemKind(500, "storage_failed", "The robot could not be stored"),
-    CatalogStorageFullError: ProblemKind(507, "storage_full", "No room to store robots"),
-    StaleRobotError: ProblemKind(412, "precondition_failed", "The robot is not the one that was expected"),
-    NoUrdfError: ProblemKind(404, "no_urdf", "The robot has no URDF"),
-    MjcfRefusedError: ProblemKind(415, "mjcf_refused", "MJCF is not taken over HTTP"),
+    api.MissingKeyError: ProblemKind(401, "missing_api_key", "An API key is needed", headers=_ASK_FOR_KEY),
+    api.WrongKeyError: ProblemKind(401, "invalid_api_key", "The API key is not known", headers=_ASK_FOR_KEY),
+    api.KeyRightsError: ProblemKind(403, "key_not_allowed", "The API key may not do this"),
+    api.UntrustedHostError: ProblemKind(403, "untrusted_host", "The service does not answer to this name"),
+    api.UntrustedOriginError: ProblemKind(403, "untrusted_origin", "Web pages of this origin are not let in"),
+    api.MetricsClosedError: ProblemKind(403, "metrics_closed", "Metrics need an API key here"),
+    api.UploadsDisabledError: ProblemKind(403, "uploads_disabled", "Robots cannot be put or deleted here"),
+    api.AccessError: ProblemKind(403, "forbidden", "This is not allowed"),
+    api.BodyTimeoutError: ProblemKind(408, "body_timeout", "The body came too slowly", headers=_CLOSE),
+    api.RobotNameError: ProblemKind(422, "invalid_robot_name", "No robot can have this name"),
+    api.ReadOnlyRobotError: ProblemKind(409, "read_only_robot", "Built-in robots stay as they are"),
+    api.CatalogFullError: ProblemKind(409, "catalog_full", "No more robots can be put"),
+    api.CatalogStorageError: ProblemKind(500, "storage_failed", "The robot could not be stored"),
+    api.CatalogStorageFullError: ProblemKind(507, "storage_full", "No room to store robots"),
+    api.StaleRobotError: ProblemKind(412, "precondition_failed", "The robot is not the one that was expected"),
+    api.NoUrdfError: ProblemKind(404, "no_urdf", "The robot has no URDF"),
+    api.MjcfRefusedError: ProblemKind(415, "mjcf_refused", "MJCF is not taken over HTTP"),
     EngineError: ProblemKind(422, "engine_unavailable", "No engine can run this problem"),
-    QueueFullError: ProblemKind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
-    ShareExhaustedError: ProblemKind(429, "share_exhausted", "The caller has its share already", retry_after_s=1),
-    ExpiredError: ProblemKind(504, "deadline_passed", "The deadline passed"),
-    CompilingError: ProblemKind(503, "compiling", "Code for this kind of request is being compiled", retry_after_s=1),
-    CompileFailedError: _NOT_COMPILED,
-    ClosedError: ProblemKind(503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE),
-    NotReadyError: ProblemKind(503, "not_ready", "The service is not ready", retry_after_s=2),
-    SolverLostError: ProblemKind(503, "solver_lost", "The service can solve no more"),
+    batching.QueueFullError: ProblemKind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
+    batching.ShareExhaustedError: ProblemKind(
+        429, "share_exhausted", "The caller has its share already", retry_after_s=1
+    ),
+    batching.ExpiredError: ProblemKind(504, "deadline_passed", "The deadline passed"),
+    batching.CompilingError: ProblemKind(
+        503, "compiling", "Code for this kind of request is being compiled", retry_after_s=1
+    ),
+    batching.CompileFailedError: _NOT_COMPILED,
+    batching.ClosedError: ProblemKind(
+        503, "shutting_down", "The service is shutting down", retry_after_s=5, headers=_CLOSE
+    ),
+    api.NotReadyError: ProblemKind(503, "not_ready", "The service is not ready", retry_after_s=2),
+    batching.SolverLostError: ProblemKind(503, "solver_lost", "The service can solve no more"),
     KernelCacheError: _NO_KERNELS,
     KernelBuildError: replace(_NOT_COMPILED, detail="The service's log has what the compiler says."),
     ObjectiveError: _INTERNAL,
@@ -219,7 +187,7 @@ def error_document(error: Exception) -> dict[str, Any]:
 def error_response(error: Exception) -> Response:
     """Return the answer to an error, without the text of one that is a fault of the service."""
     kind = kind_of(error)
-    if isinstance(error, (QueueFullError, CompilingError)):
+    if isinstance(error, (batching.QueueFullError, batching.CompilingError)):
         kind = replace(kind, retry_after_s=error.retry_after_s)
     return problem_response(
         kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()

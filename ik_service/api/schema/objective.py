@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+import objectives
 from ik_service.api.schema import limits
 from ik_service.api.schema.fields import (
     Envelope,
@@ -21,19 +22,6 @@ from ik_service.api.schema.fields import (
     row_or_rows,
 )
 from ik_service.robots import RobotModel
-from objectives import (
-    IKObjectiveAxisAlign,
-    IKObjectiveCenterOfMass,
-    IKObjectiveDamping,
-    IKObjectiveJointLimit,
-    IKObjectiveLine,
-    IKObjectiveLookAt,
-    IKObjectivePlane,
-    IKObjectivePosition,
-    IKObjectivePosture,
-    IKObjectiveRelativePose,
-    IKObjectiveRotation,
-)
 from objectives.expression_objective import ExpressionObjective
 
 Points = Annotated[Any, required(*row_or_rows(3)), NumericColumn("vector", 3)]
@@ -89,7 +77,7 @@ class ReferencedObjective(LinkObjective):
 class PositionObjective(ReferencedObjective):
     """Bring a frame's origin to a position. 3 rows: p - p_target [m]."""
 
-    objective_class = IKObjectivePosition
+    objective_class = objectives.IKObjectivePosition
 
     type: Literal["position"]
     target_positions: Points = Field(description="Positions [m].")
@@ -99,7 +87,7 @@ class PositionObjective(ReferencedObjective):
 class RotationObjective(ReferencedObjective):
     """Bring a frame to an orientation. 3 rows: about the rotation vector from target to frame [rad]."""
 
-    objective_class = IKObjectiveRotation
+    objective_class = objectives.IKObjectiveRotation
 
     type: Literal["rotation"]
     target_orientations_xyzw: Orientations = Field(description="Unit quaternions.")
@@ -109,7 +97,7 @@ class RotationObjective(ReferencedObjective):
 class RelativePoseObjective(LinkObjective):
     """Bring a frame to a pose relative to another link, such as hand to hand. 6 rows: as position and rotation."""
 
-    objective_class = IKObjectiveRelativePose
+    objective_class = objectives.IKObjectiveRelativePose
 
     type: Literal["relative_pose"]
     reference_link: Name = Field(description="Link in whose frame the pose is given.")
@@ -121,7 +109,7 @@ class RelativePoseObjective(LinkObjective):
 class LookAtObjective(LinkObjective):
     """Point an axis of a frame at a point, like a camera. 3 rows: R axis - direction to the point [about rad]."""
 
-    objective_class = IKObjectiveLookAt
+    objective_class = objectives.IKObjectiveLookAt
 
     type: Literal["look_at"]
     target_points: Points = Field(description="Points in the world frame [m].")
@@ -132,7 +120,7 @@ class LookAtObjective(LinkObjective):
 class AxisAlignObjective(ReferencedObjective):
     """Turn an axis of a frame into a direction, such as straight down. 3 rows: R axis - direction [about rad]."""
 
-    objective_class = IKObjectiveAxisAlign
+    objective_class = objectives.IKObjectiveAxisAlign
 
     type: Literal["axis_align"]
     axis: Directions = Field(description=f"Axis in the frame. {_DIRECTION}")
@@ -143,7 +131,7 @@ class AxisAlignObjective(ReferencedObjective):
 class PlaneObjective(ReferencedObjective):
     """Keep a frame's origin in a plane. 1 row: n . (p - p0) [m]."""
 
-    objective_class = IKObjectivePlane
+    objective_class = objectives.IKObjectivePlane
 
     type: Literal["plane"]
     points: Points = Field(description="A point of the plane [m].")
@@ -154,7 +142,7 @@ class PlaneObjective(ReferencedObjective):
 class LineObjective(ReferencedObjective):
     """Keep a frame's origin on a line. 2 rows, across it: their norm is the distance [m]."""
 
-    objective_class = IKObjectiveLine
+    objective_class = objectives.IKObjectiveLine
 
     type: Literal["line"]
     points: Points = Field(description="A point of the line [m].")
@@ -182,7 +170,7 @@ class JointObjective(WeightedObjective):
 class PostureObjective(JointObjective):
     """Keep joints near a reference configuration: row q - q_reference."""
 
-    objective_class = IKObjectivePosture
+    objective_class = objectives.IKObjectivePosture
 
     type: Literal["posture"]
     joint_q_reference: Configurations = Field(
@@ -193,7 +181,7 @@ class PostureObjective(JointObjective):
 class DampingObjective(JointObjective):
     """Keep joints near where they were: row q - q_previous."""
 
-    objective_class = IKObjectiveDamping
+    objective_class = objectives.IKObjectiveDamping
 
     type: Literal["damping"]
     joint_q_reference: OptionalConfigurations = Field(
@@ -204,7 +192,7 @@ class DampingObjective(JointObjective):
 class JointLimitObjective(JointObjective):
     """Keep joints inside a range that is narrower than their limits: row max(q - upper, 0) - max(lower - q, 0)."""
 
-    objective_class = IKObjectiveJointLimit
+    objective_class = objectives.IKObjectiveJointLimit
 
     type: Literal["joint_limit"]
     joint_limit_lower: OptionalDofValues = Field(
@@ -225,7 +213,7 @@ class JointLimitObjective(JointObjective):
 class CenterOfMassObjective(WeightedObjective):
     """Bring the centre of mass of the whole robot to a point. 3 rows: c - c_target [m]."""
 
-    objective_class = IKObjectiveCenterOfMass
+    objective_class = objectives.IKObjectiveCenterOfMass
     needs_masses = True
 
     type: Literal["center_of_mass"]

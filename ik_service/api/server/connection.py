@@ -7,8 +7,7 @@ other than chunks, chunks with long extensions.
 """
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -16,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from ik_service.api.admission.access import owner_of
 from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, ProblemKind, framework_kind, problem_document
 from ik_service.api.server.connection_slots import EXTRA_S, ConnectionSlots
+from ik_service.settings import ServiceSettings
 
 HALF_CLOSED_S = 2.0
 """Time for the answer to a caller that has closed its side: one that has gone looks the same."""
@@ -27,37 +27,21 @@ CHUNK_LINE_BYTES, CHUNK_EXTRA_BYTES = 16, 16 * 1024
 """Usual bytes around a chunk, and further ones that a body may have: extensions and trailers."""
 
 
-@dataclass(frozen=True)
-class ConnectionLimits:
-    """Limits of one connection; see the settings of the same names."""
-
-    max_header_bytes: int
-    max_connections: int
-    header_timeout_s: float
-    body_timeout_s: float
-    answer_timeout_s: float
-    keep_alive_s: float
-
-
-class _Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
 class LimitedConnection(HttpToolsProtocol):
     """A connection with limits.
 
     Attributes:
-        limits: The limits, an attribute of the class.
+        settings: The settings, which have the limits; an attribute of the class.
         slots: Slots of all connections of the server, an attribute of the class.
     """
 
-    limits: ConnectionLimits
+    settings: ServiceSettings
     slots: ConnectionSlots
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._incoming: _Timer | None = None  # headers, or the rest of a body that nobody reads
-        self._outgoing: _Timer | None = None
+        self._incoming: asyncio.TimerHandle | None = None  # headers, or the rest of a body that nobody reads
+        self._outgoing: asyncio.TimerHandle | None = None
         self._in_headers, self._header_bytes = False, 0
         self._refusal: tuple[ProblemKind, str] | None = None
         self._is_extra = False
@@ -68,13 +52,13 @@ class LimitedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timer of the first request; with too many connections, close an idle one or be an extra one."""
         super().connection_made(cast(asyncio.Transport, transport))  # of TCP
-        self._is_extra = len(self.connections) > self.limits.max_connections and not self.slots.make_room()
+        self._is_extra = len(self.connections) > self.settings.max_connections and not self.slots.make_room()
         if self._is_extra:
             self.slots.admit_extra(self)
-            self._await_incoming(min(EXTRA_S, self.limits.header_timeout_s))
+            self._await_incoming(min(EXTRA_S, self.settings.header_timeout_s))
         else:
             self.slots.add_idle(self, None)
-            self._await_incoming(self.limits.header_timeout_s)
+            self._await_incoming(self.settings.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
@@ -106,10 +90,10 @@ class LimitedConnection(HttpToolsProtocol):
                 return
         if self._in_headers and not self.transport.is_closing():
             self._header_bytes += len(data)
-            if self._header_bytes > self.limits.max_header_bytes:
+            if self._header_bytes > self.settings.max_header_bytes:
                 self._refuse(framework_kind(431), self._headers_too_large())
             elif self._incoming is None:
-                self._await_incoming(self.limits.header_timeout_s)
+                self._await_incoming(self.settings.header_timeout_s)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -152,7 +136,7 @@ class LimitedConnection(HttpToolsProtocol):
             elif name == b"transfer-encoding":
                 coding += b"," + value if coding else value
         self._is_chunked, self._fed = bool(coding), 0
-        if size > self.limits.max_header_bytes:
+        if size > self.settings.max_header_bytes:
             return framework_kind(431), self._headers_too_large()
         if hosts > 1:
             return framework_kind(400), f"The request has {hosts} Host headers. Send one."
@@ -170,7 +154,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._is_chunked = False
         super().on_message_complete()
         if self._incoming is not None and self.cycle is not None and self.cycle.response_complete:
-            self._await_incoming(self.limits.keep_alive_s)
+            self._await_incoming(self.settings.keep_alive_s)
 
     def on_response_complete(self) -> None:
         """Wait for the next request; the rest of this one's body is discarded, for a limited time."""
@@ -182,7 +166,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._await_outgoing()
         elif not self.pipeline and self.cycle.response_complete and self.cycle.more_body:
-            self._await_incoming(self.limits.body_timeout_s)
+            self._await_incoming(self.settings.body_timeout_s)
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over to the web socket protocol."""
@@ -236,7 +220,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _await_outgoing(self) -> None:
         if self._outgoing is None and self.transport.get_write_buffer_size() > 0:
-            self._outgoing = self.loop.call_later(self.limits.answer_timeout_s, self.transport.abort)
+            self._outgoing = self.loop.call_later(self.settings.answer_timeout_s, self.transport.abort)
 
     def _end_outgoing(self) -> None:
         if self._outgoing is not None:
@@ -252,7 +236,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_headers:
-            seconds = self.limits.header_timeout_s
+            seconds = self.settings.header_timeout_s
             self._refuse(framework_kind(408), f"The headers did not come in within {seconds:g} s.")
         elif self._is_extra and self.cycle is None:
             self._refuse(framework_kind(503), "Too many connections are open.")
@@ -282,4 +266,4 @@ class LimitedConnection(HttpToolsProtocol):
         return None
 
     def _headers_too_large(self) -> str:
-        return f"The request's line and headers are larger than {self.limits.max_header_bytes} bytes."
+        return f"The request's line and headers are larger than {self.settings.max_header_bytes} bytes."

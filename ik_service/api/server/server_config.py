@@ -1,23 +1,23 @@
 """The configuration of uvicorn that serves an application."""
 
-import asyncio
 import math
 
 from starlette.types import ASGIApp
 from uvicorn import Config
 
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
-from ik_service.api.server.connection import ConnectionLimits, LimitedConnection
+from ik_service.api.server.connection import LimitedConnection
 from ik_service.api.server.connection_slots import ConnectionSlots
 from ik_service.api.server.stream_connection import StreamConnection
 from ik_service.settings import ServiceSettings
 
 
 def server_config(app: ASGIApp, settings: ServiceSettings) -> Config:
-    """Return how uvicorn serves the application."""
+    """Return how uvicorn serves the application; uvicorn makes the connections, of a class with the settings."""
+    parts = {"settings": settings, "slots": ConnectionSlots(settings.max_connections)}
     return Config(
         app,
-        http=_limited_connection(settings),
+        http=type("Connection", (LimitedConnection,), parts),
         ws=StreamConnection,
         ws_max_size=MAX_STREAM_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # messages are small; compression costs more than it saves
@@ -29,11 +29,3 @@ def server_config(app: ASGIApp, settings: ServiceSettings) -> Config:
         server_header=False,
         proxy_headers=False,
     )
-
-
-def _limited_connection(settings: ServiceSettings) -> type[asyncio.Protocol]:
-    """Return a class of connections with the limits of the settings; uvicorn makes the instances."""
-    names = ConnectionLimits.__dataclass_fields__
-    found = ConnectionLimits(**{name: getattr(settings, name) for name in names})
-    parts = {"limits": found, "slots": ConnectionSlots(found.max_connections)}
-    return type("Connection", (LimitedConnection,), parts)
