@@ -15,9 +15,9 @@ from ik_service.cli.app import app
 from ik_service.cli.solving import bulk_command
 from ik_service.deploy.bulk import read_results
 from ik_service.deploy.bulk.job import PART_ROWS
-from tests.deploy.bulk_files import COUNT, LINK, directly, random_columns, write_targets
+from tests.deploy.bulk.bulk_files import COUNT, LINK, directly, random_columns, write_targets
 
-TEXT = (Path(__file__).parents[2] / "docs" / "bulk.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "bulk.md").read_text()
 
 
 def run(*arguments, code=0):
@@ -109,6 +109,6 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys, monkeypatc
 
 
 def test_the_figures_of_the_document_are_those_of_the_benchmark():
-    measured = (Path(__file__).parents[2] / "benchmarks" / "scale" / "bulk.md").read_text()
+    measured = (Path(__file__).parents[3] / "benchmarks" / "scale" / "bulk.md").read_text()
     figures = re.search(r"solve (\S+) times as many problems as one, (\d+) a second", TEXT).groups()
     assert [figure for figure in figures if not re.search(rf"\b{figure}\b", measured)] == []

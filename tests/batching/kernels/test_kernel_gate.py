@@ -259,5 +259,5 @@ def test_answers_of_a_process_that_compiles_apart_are_the_same(panda, tmp_path):
             answers.append(pool.submit(panda, request).result(PATIENCE))
         finally:
             pool.close()
-    assert answers[0].success.all()
-    assert answers[0].joint_q.tobytes() == answers[1].joint_q.tobytes()
+    assert answers[0].result.success.all()
+    assert answers[0].result.joint_q.tobytes() == answers[1].result.joint_q.tobytes()

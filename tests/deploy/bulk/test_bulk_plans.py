@@ -17,7 +17,7 @@ from ik_service.deploy.bulk.inputs.target_file import groups_of
 from ik_service.deploy.bulk.parts import part_rows
 from ik_service.deploy.bulk.plan import BulkPlan
 from objectives import InputError
-from tests.deploy.bulk_files import lists, panda_job, write_targets
+from tests.deploy.bulk.bulk_files import lists, panda_job, write_targets
 
 GROUPS = st.lists(st.integers(0, 40), max_size=12)
 

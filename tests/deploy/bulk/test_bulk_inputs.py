@@ -18,10 +18,10 @@ from ik_service.deploy.bulk import FailedPartsError, read_results, solve_job, wo
 from ik_service.deploy.bulk.inputs.arrow_lists import rows_that_fit
 from ik_service.deploy.bulk.inputs.open_targets import open_targets
 from objectives import InputError
-from tests.deploy.bulk_files import LINK, panda_job, part_bytes, random_columns, write_targets
+from tests.deploy.bulk.bulk_files import LINK, panda_job, part_bytes, random_columns, write_targets
 
 SHORT = 30
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LONG = 200_000  # rows of a file that is too large to be hashed whole
 
 
@@ -152,7 +152,7 @@ import os, sys
 from pathlib import Path
 from ik_service.deploy.bulk import FailedPartsError, solve_job
 from ik_service.deploy.bulk.inputs.npz_targets import NpzTargets
-from tests.deploy.bulk_files import panda_job
+from tests.deploy.bulk.bulk_files import panda_job
 targets, read = sys.argv[1], NpzTargets.read
 
 def cut_off_and_read(self, *arguments):

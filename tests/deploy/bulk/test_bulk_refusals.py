@@ -17,7 +17,7 @@ from ik_service.deploy.bulk import plan as plan_module
 from ik_service.deploy.bulk.software import software
 from ik_service.errors import IKError
 from objectives import InputError, UnknownNameError
-from tests.deploy.bulk_files import (
+from tests.deploy.bulk.bulk_files import (
     COUNT,
     LINK,
     PART_ROWS,

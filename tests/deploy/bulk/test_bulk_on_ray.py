@@ -17,7 +17,7 @@ from ik_service.deploy.bulk.ray_workers import RayPartWorker
 from ik_service.errors import EngineError
 from ik_service.robots.catalog import builtin_urdf
 from objectives import InputError
-from tests.deploy.bulk_files import COUNT, LINK, PART_ROWS, panda_job, part_bytes, random_columns, write_targets
+from tests.deploy.bulk.bulk_files import COUNT, LINK, PART_ROWS, panda_job, part_bytes, random_columns, write_targets
 
 PARTS = -(-COUNT // PART_ROWS)
 COMMAND_S = 300.0

@@ -15,14 +15,14 @@ from ik_service.solver import SolverOptions
 from objectives import IKObjectivePosture
 from tests.batching.conftest import chain, numbered
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COUNT = 200
 STAGED_DOFS = 36  # of a chain that generated code does not hold
 PROGRAM = """
 import sys
 import warp as wp
 from ik_service.batching.solver_cache import SolverCache
-from tests.batching.test_samples import KINDS
+from tests.batching.requests.test_samples import KINDS
 
 def loaded():
     modules = list(wp._src.context.user_modules.values())

@@ -5,7 +5,7 @@ import pytest
 from ik_service import SolverOptions, load_robot
 from ik_service.deploy.bulk import FailedPartsError, solve_job
 from objectives import InputError
-from tests.deploy.bulk_files import COUNT, LINK, PART_ROWS, panda_job, part_bytes, random_columns, write_targets
+from tests.deploy.bulk.bulk_files import COUNT, LINK, PART_ROWS, panda_job, part_bytes, random_columns, write_targets
 
 
 @pytest.fixture(scope="module")

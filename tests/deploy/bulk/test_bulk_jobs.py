@@ -20,7 +20,7 @@ from ik_service.deploy.bulk.outputs.part_files import read_part
 from ik_service.deploy.bulk.plan import BulkPlan
 from ik_service.deploy.bulk.worker import PartWorker
 from ik_service.solver.problems import parts
-from tests.deploy.bulk_files import (
+from tests.deploy.bulk.bulk_files import (
     COUNT,
     LINK,
     PART_ROWS,
@@ -33,7 +33,7 @@ from tests.deploy.bulk_files import (
 
 PARTS = COUNT // PART_ROWS
 KILL_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_a_process_that_was_killed_leaves_whole_parts_and_the_next_goes_on(targe
     folder = tmp_path / "results"
     program = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from tests.deploy.bulk_files import panda_job; from pathlib import Path\n"
+        "from tests.deploy.bulk.bulk_files import panda_job; from pathlib import Path\n"
         "from ik_service.deploy.bulk import solve_job\n"
         f"hang = lambda done, total: time.sleep({KILL_TIMEOUT_S} if done >= {3 * PART_ROWS} else 0)\n"
         "solve_job(panda_job([sys.argv[2]], Path(sys.argv[3])), progress=hang)\n"
@@ -256,7 +256,7 @@ def test_a_plan_travels_without_files_of_the_robot(columns, targets, whole, tmp_
 def test_nothing_of_ray_is_imported(targets, tmp_path):
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-        "from tests.deploy.bulk_files import panda_job; from ik_service.deploy.bulk import solve_job\n"
+        "from tests.deploy.bulk.bulk_files import panda_job; from ik_service.deploy.bulk import solve_job\n"
         "assert solve_job(panda_job([sys.argv[2]], Path(sys.argv[3]))).solved > 0\n"
         "assert 'ray' not in sys.modules and 'ik_service.api' not in sys.modules\n"
     )

@@ -338,7 +338,7 @@ def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, c
     request = SolveRequest((TargetColumns("panda_link4", poses.positions[0], poses.orientations_xyzw[0]),))
     pool = SolverPool("cpu")
     try:
-        assert pool.submit(panda, request).result(PATIENCE).success.all()
+        assert pool.submit(panda, request).result(PATIENCE).result.success.all()
     finally:
         pool.close()
     assert "has died" in caplog.text
