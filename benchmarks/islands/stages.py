@@ -84,7 +84,7 @@ class RecordedStages:
     def _steps(self) -> None:
         batch = self._batch
         instances = (batch._slots.problem_idx, batch._slots.running)
-        damping = (batch._slots.damping, batch._damping_factor, batch._step_scale)
+        damping = (batch._slots.damping, batch._candidate_damping, batch._step_scale)
         damped_steps(batch._problems.islands, instances, damping, batch._equations)
 
     def _some_iterations(self) -> None:

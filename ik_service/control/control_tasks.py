@@ -113,7 +113,7 @@ class ControlTasks:
         name = type(objective).__name__
         if target is not None:
             name = f"target '{target.link}'"
-            weighted = np.asarray((_row_weights(target).astype(np.float32) > 0.0).any(axis=0))
+            weighted = np.asarray((np.atleast_2d(target.weights()).astype(np.float32) > 0.0).any(axis=0))
             if weighted.any() and moved.any() and not moved[weighted].any():
                 moved, name = moved[weighted], f"the rows of {name} that have weights"
         if not moved.any():
@@ -134,7 +134,7 @@ class ControlTasks:
                 np.array([0.0, 0.0, 0.0, 1.0]),
                 offset=target.offset,
                 reference_link=target.reference_link,
-                row_weights=_row_weights(target) * np.repeat([1.0, ROTATION_LENGTH], 3),
+                row_weights=np.atleast_2d(target.weights()) * np.repeat([1.0, ROTATION_LENGTH], 3),
             )
         )
 
@@ -159,12 +159,6 @@ class ControlTasks:
             joints = _leading_joints(robot, moved)
             damping = IKObjectiveDamping(robot.mid_joint_q, weight=soft.damping_weight, joints=joints)
             self.objectives.append(damping)
-
-
-def _row_weights(target: Target) -> NDArray[np.float64]:
-    """Weights of a target's rows as the caller gives them, [1 or robots, 6]."""
-    weights = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
-    return np.atleast_2d(weights)
 
 
 def _leading_joints(robot: KinematicRobot, moved: NDArray[np.bool_]) -> list[str]:

@@ -24,6 +24,17 @@ def quat_exp(w: wp.vec3):
     return wp.quat(w[0] * scale, w[1] * scale, w[2] * scale, real)
 
 
+@wp.func
+@typing.no_type_check
+def turned(q: wp.quat, rotation_vector: wp.vec3):
+    """Return a unit quaternion (xyzw) after a rotation in the world frame.
+
+    The compiled iteration does the same by polynomials without a sine, see `compiler.code.iteration`; `robots.tangent`
+    does it on the host.
+    """
+    return wp.normalize(quat_exp(rotation_vector) * q)
+
+
 @wp.kernel(module="unique")
 @typing.no_type_check
 def _integrate(
@@ -51,9 +62,8 @@ def _integrate(
     if kind == BALL or kind == FLOATING:
         c += additive
         d += additive
-        turn = quat_exp(wp.vec3(dq_dof[i, d], dq_dof[i, d + 1], dq_dof[i, d + 2]))
         old = wp.quat(joint_q[i, c], joint_q[i, c + 1], joint_q[i, c + 2], joint_q[i, c + 3])
-        new = wp.normalize(turn * old)
+        new = turned(old, wp.vec3(dq_dof[i, d], dq_dof[i, d + 1], dq_dof[i, d + 2]))
         for k in range(4):
             joint_q_out[i, c + k] = new[k]
 

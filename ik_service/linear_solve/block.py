@@ -31,7 +31,7 @@ class Equations:
         residuals: [n_batch, rows].
         hessian: J'J, lower triangles of square blocks, [n_batch, dofs x dofs].
         gradient: J'r, [n_batch, dofs].
-        held: 1 where a DOF keeps still, int32 [n_batch, dofs].
+        at_bound: 1 where a DOF is kept at its bound, int32 [n_batch, dofs].
         factor: Cholesky factors with inverse pivots, [n_batch x candidates, dofs x dofs].
         step: [n_batch x candidates, dofs].
         predicted: Predicted decrease of each island's cost, [n_batch x candidates, trees].
@@ -41,7 +41,7 @@ class Equations:
     residuals: wp.array[typing.Any]
     hessian: wp.array[typing.Any]
     gradient: wp.array[typing.Any]
-    held: wp.array[typing.Any]
+    at_bound: wp.array[typing.Any]
     factor: wp.array[typing.Any]
     step: wp.array[typing.Any]
     predicted: wp.array[typing.Any]
@@ -55,7 +55,7 @@ class Equations:
         arrays = {
             name: wp.zeros(
                 (n_batch * candidates if name in per_candidate else n_batch, widths.get(name, dofs)),
-                dtype=wp.int32 if name == "held" else wp.float32,
+                dtype=wp.int32 if name == "at_bound" else wp.float32,
                 device=islands.island_dof.device,
             )
             for name in cls.__annotations__
@@ -193,10 +193,10 @@ def _damped_steps(
     running: wp.array2d[wp.int32],  # [n_batch, trees]
     hessian: wp.array2d[float],
     gradient: wp.array2d[float],
-    held: wp.array2d[wp.int32],
+    at_bound: wp.array2d[wp.int32],
     damping: wp.array2d[float],  # [n_batch, trees]
     # candidates
-    damping_factor: wp.array[float],  # [candidates]
+    candidate_damping: wp.array[float],  # [candidates]
     step_scale: wp.array[float],  # [candidates]
     # out
     factor_out: wp.array2d[float],
@@ -211,20 +211,20 @@ def _damped_steps(
     if dofs <= small:
         return
     block = hessian_adr[p, island]
-    t = i * damping_factor.shape[0] + k
-    mu = damping[i, island] * damping_factor[k]
+    t = i * candidate_damping.shape[0] + k
+    mu = damping[i, island] * candidate_damping[k]
     for a in range(dofs):
-        if held[i, first + a] != 0:
+        if at_bound[i, first + a] != 0:
             continue
         row = block + a * dofs
         pivot = hessian[i, row + a] + mu
         value = -gradient[i, first + a]
         for b in range(a):
-            if held[i, first + b] == 0:
+            if at_bound[i, first + b] == 0:
                 above = block + b * dofs
                 entry = hessian[i, row + b]
                 for c in range(b):
-                    if held[i, first + c] == 0:
+                    if at_bound[i, first + c] == 0:
                         entry -= factor_out[t, row + c] * factor_out[t, above + c]
                 entry *= factor_out[t, above + b]
                 factor_out[t, row + b] = entry
@@ -235,12 +235,12 @@ def _damped_steps(
         step_out[t, first + a] = value * inverse
     for reverse in range(dofs):
         a = dofs - 1 - reverse
-        if held[i, first + a] != 0:
+        if at_bound[i, first + a] != 0:
             step_out[t, first + a] = 0.0
             continue
         value = step_out[t, first + a]
         for c in range(a + 1, dofs):
-            if held[i, first + c] == 0:
+            if at_bound[i, first + c] == 0:
                 value -= factor_out[t, block + c * dofs + a] * step_out[t, first + c]
         step_out[t, first + a] = value * factor_out[t, block + a * dofs + a]
     for a in range(dofs):
@@ -253,17 +253,17 @@ def damped_steps(
     damping: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
     equations: Equations,
 ) -> None:
-    """Solve (J'J + damping I) d = -J'r over the DOFs that are not held, for every candidate of every running island.
+    """Solve (J'J + damping I) d = -J'r over the DOFs that are not at a bound, for all candidates of running islands.
 
     Args:
         islands: Islands of every problem.
         instances: Problem of each instance [n_batch], and which of its islands run [n_batch, trees], int32.
         damping: Damping per instance and island, then its factor and the length of the step per candidate.
-        equations: In: J'J, J'r and what is held; out: factors and steps.
+        equations: In: J'J, J'r and which DOFs are at a bound; out: factors and steps.
     """
     count, trees = instances[1].shape
     dim, device = (count, damping[1].shape[0], trees), instances[1].device
-    system = (equations.hessian, equations.gradient, equations.held)
+    system = (equations.hessian, equations.gradient, equations.at_bound)
     inputs = [islands.island_dofadr, islands.hessian_adr, *instances, *system, *damping]
     if islands.smallest <= PADDED_SIZE:
         kernel = small_damped_steps_kernel(PADDED_SIZE)

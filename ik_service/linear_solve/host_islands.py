@@ -7,13 +7,14 @@ Int32Array = NDArray[np.int32]
 
 
 def find_islands(
-    incidence: NDArray[np.bool_], row_on: NDArray[np.bool_]
+    incidence: NDArray[np.bool_], row_on: NDArray[np.bool_], *, join: bool = False
 ) -> tuple[int, Int32Array, Int32Array, Int32Array]:
     """Return the islands of one problem.
 
     Args:
         incidence: Whether the support of a row holds DOFs of a tree, shape [rows, trees].
         row_on: Whether a row is switched on, shape [rows].
+        join: Whether all touched trees are one island.
 
     Returns:
         Number of islands; island of each tree and of each row, -1 for none; trees in each island, 0 past the last,
@@ -28,11 +29,11 @@ def find_islands(
             tree = parent[tree]
         return tree
 
-    for members in (np.flatnonzero(row) for row in incidence[row_on]):
+    touched = incidence[row_on].any(axis=0)
+    for members in (np.flatnonzero(row) for row in (*incidence[row_on], touched & join)):
         for tree in members[1:]:
             low, high = sorted((find(int(members[0])), find(int(tree))))
             parent[high] = low
-    touched = incidence[row_on].any(axis=0)
     roots = sorted({find(int(tree)) for tree in np.flatnonzero(touched)})
     tree_island = np.full(trees, -1, dtype=np.int32)
     for tree in np.flatnonzero(touched):

@@ -100,10 +100,10 @@ def small_damped_steps_kernel(size: int) -> wp.Kernel:
         running: wp.array2d[wp.int32],  # [n_batch, trees]
         hessian: wp.array2d[float],
         gradient: wp.array2d[float],
-        held: wp.array2d[wp.int32],
+        at_bound: wp.array2d[wp.int32],
         damping: wp.array2d[float],  # [n_batch, trees]
         # candidates
-        damping_factor: wp.array[float],  # [candidates]
+        candidate_damping: wp.array[float],  # [candidates]
         step_scale: wp.array[float],  # [candidates]
         # out
         step_out: wp.array2d[float],
@@ -117,14 +117,14 @@ def small_damped_steps_kernel(size: int) -> wp.Kernel:
         if dofs > size:
             return
         block = hessian_adr[p, island]
-        mu = damping[i, island] * damping_factor[k]
-        free = Vector()  # 0 where a DOF is held or there is none: its row becomes that of a unit matrix
+        mu = damping[i, island] * candidate_damping[k]
+        free = Vector()  # 0 where a DOF is at its bound or there is none: its row becomes that of a unit matrix
         factor = Matrix()
         pivot = Vector(1.0)
         step = Vector()
         for a in range(size):
             if a < dofs:
-                free[a] = 1.0 - float(held[i, first + a])
+                free[a] = 1.0 - float(at_bound[i, first + a])
                 pivot[a] = free[a] * (hessian[i, block + a * dofs + a] + mu) + (1.0 - free[a])
                 step[a] = -free[a] * gradient[i, first + a]
                 for b in range(a):
@@ -146,7 +146,7 @@ def small_damped_steps_kernel(size: int) -> wp.Kernel:
             for c in range(a + 1, size):
                 step[a] -= factor[c, a] * step[c]
             step[a] *= inverse[a]
-        t = i * damping_factor.shape[0] + k
+        t = i * candidate_damping.shape[0] + k
         for a in range(size):
             if a < dofs:
                 step_out[t, first + a] = step[a] * step_scale[k]

@@ -148,7 +148,7 @@ class Workspace:
             "start_joint_q": problems.start_joint_q,
             "tree_hash": problems.tree_hash,
         }
-        lines |= {f"winner_{name}": getattr(problems.best, name) for name in BestAttempts.__annotations__}
+        lines |= {f"best_{name}": getattr(problems.best, name) for name in BestAttempts.__annotations__}
         for k in range(len(problems.positions)):
             lines[f"target_positions_{k}"] = problems.positions[k]
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]

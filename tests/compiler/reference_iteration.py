@@ -13,7 +13,7 @@ from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from tests.compiler.oracles import columns, evaluated
 
 NOT_EVALUATED = 1e30
-NUMBERS = ("norm2", "boost", "steps", "floor2")  # that a lane has one of
+NUMBERS = ("norm2", "damping_factor", "steps", "floor2")  # that a lane has one of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class States:
     diagonal: np.ndarray  # [n, dofs]
     errors: np.ndarray  # [n, errors]
     norm2: np.ndarray  # [n]
-    boost: np.ndarray
+    damping_factor: np.ndarray
     steps: np.ndarray
     hessian: np.ndarray  # [n, 0]: these lanes do not keep it
     lower: np.ndarray  # [n, dofs]
@@ -35,14 +35,14 @@ class States:
     floor2: np.ndarray
 
     @classmethod
-    def start(cls, case, program, joint_q, boost=1.0, floor2=0.0):
+    def start(cls, case, program, joint_q, damping_factor=1.0, floor2=0.0):
         """Lanes that have not been evaluated yet; the numbers may differ from lane to lane."""
         n, dofs, robot = len(joint_q), len(program.dofs), case.robot
         trial = joint_q[:, columns(robot, program)]
         limits = [np.tile(ends[list(program.dofs)], (n, 1)) for ends in limits_of(robot)]
         inputs = np.tile(case.data(program), (n, 1))
         errors = np.zeros((n, len(error_outputs(program))))
-        lanes = [np.zeros(n) + number for number in (NOT_EVALUATED, boost, 0.0, floor2)]
+        lanes = [np.zeros(n) + number for number in (NOT_EVALUATED, damping_factor, 0.0, floor2)]
         blank = [np.zeros((n, dofs)), np.zeros((n, dofs))]
         return cls(trial.copy(), trial, *blank, errors, *lanes[:3], np.zeros((n, 0)), *limits, inputs, *lanes[3:])
 
@@ -102,7 +102,7 @@ def damped_steps(program, states, here, damping, rounding):
 
     Args:
         program: The program.
-        states: Lanes whose boost is that of the step.
+        states: Lanes whose damping_factor is that of the step.
         here: Evaluation of their trials.
         damping: How steps are damped.
         rounding: Of the precision of the lanes.
@@ -113,7 +113,7 @@ def damped_steps(program, states, here, damping, rounding):
         hessian = here["hessian"][i]
         largest = np.diagonal(hessian).max()
         share = min(damping.share * here["norm2"][i], damping.most * largest)
-        mu = states.boost[i] * (share + damping.least * rounding * largest)
+        mu = states.damping_factor[i] * (share + damping.least * rounding * largest)
         system = hessian[np.ix_(free, free)] + mu * np.eye(free.sum())
         steps[i, free] = -np.linalg.solve(system, here["gradient"][i, free])
     return steps
@@ -147,10 +147,11 @@ def reference_iteration(case, program, states, source):
         old = getattr(states, name)
         return np.where(better.reshape(-1, *[1] * (old.ndim - 1)), trial, old)
 
+    factor = states.damping_factor
     after = replace(
         states,
         **{name: best(name, value) for name, value in at_trial.items()},
-        boost=np.where(progress, np.maximum(states.boost * damping.down, 1.0), states.boost * damping.up),
+        damping_factor=np.where(progress, np.maximum(factor * damping.down, 1.0), factor * damping.up),
         steps=states.steps + 1.0,
     )
     steps = damped_steps(program, after, here, damping, source.lanes.rounding)
@@ -158,5 +159,5 @@ def reference_iteration(case, program, states, source):
 
 
 def finished(states, damping, iterations):
-    """Whether each lane is at its floor, has a hopeless boost, or is out of iterations."""
-    return (states.norm2 <= states.floor2) | (states.boost > damping.boost_max) | (states.steps >= iterations)
+    """Whether each lane is at its floor, has a hopeless damping, or is out of iterations."""
+    return (states.norm2 <= states.floor2) | (states.damping_factor > damping.factor_max) | (states.steps >= iterations)

@@ -65,11 +65,11 @@ def same(a, b, lanes=slice(None), names=None):
         np.testing.assert_array_equal(getattr(a, name)[lanes], getattr(b, name)[lanes], err_msg=name)
 
 
-def test_a_trial_that_is_worse_changes_nothing_but_boost_steps_and_trial(line):
+def test_a_trial_that_is_worse_changes_nothing_but_damping_steps_and_trial(line):
     before = line.about_to_fail()
     after, returned = line.iterate(before)
     same(after, before, names=(*KEPT, "inputs", "lower", "upper", "floor2"))
-    np.testing.assert_array_equal(after.boost, 4.0 * before.boost)
+    np.testing.assert_array_equal(after.damping_factor, 4.0 * before.damping_factor)
     np.testing.assert_array_equal(after.steps, before.steps + 1.0)
     assert not returned.any()
     assert (after.trial != before.trial).any(axis=1).all()
@@ -79,36 +79,36 @@ def test_a_trial_that_is_no_better_is_no_progress(line):
     before, _ = line.iterate(line.lanes_at())
     after, _ = line.iterate(replace(before, trial=before.q))  # the same place, so the same cost
     same(after, before, names=KEPT)
-    np.testing.assert_array_equal(after.boost, 4.0 * before.boost)
+    np.testing.assert_array_equal(after.damping_factor, 4.0 * before.damping_factor)
 
 
 @pytest.mark.parametrize(("gain", "factor"), [(0.5, 4.0), (2.0, 0.25)])
 def test_a_trial_that_gains_next_to_nothing_is_kept_and_is_no_progress(line, gain, factor):
     evaluated, _ = line.iterate(line.lanes_at())
     before = replace(evaluated, trial=evaluated.q, norm2=evaluated.norm2 * (1.0 + gain * DAMPING.progress))
-    after, _ = line.iterate(replace(before, boost=np.full(COUNT, 64.0)))
+    after, _ = line.iterate(replace(before, damping_factor=np.full(COUNT, 64.0)))
     same(after, evaluated, names=KEPT)
-    np.testing.assert_array_equal(after.boost, 64.0 * factor)
+    np.testing.assert_array_equal(after.damping_factor, 64.0 * factor)
 
 
-def test_trials_in_vain_shorten_the_step_until_boost_is_hopeless(line):
+def test_trials_in_vain_shorten_the_step_until_damping_is_hopeless(line):
     states, worse = line.about_to_fail(), line.lanes_at(seed=1).trial
     lengths, returned = [], np.array([False])
     while not returned.all():
         states, returned = line.iterate(replace(states, trial=worse))
         lengths.append(np.linalg.norm(states.trial - worse, axis=1).max())  # steps go on from the trial
-    assert states.boost.tolist() == [4.0**7] * COUNT  # the first power beyond ten thousand
+    assert states.damping_factor.tolist() == [4.0**7] * COUNT  # the first power beyond ten thousand
     assert len(lengths) == 7
     assert all(b < a for a, b in itertools.pairwise(lengths))
     assert 0.0 < lengths[-1] < 0.1 * lengths[0]
 
 
-def test_a_better_trial_is_kept_and_lowers_the_boost_to_one_at_least(line):
-    boost = np.resize([64.0, 8.0, 4.0, 2.0, 1.0], COUNT)
-    before = line.lanes_at(boost=boost)
+def test_a_better_trial_is_kept_and_lowers_the_damping_to_one_at_least(line):
+    damping_factor = np.resize([64.0, 8.0, 4.0, 2.0, 1.0], COUNT)
+    before = line.lanes_at(damping_factor=damping_factor)
     after, _ = line.iterate(before)
     np.testing.assert_array_equal(after.q, before.trial)
-    np.testing.assert_array_equal(after.boost, np.maximum(0.25 * boost, 1.0))
+    np.testing.assert_array_equal(after.damping_factor, np.maximum(0.25 * damping_factor, 1.0))
     assert (after.norm2 < NOT_EVALUATED).all()
     assert (after.norm2 > 1e-3).all()
 
@@ -141,7 +141,7 @@ def test_a_trial_that_is_no_number_is_not_kept_and_disturbs_no_other_lane(line, 
     others, ill = [0, 2, 3, 4, 5, 7], [1, 6]
     same(after, clean, others)
     same(after, before, ill, names=KEPT)
-    np.testing.assert_array_equal(after.boost[ill], 4.0 * before.boost[ill])
+    np.testing.assert_array_equal(after.damping_factor[ill], 4.0 * before.damping_factor[ill])
     assert np.isfinite(after.trial[others]).all()
     assert (after.norm2[others] < before.norm2[others]).all()
     assert not returned.any()
@@ -155,7 +155,7 @@ def test_nothing_is_kept_where_targets_are_no_numbers(line):
     for _ in range(3):
         states, _ = line.iterate(states)
     assert states.norm2[3] == np.float32(NOT_EVALUATED)  # which the solver reports as invalid
-    assert states.boost[3] == 4.0**3
+    assert states.damping_factor[3] == 4.0**3
     assert (np.delete(states.norm2, 3) < 10.0).all()
 
 
@@ -164,9 +164,9 @@ FINISHED = {
     "at the floor": ({"floor2": 1e9}, True),
     "exactly at the floor": ({"norm2": 1e-6, "floor2": 1e-6}, True),
     "above the floor": ({"norm2": 1e-6, "floor2": 9.99e-7}, False),
-    "hopeless boost": ({"norm2": 1e-6, "boost": 1e4}, True),
-    "largest boost": ({"norm2": 1e-6, "boost": 2.5e3}, False),
-    "boost saved by progress": ({"boost": 3e4}, False),
+    "hopeless damping": ({"norm2": 1e-6, "damping_factor": 1e4}, True),
+    "largest damping": ({"norm2": 1e-6, "damping_factor": 2.5e3}, False),
+    "damping saved by progress": ({"damping_factor": 3e4}, False),
     "out of iterations": ({"steps": 19.0}, True),
     "one more iteration": ({"steps": 18.0}, False),
     "idle": ({"steps": -1e9, "floor2": -1.0}, False),
@@ -192,7 +192,7 @@ def test_it_tells_when_some_lane_has_finished(line, why, lane):
 @pytest.mark.parametrize("lanes", LANES, ids=lanes_name)
 def test_lanes_do_not_see_each_other(lanes):
     line, order = Line("panda weighted pose of a tool", lanes), np.random.default_rng(3).permutation(COUNT)
-    rng, states = np.random.default_rng(4), line.lanes_at(boost=np.geomspace(1.0, 1e3, COUNT))
+    rng, states = np.random.default_rng(4), line.lanes_at(damping_factor=np.geomspace(1.0, 1e3, COUNT))
     inputs = states.inputs + rng.uniform(-0.01, 0.01, states.inputs.shape)  # targets, offsets, weights: all differ
     lower, upper = states.lower + rng.uniform(0.0, 0.3, (COUNT, 7)), states.upper - rng.uniform(0.0, 0.3, (COUNT, 7))
     states = single(replace(states, inputs=inputs, lower=lower, upper=upper))
@@ -245,7 +245,8 @@ def test_rounding_makes_no_long_steps_where_dofs_are_to_spare(lanes):
         states = line.reachable(seed)
         for _ in range(30):
             states, _ = line.iterate(states)
-        near = single(replace(states, trial=states.q, norm2=np.full(COUNT, NOT_EVALUATED), boost=np.ones(COUNT)))
+        unevaluated = np.full(COUNT, NOT_EVALUATED)
+        near = single(replace(states, trial=states.q, norm2=unevaluated, damping_factor=np.ones(COUNT)))
         after, _ = line.iterate(near)
         solved = after.norm2 < FLOOR2
         longest = max(longest, np.abs(after.trial - after.q)[solved].max())
@@ -291,9 +292,9 @@ def test_precisions_agree():
     narrow = Line("floating two poses", Lanes(8))
     as_much = replace(DAMPING, least=DAMPING.least * narrow.lanes.rounding / lanes.rounding)
     wide = Line("floating two poses", lanes, as_much)
-    a, b = wide.lanes_at(boost=16.0), narrow.lanes_at(boost=16.0)
+    a, b = wide.lanes_at(damping_factor=16.0), narrow.lanes_at(damping_factor=16.0)
     for _ in range(3):
         a, b = wide.iterate(a)[0], narrow.iterate(b)[0]
         np.testing.assert_allclose(a.trial, b.trial, atol=1e-4)  # of float32 over three steps
-    expected, _ = reference_iteration(wide.case, wide.program, wide.lanes_at(boost=16.0), wide.source)
+    expected, _ = reference_iteration(wide.case, wide.program, wide.lanes_at(damping_factor=16.0), wide.source)
     assert np.abs(a.q - expected.q).max() > 0.1

@@ -10,7 +10,7 @@ from tests.compiler.conftest import half_angle_error, through_native
 from tests.compiler.islands import island
 from tests.compiler.reference_iteration import States, finished, held, reference_iteration
 
-DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, boost_max=1e4)
+DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, factor_max=1e4)
 WIDE = Lanes(4, "float64")
 COUNT = 24  # lanes: random, near a limit, on limits
 ITERATIONS = 5  # the last ones close to a solution, where steps are rejected too
@@ -74,8 +74,8 @@ def test_iterations_in_float64_equal_numpy(name):
     case = island(name)
     program = program_of(case, WIDE)
     source = IterationSource(program, WIDE, DAMPING)
-    boost = np.resize([1.0, 4.0, 64.0, 1e3, 1.0], COUNT)
-    states = States.start(case, program, starts(case, program), boost)
+    damping_factor = np.resize([1.0, 4.0, 64.0, 1e3, 1.0], COUNT)
+    states = States.start(case, program, starts(case, program), damping_factor)
     assert states.packed().shape[1] == LaneState.of(program).size
     first = states
     better, worse, frozen = 0, 0, 0

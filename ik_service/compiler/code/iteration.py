@@ -55,7 +55,7 @@ class IterationSource:
 
         Where data stand apart, of `bool iterate(State& state, Real iterations, array3d data, int lane)`.
 
-        Returns whether any lane has finished: at its floor, with a hopeless boost, or out of iterations.
+        Returns whether any lane has finished: at its floor, with a hopeless damping, or out of iterations.
         """
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
@@ -71,7 +71,7 @@ class IterationSource:
         state = self.state
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
-        return names | {"old_boost": state.boost, "steps": state.steps}
+        return names | {"old_factor": state.damping_factor, "steps": state.steps}
 
     def _kept(self) -> list[tuple[str, str, int]]:
         """What a lane keeps of its best configuration: name, what it is called at the trial, and place."""
@@ -132,13 +132,13 @@ class IterationSource:
         for name, at_trial, _ in self._kept():
             lines.append(f"const F best_{name} = {lanes.choose('better', at_trial, f'old_{name}')};")
         lines.append(f"const auto progress = norm2 < old_norm2 * {number(1.0 - damping.progress)};")
-        lines.append(f"const F lowered = old_boost * {number(damping.down)};")
+        lines.append(f"const F lowered = old_factor * {number(damping.down)};")
         relaxed = lanes.choose(f"lowered > {number(1.0)}", "lowered", lanes.everywhere(number(1.0)))
-        raised = f"(old_boost * {number(damping.up)})"
+        raised = f"(old_factor * {number(damping.up)})"
         if damping.settles:
             near = f"norm2 < old_norm2 * {number(1.0 + damping.progress)}"
-            raised = lanes.choose(near, lanes.everywhere(number(2.0 * damping.boost_max)), raised)
-        return [*lines, f"const F boost = {lanes.choose('progress', relaxed, raised)};"]
+            raised = lanes.choose(near, lanes.everywhere(number(2.0 * damping.factor_max)), raised)
+        return [*lines, f"const F damping_factor = {lanes.choose('progress', relaxed, raised)};"]
 
     def _factor(self) -> list[str]:
         """Factors L D L' of J'J + damping I at the trial, column by column, but for what is always zero.
@@ -156,7 +156,7 @@ class IterationSource:
         lines.append(f"const F most = largest * {number(self.damping.most)};")
         share = lanes.choose("shared < most", "shared", "most")
         least = number(self.damping.least * lanes.rounding)
-        lines.append(f"const F damping = boost * ({share} + largest * {least});")
+        lines.append(f"const F damping = damping_factor * ({share} + largest * {least});")
         elimination, coupled, zero = self.elimination, set(self.program.coupled), lanes.everywhere(number(0.0))
         for a in elimination.order:
             products = "".join(f" - factor{a}_{b} * scaled{a}_{b}" for b in elimination.earlier[a])
@@ -210,17 +210,18 @@ class IterationSource:
         """Store what has changed, and tell whether any lane has finished."""
         state, number = self.state, self._number
         lines = [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
-        boost = "boost"
+        factor = "damping_factor"
         if self.damping.settles:
             gain = " + ".join(f"step{a} * gradient{a}" for a in self.program.dofs)
             lines.append(f"const F gain = {number(2.0)} * ({gain});")
             rests = self.lanes.both("better", f"gain < norm2 * {number(self.damping.progress)}")
-            boost = self.lanes.choose(rests, self.lanes.everywhere(number(2.0 * self.damping.boost_max)), "boost")
-        lines.append(f"const F last_boost = {boost};")
-        lines.append(f"s[{state.boost}] = last_boost;")
+            hopeless = self.lanes.everywhere(number(2.0 * self.damping.factor_max))
+            factor = self.lanes.choose(rests, hopeless, factor)
+        lines.append(f"const F last_factor = {factor};")
+        lines.append(f"s[{state.damping_factor}] = last_factor;")
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
         over = "(best_norm2 <= floor2)"
-        for other in (f"last_boost > {number(self.damping.boost_max)}", "tried >= iterations"):
+        for other in (f"last_factor > {number(self.damping.factor_max)}", "tried >= iterations"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.any(over)};"]

@@ -10,16 +10,16 @@ COMPONENTS = "xyzw"
 
 @dataclass(frozen=True)
 class Damping:
-    """How steps are damped: boost * (min(share |r|^2 + bend |g|, most h) + least h), h the largest entry of J'J.
+    """How steps are damped: factor * (min(share |r|^2 + bend |g|, most h) + least h), h the largest entry of J'J.
 
     Attributes:
         share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
         most: Of h: far targets are approached in long steps.
         least: Of h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
         progress: Share by which a trial must lower the least |r|^2 so far to count as progress.
-        up: Factor on the boost after a trial that is no progress.
-        down: Factor on the boost after one that is; it does not fall under 1.
-        boost_max: A lane this much damped that makes no progress will make none.
+        up: Factor on the damping_factor after a trial that is no progress.
+        down: Factor on the damping_factor after one that is; it does not fall under 1.
+        factor_max: A lane this much damped that makes no progress will make none.
         bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
             singularities with residuals that stay do not swing to and fro.
         settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or
@@ -32,7 +32,7 @@ class Damping:
     progress: float
     up: float
     down: float
-    boost_max: float
+    factor_max: float
     bend: float = 0.0
     settles: bool = False
 
@@ -50,7 +50,7 @@ class LaneState:
         diagonal: Diagonal of J'J at q, per DOF.
         errors: Squared errors of the targets at q.
         norm2: |r|^2 at q.
-        boost: Factor on the damping.
+        damping_factor: Factor on the damping.
         steps: Steps tried.
         hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
         lower: Lower limits, per DOF.
@@ -66,7 +66,7 @@ class LaneState:
     diagonal: int
     errors: int
     norm2: int
-    boost: int
+    damping_factor: int
     steps: int
     hessian: int
     lower: int

@@ -47,7 +47,7 @@ PAUSE_ENDED = f"""
 U* const kept = (U*)&paused;
 const auto may_gain = {MAY_GAIN};
 for (int k = 0; k < 3; ++k) {{
-    kept[k] = ((kept[3] > zero) | may_gain) ? kept[k] : s[k == 0 ? NORM2 : k == 1 ? BOOST : STEPS];
+    kept[k] = ((kept[3] > zero) | may_gain) ? kept[k] : s[k == 0 ? NORM2 : k == 1 ? DAMPING_FACTOR : STEPS];
 }}
 s[NORM2] = may_gain ? s[NORM2] : zero - 1.0; /* nothing is better */
 kept[3] = may_gain ? zero : zero + 1.0;
@@ -56,7 +56,7 @@ return any(may_gain);
 RESUME_ENDED = """
 U* const kept = (U*)&paused;
 for (int k = 0; k < 3; ++k) {
-    U& number = s[k == 0 ? NORM2 : k == 1 ? BOOST : STEPS];
+    U& number = s[k == 0 ? NORM2 : k == 1 ? DAMPING_FACTOR : STEPS];
     number = kept[3] > zero ? kept[k] : number;
 }
 """
@@ -98,7 +98,7 @@ class TickApproach(IterationFunctions):
             "TURN_WIDTH": TURN_WIDTH,
             "TURN_INPUTS": source.state.inputs + sum(one.field not in (GOAL, TURN) for one in program.inputs),
             "ERROR_COUNT": len(kinds),
-            "BOOST_MAX": source.damping.boost_max,
+            "FACTOR_MAX": source.damping.factor_max,
         }
         tables = {
             "PLACE": [-1 if rotations >> k & 1 else places[k] for k in range(len(program.dofs))],

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ik_service.compiler import Lanes
 from ik_service.template_files import TemplateFolder
 
-MAY_GAIN = "(s[NORM2] > s[FLOOR2]) & (s[BOOST] <= BOOST_MAX)"
+MAY_GAIN = "(s[NORM2] > s[FLOOR2]) & (s[DAMPING_FACTOR] <= FACTOR_MAX)"
 """Whether another iteration may help a robot of the packet."""
 FRAGMENTS = TemplateFolder("ik_service.control.tick")
 

@@ -95,9 +95,7 @@ def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: boo
 def _eliminations(model: DeviceModel, support: Support, *, join: bool) -> list[Elimination]:
     """Structure of the islands with all rows on: no weights make larger ones."""
     incidence, touched = support.trees, active_columns(model, support.dofs)
-    bridge = incidence.any(axis=0) & join
-    row_on = np.append(np.ones(len(incidence), bool), join)
-    count, tree_island, _, _ = find_islands(np.vstack([incidence, bridge]), row_on)
+    count, tree_island, _, _ = find_islands(incidence, np.ones(len(incidence), bool), join=join)
     island = tree_island[model.robot.trees.active_treeid]
     coupled = np.argwhere(np.tril(touched.T @ touched, -1))
     return [
@@ -165,10 +163,10 @@ class IslandKernels:
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
-            task.next_seed, task.winner_joint_q, task.winner_rank = answers.next_seed, answers.joint_q, answers.rank
-            task.winner_cost, task.winner_seed = answers.cost, answers.seed
-            task.winner_iterations, task.winner_status = answers.iterations, answers.status
-            task.winner_met = answers.met
+            task.next_seed, task.best_joint_q, task.best_rank = answers.next_seed, answers.joint_q, answers.rank
+            task.best_cost, task.best_seed = answers.cost, answers.seed
+            task.best_iterations, task.best_status = answers.iterations, answers.status
+            task.best_met = answers.met
         return found
 
     def polish_tasks(
@@ -187,13 +185,13 @@ class IslandKernels:
         scratch = BestAttempts.allocate(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
         for one, task in found:
             task.settings = problems.polish_settings
-            task.start_joint_q, task.winner_joint_q_wide = problems.best.joint_q, wide
-            task.winner_joint_q, task.winner_rank = problems.polished_joint_q, scratch.rank
-            task.next_seed, task.winner_cost, task.winner_seed = scratch.next_seed, scratch.cost, scratch.seed
-            task.winner_iterations, task.winner_status = scratch.iterations, scratch.status
+            task.start_joint_q, task.best_joint_q_wide = problems.best.joint_q, wide
+            task.best_joint_q, task.best_rank = problems.polished_joint_q, scratch.rank
+            task.next_seed, task.best_cost, task.best_seed = scratch.next_seed, scratch.cost, scratch.seed
+            task.best_iterations, task.best_status = scratch.iterations, scratch.status
             if one.source.with_hessian:  # without targets, what is returned is a minimum or not
-                task.winner_status = problems.best.status
-            task.winner_met = scratch.met
+                task.best_status = problems.best.status
+            task.best_met = scratch.met
         return found
 
     def _all_tasks(

@@ -8,8 +8,9 @@ import warp as wp
 
 from ik_service.compiler import IslandProgram, coordinate_names
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
+from ik_service.solver.lm.coupling import follower_dofs, follower_table
+from ik_service.solver.lm.ranking import may_still_win
 
 
 @wp.struct
@@ -50,14 +51,14 @@ class IslandTask:
     tree_hash: wp.array2d[wp.uint32]
     # answers
     next_seed: wp.array2d[wp.int32]  # [problems, trees]
-    winner_joint_q: wp.array2d[wp.float32]
-    winner_joint_q_wide: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
-    winner_rank: wp.array2d[wp.int64]
-    winner_cost: wp.array2d[wp.float32]
-    winner_seed: wp.array2d[wp.int32]
-    winner_iterations: wp.array2d[wp.int32]
-    winner_status: wp.array2d[wp.int32]
-    winner_met: wp.array2d[wp.int32]
+    best_joint_q: wp.array2d[wp.float32]
+    best_joint_q_wide: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
+    best_rank: wp.array2d[wp.int64]
+    best_cost: wp.array2d[wp.float32]
+    best_seed: wp.array2d[wp.int32]
+    best_iterations: wp.array2d[wp.int32]
+    best_status: wp.array2d[wp.int32]
+    best_met: wp.array2d[wp.int32]
 
 
 TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # generic at run time only
@@ -92,7 +93,7 @@ def needs_attempt(task: TaskRef, p: int, island: int):
     seed = task.next_seed[p, island]
     if seed >= task.settings[SEEDS]:
         return False
-    return task.settings[KEEP_ALL] == 1 or task.winner_rank[p, island] > wp.int64(seed)
+    return task.settings[KEEP_ALL] == 1 or may_still_win(task.best_rank[p, island], seed)
 
 
 def island_constants(
@@ -113,13 +114,8 @@ def island_constants(
         joint = int(np.searchsorted(robot.joint_qd_start, robot.active_dof[a], side="right")) - 1
         first = int(robot.joint_q_start[joint + 1]) - 4 + "xyzw".find(component)
         columns.append(first if component else int(robot.dof_coordinate[robot.active_dof[a]]))
-    followers = [
-        dof for dof, a in enumerate(robot.dof_active) if a in place and robot.active_dof[a] != dof and a in program.dofs
-    ]
-    lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
-    if not hard_limits:
-        lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
-    numbers = follower_numbers(robot, followers, lower, upper)
+    followers = [dof for dof in follower_dofs(model) if int(robot.dof_active[dof]) in place]
+    numbers = follower_table(model, followers, hard_limits=hard_limits)
 
     def integers(values: list[int]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.int32, device=device)
@@ -129,5 +125,5 @@ def island_constants(
         "coordinate": integers(columns),
         "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
         "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),
-        "follower_number": wp.array(numbers.astype(np.float32), dtype=wp.float32, device=device),
+        "follower_number": wp.array(numbers, dtype=wp.float32, device=device),
     }

@@ -28,7 +28,7 @@ def wrapped(angle: float):
 
 
 @wp.struct
-class Attempts:
+class AttemptArrays:
     """All attempts, attempt s of problem p in line p * seeds + s, and what it takes to compare them."""
 
     kind: wp.array[wp.int32]  # [joint_coord_count]
@@ -41,13 +41,13 @@ class Attempts:
     status: wp.array2d[wp.int32]
     met: wp.array2d[wp.int32]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
-    taken: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been taken
+    chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been chosen
 
 
 @wp.func
 @typing.no_type_check
 def island_distance(
-    tries: Attempts, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap: bool
+    tries: AttemptArrays, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap: bool
 ):
     """Return the largest change of any joint of an island between two configurations [m or rad], or up to turns."""
     largest = float(0.0)
@@ -70,7 +70,7 @@ def island_distance(
 @wp.func
 @typing.no_type_check
 def next_best(
-    tries: Attempts,
+    tries: AttemptArrays,
     p: int,
     line: int,
     island: int,
@@ -80,7 +80,7 @@ def next_best(
     count: int,
     difference: float,
 ):
-    """Return the best seed that succeeds and differs from the `count` taken so far, or NO_SEED.
+    """Return the best seed that succeeds and differs from the `count` chosen so far, or NO_SEED.
 
     Without targets less cost is better, unless the nearest is asked for; where no attempt comes to a cost of zero,
     those that are stationary succeed.
@@ -100,7 +100,7 @@ def next_best(
             if value < best_value:
                 differs = bool(True)
                 for k in range(count):
-                    other = p * seeds + tries.taken[p, island, k]
+                    other = p * seeds + tries.chosen[p, island, k]
                     gap = island_distance(tries, tries.joint_q, row, tries.joint_q, other, line, island, True)
                     differs = differs and gap > difference
                 if differs:
@@ -111,7 +111,7 @@ def next_best(
 
 @wp.func
 @typing.no_type_check
-def least_rank(tries: Attempts, p: int, island: int, seeds: int):
+def least_rank(tries: AttemptArrays, p: int, island: int, seeds: int):
     """Return the seed of the least rank: of problems that none solves, the one of least cost."""
     best = int(0)
     for s in range(1, seeds):

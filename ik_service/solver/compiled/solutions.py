@@ -2,7 +2,7 @@
 
 starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move
 -> each attempt on the turns nearest the start
--> per island the best by cost or nearness to the start, then the best of those that differ from all taken so far
+-> per island the best by cost or nearness to the start, then the best of those that differ from all chosen so far
 -> best attempts, and solutions composed over islands
 """
 
@@ -17,7 +17,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,
-    Attempts,
+    AttemptArrays,
     coordinate_kinds,
     least_rank,
     next_best,
@@ -40,11 +40,11 @@ def _choose(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
-    # wishes
-    wishes: wp.array[wp.int32],  # [2]: order, number of solutions
+    # order
+    order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
     turns: Turns,
-    tries: Attempts,
+    tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # out
     found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
@@ -59,15 +59,15 @@ def _choose(
     for island in range(nisland[line]):
         count = int(0)
         least = least_rank(tries, p, island, seeds)
-        best = next_best(tries, p, line, island, seeds, least, wishes[0], count, difference[0])
+        best = next_best(tries, p, line, island, seeds, least, order[0], count, difference[0])
         while best != NO_SEED:
-            tries.taken[p, island, count] = best
+            tries.chosen[p, island, count] = best
             count += 1
             best = int(NO_SEED)
-            if count < wishes[1]:
-                best = next_best(tries, p, line, island, seeds, least, wishes[0], count, difference[0])
+            if count < order[1]:
+                best = next_best(tries, p, line, island, seeds, least, order[0], count, difference[0])
         if count == 0:
-            tries.taken[p, island, 0] = least
+            tries.chosen[p, island, 0] = least
         found_out[p, island] = count
         most = wp.max(most, count)
     solution_count_out[p] = most
@@ -82,7 +82,7 @@ def _take(
     parts: int,
     # solutions
     number: wp.array[wp.int32],  # [problems]: which to take; an island that has fewer gives its last
-    tries: Attempts,
+    tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     found: wp.array2d[wp.int32],  # [problems, trees]
     # out
@@ -96,7 +96,7 @@ def _take(
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
     for island in range(nisland[line]):
-        seed = tries.taken[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
+        seed = tries.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
         row = p * settings[SEEDS] + seed
         cost_out[p, island] = tries.cost[row, island]
         seed_out[p, island] = seed
@@ -154,7 +154,7 @@ class SolutionSelection:
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
-        self._taken = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
+        self._chosen = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
@@ -200,10 +200,10 @@ class SolutionSelection:
 
     def _tries(self, partition: Partition) -> Any:
         attempts = self.attempts
-        tries: Any = Attempts()
+        tries: Any = AttemptArrays()
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
-        tries.taken, tries.joint_q, tries.rank = self._taken, attempts.joint_q, attempts.rank
+        tries.chosen, tries.joint_q, tries.rank = self._chosen, attempts.joint_q, attempts.rank
         tries.cost, tries.iterations = attempts.cost, attempts.iterations
         tries.status, tries.met = attempts.status, attempts.met
         return tries

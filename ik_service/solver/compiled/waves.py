@@ -17,7 +17,7 @@ import warp as wp
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follow
-from ik_service.solver.lm.ranking import SEED_BITS, UNRANKED
+from ik_service.solver.lm.ranking import SEED_BITS, UNRANKED, may_still_win
 
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
 ROWS_MAX = 1 << 20  # attempts of a launch: some 50 MB of answers
@@ -70,7 +70,7 @@ def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int6
 @typing.no_type_check
 def may_win(task: TaskRef, p: int, s: int):
     """Return whether no lower seed has solved a problem."""
-    return task.settings[KEEP_ALL] == 1 or current_rank(task.winner_rank, p, task.island) > wp.int64(s)
+    return task.settings[KEEP_ALL] == 1 or may_still_win(current_rank(task.best_rank, p, task.island), s)
 
 
 @wp.func
@@ -117,18 +117,18 @@ def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
 @wp.func
 @typing.no_type_check
 def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int):
-    """Make the answer in a row that of a line's winner."""
+    """Make the answer in a row the best attempt of a line."""
     island = task.island
-    task.winner_cost[line, island] = storage.cost[row]
-    task.winner_seed[line, island] = s
-    task.winner_iterations[line, island] = storage.iterations[row]
-    task.winner_status[line, island] = storage.status[row]
-    task.winner_met[line, island] = storage.met[row]
+    task.best_cost[line, island] = storage.cost[row]
+    task.best_seed[line, island] = s
+    task.best_iterations[line, island] = storage.iterations[row]
+    task.best_status[line, island] = storage.status[row]
+    task.best_met[line, island] = storage.met[row]
     for c in range(task.coordinate.shape[0]):
-        task.winner_joint_q[line, task.coordinate[c]] = storage.joint_q[c, row]
+        task.best_joint_q[line, task.coordinate[c]] = storage.joint_q[c, row]
     for f in range(task.follower.shape[0]):
         leader = storage.joint_q[task.follower_place[f], row]
-        task.winner_joint_q[line, task.follower[f]] = follow(task.follower_number, f, leader)
+        task.best_joint_q[line, task.follower[f]] = follow(task.follower_number, f, leader)
 
 
 @wp.kernel(module=WAVES, enable_backward=False)
@@ -144,7 +144,7 @@ def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: in
     while row < rows:
         p, s = attempt_of(task, wave, storage, row)
         line = attempt_line(task, p, s)
-        rank = task.winner_rank[line, task.island]
+        rank = task.best_rank[line, task.island]
         if rank != UNRANKED and (rank & SEED_MASK) == wp.int64(s):
             copy_answer(task, storage, row, line, s)
         row += threads

@@ -35,6 +35,10 @@ class Target:
     reference_link: str | None = None
     row_weights: Sequence[float] | NDArray[Any] | None = None
 
+    def weights(self) -> NDArray[np.float64]:
+        """Return the weights of the six rows, [6] or [problem_count, 6]."""
+        return np.ones(6) if self.row_weights is None else np.asarray(self.row_weights, np.float64)
+
 
 def as_target(target: "Target | str", robot: RobotModel) -> Target:
     """Return a target whose links are known to exist and whose arrays are checked.

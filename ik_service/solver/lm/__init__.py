@@ -1,1 +1,1 @@
-"""The rules of the solve: status codes, tolerances, seeds, and how DOFs move coordinates."""
+"""The rules of the solve: status codes, termination, damping, ranking, bounds, seeds, coupling and tolerances."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.coupling import leader_limits
 from ik_service.robots.structure.float32_limits import inwards
+from ik_service.solver.lm.coupling import follower_dofs, follower_table
 
 
 @dataclass(frozen=True)
@@ -80,18 +81,12 @@ def _followers(model: DeviceModel, hard_limits: bool) -> tuple[wp.array[Any], ..
     """Leader, multiplier, offset and limits of every coordinate."""
     robot, count = model.robot, model.joint_coord_count
     leader = np.full(count, -1)
-    multiplier, offset = np.ones(count), np.zeros(count)
-    lower, upper = np.full(count, -np.inf), np.full(count, np.inf)
-    dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
-    for dof, active in enumerate(robot.dof_active):
-        if active >= 0 and robot.active_dof[active] != dof:
-            c = robot.dof_coordinate[dof]
-            leader[c] = robot.dof_coordinate[robot.active_dof[active]]
-            multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
-            if hard_limits:
-                lower[c], upper[c] = dof_lower[dof], dof_upper[dof]
-    numbers = (_floats(model, values) for values in (multiplier, offset, lower, upper))
-    return (_integers(model, leader), *numbers)
+    numbers = np.tile(np.array([1.0, 0.0, -np.inf, np.inf], np.float32), (count, 1))
+    dofs = follower_dofs(model)
+    places = robot.dof_coordinate[dofs]
+    leader[places] = robot.dof_coordinate[robot.active_dof[robot.dof_active[dofs]]]
+    numbers[places] = follower_table(model, dofs, hard_limits=hard_limits)
+    return (_integers(model, leader), *(_floats(model, column) for column in numbers.T))
 
 
 def _active_map(model: DeviceModel) -> tuple[wp.array[Any], wp.array[Any], wp.array[Any], wp.array[Any]]:
@@ -114,17 +109,17 @@ def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> list[wp.array
         first coordinates of the quaternions.
     """
     robot, count, device = model.robot, model.joint_coord_count, model.device
-    leader, held = np.full(count, -1, np.int32), np.ones(count, np.int32)
+    leader, fixed = np.full(count, -1, np.int32), np.ones(count, np.int32)
     multiplier, offset = np.ones(count, np.float32), np.zeros(count, np.float32)
     lower, upper = np.full(count, -np.inf, np.float32), np.full(count, np.inf, np.float32)
     dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
-    held_lower, held_upper = inwards(*leader_limits(robot))
+    fixed_lower, fixed_upper = inwards(*leader_limits(robot))
     active_lower, active_upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
     quaternions = []
     for joint in range(robot.joint_count):
         coordinates = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))
         moving = robot.dof_active[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] >= 0
-        held[coordinates] = 0 if moving.any() else 1
+        fixed[coordinates] = 0 if moving.any() else 1
         if robot.joint_dof_dim[joint, 1] == 3:
             quaternions.append(coordinates.stop - 4)
     for dof, active in enumerate(robot.dof_active):
@@ -136,11 +131,11 @@ def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> list[wp.array
         elif leads != dof:
             lower[c], upper[c] = dof_lower[dof], dof_upper[dof]
         elif active < 0:
-            lower[c], upper[c] = held_lower[dof], held_upper[dof]
+            lower[c], upper[c] = fixed_lower[dof], fixed_upper[dof]
         else:
             lower[c], upper[c] = active_lower[active], active_upper[active]
         if leads != dof:
             leader[c] = robot.dof_coordinate[leads]
             multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
-    arrays = (leader, multiplier, offset, lower, upper, held, np.array(quaternions, np.int32))
+    arrays = (leader, multiplier, offset, lower, upper, fixed, np.array(quaternions, np.int32))
     return [wp.array(a, dtype=wp.dtype_from_numpy(a.dtype), device=device) for a in arrays]

@@ -1,14 +1,50 @@
-"""Coordinates that follow another one: mimic joints and linear couplings."""
+"""Coordinates that follow another one: mimic joints and linear couplings.
+
+The compiled programs state the same map as expressions (`compiler.program.chain`), `robots.structure.coupling` on the
+host.
+"""
 
 import typing
 from typing import Any
 
+import numpy as np
 import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.robots import DeviceModel
+from ik_service.robots.structure.coupling import follower_numbers
+
+
+@wp.func
+@typing.no_type_check
+def followed(leader: Any, multiplier: Any, offset: Any, lower: Any, upper: Any):
+    """Return the value of a follower; rounding keeps it between its own limits."""
+    return wp.clamp(multiplier * leader + offset, lower, upper)
 
 
 @wp.func
 @typing.no_type_check
 def follow(number: wp.array2d[wp.float32], f: int, leader: Any):
-    """Return the value of a follower, in the precision of its leader's."""
-    value = type(leader)(number[f, 0]) * leader + type(leader)(number[f, 1])
-    return wp.clamp(value, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
+    """Return the value of follower f of a table of `follower_table`, in the precision of its leader's."""
+    multiplier, offset = type(leader)(number[f, 0]), type(leader)(number[f, 1])
+    return followed(leader, multiplier, offset, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
+
+
+def follower_dofs(model: DeviceModel) -> list[int]:
+    """Return the DOFs that follow an active one."""
+    robot = model.robot
+    return [dof for dof, a in enumerate(robot.dof_active) if a >= 0 and robot.active_dof[a] != dof]
+
+
+def follower_table(model: DeviceModel, dofs: list[int], *, hard_limits: bool = True) -> NDArray[np.float32]:
+    """Return multiplier, offset, lower and upper limit of DOFs that follow others, [dofs, 4].
+
+    Args:
+        model: The robot on the device.
+        dofs: The DOFs.
+        hard_limits: Whether they keep their limits; else these are infinite.
+    """
+    lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    if not hard_limits:
+        lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
+    return follower_numbers(model.robot, dofs, lower, upper).astype(np.float32)

@@ -36,7 +36,7 @@ DAMPING = Damping(
     progress=1.0e-4,  # of |r|^2
     up=float(FACTOR_UP),
     down=float(FACTOR_DOWN),
-    boost_max=1.0e3,  # exceeded by five trials in a row that are no progress
+    factor_max=1.0e3,  # exceeded by five trials in a row that are no progress
 )
 # Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
 OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)

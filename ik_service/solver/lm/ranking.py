@@ -4,7 +4,7 @@ import typing
 
 import warp as wp
 
-NEAR = wp.constant(wp.int64(1 << 16))  # added to the rank of an attempt that is within the tolerances, no more
+IMPRECISE = wp.constant(wp.int64(1 << 16))  # added to the rank of an attempt that is within the tolerances, no more
 FAILED = wp.constant(wp.int64(1 << 56))  # added to the rank of an attempt that failed
 UNRANKED = wp.constant(wp.int64(1 << 60))  # above the rank of any attempt
 SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the rank of a failure
@@ -19,8 +19,22 @@ def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
     """
     rank = wp.int64(seed)
     if success and not precise:
-        rank += NEAR
+        rank += IMPRECISE
     if not success:
         # The bits of a float that is not negative order like the float; NaN lands above every number.
         rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
     return rank
+
+
+@wp.func
+@typing.no_type_check
+def may_still_win(best_rank: wp.int64, seed: int):
+    """Return whether an attempt that has yet to begin could become the best: no seed up to it has succeeded."""
+    return best_rank > wp.int64(seed)
+
+
+@wp.func
+@typing.no_type_check
+def is_beaten(best_rank: wp.int64, seed: int):
+    """Return whether a running attempt cannot become the best any more: a lower seed has succeeded."""
+    return best_rank < wp.int64(seed)

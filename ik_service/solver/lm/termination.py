@@ -18,7 +18,7 @@ from ik_service.solver.lm.codes import (
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has nothing more to give
 FLOAT64_FLOOR2 = 1.0e-22  # the same of float64
 NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
-ROUNDING2 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more
+ROUNDING2_FLOAT32 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more
 COSINE_MAX = wp.constant(1.0e-3)  # largest cosine between the residual and a column of J at a stationary point
 COSINE_STUCK = wp.constant(1.0e-2)  # the same where no step lowers the cost: float32 resolves no further
 UNEVEN_MIN = wp.constant(1.0e-4)  # float32 resolves no smaller cosines
@@ -32,6 +32,11 @@ PRODUCT_MIN = wp.constant(1.0e-30)  # of a column's and the residual's squares, 
 PRODUCT_MAX = wp.constant(1.0e30)
 COLUMN_MIN2 = wp.constant(1.0e-36)  # |column of J|^2 that is zero: beneath it float32 loses digits
 INFINITY = wp.constant(float(wp.inf))
+
+
+def residual_floor2(precision: str) -> float:
+    """Return |r|^2 at which kinematics in "float32" or "float64" has nothing more to give, for rows of weight 1."""
+    return float(RESIDUAL_FLOOR2) if precision == "float32" else FLOAT64_FLOOR2
 
 
 @wp.func
@@ -80,7 +85,7 @@ def phase_after(
     """
     if not wp.isfinite(norm2) or not wp.isfinite(heaviest2):
         return INVALID
-    if norm2 <= RESIDUAL_FLOOR2 * lightest2 or (ended == STALLED and norm2 <= ROUNDING2 * lightest2):
+    if norm2 <= RESIDUAL_FLOOR2 * lightest2 or (ended == STALLED and norm2 <= ROUNDING2_FLOAT32 * lightest2):
         return CONVERGED
     if not wp.isfinite(slope):
         return INVALID

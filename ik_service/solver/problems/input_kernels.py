@@ -20,6 +20,7 @@ from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.coordinates import start_coordinates
+from ik_service.solver.lm.coupling import followed
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.host_device_array import HostDeviceArray
@@ -110,7 +111,7 @@ def _read_start(
     offset: wp.array[float],  # [joint_coord_count]
     lower: wp.array[float],  # [joint_coord_count]
     upper: wp.array[float],  # [joint_coord_count]
-    held: wp.array[wp.int32],  # [joint_coord_count]: 1 where no active DOF moves the coordinate
+    fixed: wp.array[wp.int32],  # [joint_coord_count]: 1 where no active DOF moves the coordinate
     quaternion: wp.array[wp.int32],  # first coordinates of quaternions
     mid_joint_q: wp.array[float],  # [joint_coord_count]
     # start
@@ -118,8 +119,8 @@ def _read_start(
     staged: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     # out
     start_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    winner_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    winner_rank_out: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    best_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    best_rank_out: wp.array2d[wp.int64],  # [problem_capacity, trees]
     fault_out: wp.array[wp.int32],  # [parts]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
@@ -146,12 +147,11 @@ def _read_start(
             for m in range(4):
                 start_out[p, c + m] = float(staged[line, c + m] / length)
     for c in range(leader.shape[0]):
-        if leader[c] >= 0 and (held[c] == 0 or given[0] != NO_START):
-            q = multiplier[c] * start_out[p, leader[c]] + offset[c]
-            start_out[p, c] = wp.clamp(q, lower[c], upper[c])
-        winner_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
-    for tree in range(winner_rank_out.shape[1]):
-        winner_rank_out[p, tree] = UNRANKED
+        if leader[c] >= 0 and (fixed[c] == 0 or given[0] != NO_START):
+            start_out[p, c] = followed(start_out[p, leader[c]], multiplier[c], offset[c], lower[c], upper[c])
+        best_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
+    for tree in range(best_rank_out.shape[1]):
+        best_rank_out[p, tree] = UNRANKED
 
 
 class InputArrays:
@@ -255,8 +255,7 @@ class InputArrays:
 
 def _row_weights(target: Target) -> NDArray[np.float32]:
     """Weights of a target's rows as the solver takes them, [6] or [n, 6]."""
-    given = np.ones(6) if target.row_weights is None else np.asarray(target.row_weights, np.float64)
-    return np.asarray(given * np.repeat([1.0, ROTATION_LENGTH], 3), np.float32)
+    return np.asarray(target.weights() * np.repeat([1.0, ROTATION_LENGTH], 3), np.float32)
 
 
 def roomy_array(values: NDArray[Any], dtype: Any, capacity: int, device: wp.Device) -> wp.array[Any]:

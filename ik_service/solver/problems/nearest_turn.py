@@ -14,9 +14,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.lm.codes import HAS_START
-from ik_service.solver.lm.coupling import follow
+from ik_service.solver.lm.coupling import follow, follower_table
 from ik_service.solver.problems.rows.blocks import Rows
 from objectives.expression_objective import ExpressionObjective
 
@@ -126,7 +125,6 @@ def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool
     dofs = np.array([*always, *others], dtype=np.intp)
     followers = [[d for d in np.flatnonzero(robot.dof_active == robot.dof_active[dof]) if d != dof] for dof in dofs]
     flat = [int(d) for of_one in followers for d in of_one]
-    numbers = follower_numbers(robot, flat, model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy())
 
     def on_device(values: Any, dtype: Any) -> wp.array[Any]:
         return wp.array(values, dtype=dtype, device=device)
@@ -138,7 +136,7 @@ def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool
     turns.upper = on_device(upper[robot.dof_active[dofs]], wp.float32)
     turns.follower_start = on_device(np.cumsum([0, *map(len, followers)]).astype(np.int32), wp.int32)
     turns.follower = on_device(robot.dof_coordinate[np.array(flat, np.intp)].astype(np.int32), wp.int32)
-    turns.follower_number = on_device(numbers.astype(np.float32), wp.float32)
+    turns.follower_number = on_device(follower_table(model, flat), wp.float32)
     return turns
 
 

@@ -52,9 +52,7 @@ def common_partition(
     """
     on = weights.on
     assert on is not None  # else the islands are found on the device
-    bridge = incidence[on].any(axis=0) & join  # with `join`, one more row over all that is touched
-    nisland, tree_island, row_island, _ = find_islands(np.vstack([incidence, bridge]), np.append(on, join))
-    row_island = row_island[:-1]
+    nisland, tree_island, row_island, _ = find_islands(incidence, on, join=join)
 
     def on_device(values: NDArray[Any]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)

@@ -48,9 +48,9 @@ def _place(
     parts: int,
     turns: Turns,
     start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    winner_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    best_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     wide: int,  # 1: the next array holds the answers in float64
-    winner_joint_q_wide: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    best_joint_q_wide: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     limit_lower: wp.array[wp.float64],  # [joint_coord_count]: exact
     limit_upper: wp.array[wp.float64],  # [joint_coord_count]
     # out
@@ -60,13 +60,13 @@ def _place(
     p = first_problem(settings, part, parts) + wp.tid()
     if wide == 0:
         for c in range(joint_q_out.shape[1]):
-            joint_q_out[p, c] = winner_joint_q[p, c]
+            joint_q_out[p, c] = best_joint_q[p, c]
         turn_towards_start(turns, settings, start_joint_q, p, joint_q_out, p)
         for c in range(joint_q_out.shape[1]):
             judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
     else:
         for c in range(joint_q_out.shape[1]):
-            judged_q_out[p, c] = winner_joint_q_wide[p, c]
+            judged_q_out[p, c] = best_joint_q_wide[p, c]
         turn_towards_start(turns, settings, start_joint_q, p, judged_q_out, p)
         for c in range(joint_q_out.shape[1]):
             q = judged_q_out[p, c]
@@ -160,11 +160,11 @@ def _compose(
     # islands
     nisland: wp.array[wp.int32],  # [1 or problems]
     row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
-    winner_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    winner_met: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    winner_cost: wp.array2d[float],  # [problem_capacity, trees]
-    winner_iterations: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    winner_seed: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_met: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_cost: wp.array2d[float],  # [problem_capacity, trees]
+    best_iterations: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_seed: wp.array2d[wp.int32],  # [problem_capacity, trees]
     # out
     island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
     island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
@@ -181,9 +181,9 @@ def _compose(
     line = wp.min(p, nisland.shape[0] - 1)
     count = nisland[line]
     for island in range(count):
-        status = winner_status[p, island]
+        status = best_status[p, island]
         success = status != INVALID
-        if winner_met[p, island] == NO_TARGET:
+        if best_met[p, island] == NO_TARGET:
             success = status == STATIONARY or status == CONVERGED
         island_success_out[p, island] = success
     all_met = bool(True)
@@ -194,7 +194,7 @@ def _compose(
             for m in range(6):
                 island = row_island[line, target_row[k] + m]
                 if island >= 0:
-                    if winner_met[p, island] != NO_TARGET:
+                    if best_met[p, island] != NO_TARGET:
                         island_success_out[p, island] = False
     result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
     untroubled = bool(True)
@@ -202,7 +202,7 @@ def _compose(
     iterations = int(0)
     seed = int(0)
     for island in range(count):
-        status = winner_status[p, island]
+        status = best_status[p, island]
         if island_success_out[p, island]:
             status = CONVERGED
         elif status == STATIONARY or status == CONVERGED:
@@ -211,14 +211,14 @@ def _compose(
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
-        island_seed_out[p, island] = winner_seed[p, island]
-        island_iterations_out[p, island] = winner_iterations[p, island]
-        island_cost_out[p, island] = winner_cost[p, island]
-        cost += winner_cost[p, island]
-        iterations = wp.max(iterations, winner_iterations[p, island])
+        island_seed_out[p, island] = best_seed[p, island]
+        island_iterations_out[p, island] = best_iterations[p, island]
+        island_cost_out[p, island] = best_cost[p, island]
+        cost += best_cost[p, island]
+        iterations = wp.max(iterations, best_iterations[p, island])
         if island == 0:
-            seed = winner_seed[p, island]
-        elif seed != winner_seed[p, island]:
+            seed = best_seed[p, island]
+        elif seed != best_seed[p, island]:
             seed = -1
     success = untroubled and all_met
     if success:

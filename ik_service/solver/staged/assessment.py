@@ -1,9 +1,7 @@
-"""First half of a Levenberg-Marquardt iteration: which attempts are over, what is held and how much to damp.
+"""First half of a Levenberg-Marquardt iteration: which attempts are over, which DOFs are at a bound, how much to damp.
 
-Cost is 1/2 |r|^2 over an island's rows. The damping of a step is `boost * (DAMPING_SHARE * |r|^2 + DAMPING_MIN * h)`, h
-the largest diagonal entry of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h, and raised by
-`boost` while steps are rejected.
-A DOF at a limit whose gradient pushes it outwards is held for the step. Islands share nothing.
+Cost is 1/2 |r|^2 over an island's rows. The damping of a step is stated in `lm.damping`.
+A DOF at a limit whose gradient pushes it outwards is kept there for the step. Islands share nothing.
 """
 
 import typing
@@ -11,6 +9,7 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Equations, Islands
+from ik_service.solver.lm.bound import is_at_bound
 from ik_service.solver.lm.codes import (
     CANCELLED,
     ITERATIONS,
@@ -19,6 +18,7 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.damping import DAMPING_MAX, DAMPING_MIN, DAMPING_SHARE
+from ik_service.solver.lm.ranking import is_beaten
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
     GAIN_STUCK,
@@ -41,18 +41,18 @@ def predicted_gain(
     damping: float,
     hessian: wp.array2d[float],
     gradient: wp.array2d[float],
-    held: wp.array2d[wp.int32],
+    at_bound: wp.array2d[wp.int32],
     factor: wp.array2d[float],
     solved: wp.array2d[float],
 ):
-    """Return what a step of the DOFs that are not held lowers |r|^2 by, if rows are straight: g'(J'J + damping)^-1 g.
+    """Return what a step of the DOFs off their bounds lowers |r|^2 by, if rows are straight: g'(J'J + damping)^-1 g.
 
     With L L' the factors of J'J + damping, that is |L^-1 g|^2. The diagonal of the factor holds inverses.
     """
     line = i * (factor.shape[0] / hessian.shape[0])
     gain = float(0.0)
     for k in range(dofs):
-        free = 1.0 - float(held[i, first + k])
+        free = 1.0 - float(at_bound[i, first + k])
         row = block + k * dofs
         pivot = hessian[i, row + k] + damping
         value = free * gradient[i, first + k]
@@ -87,7 +87,7 @@ def _assess(
     hessian_adr: wp.array2d[wp.int32],
     # solve
     settings: wp.array[wp.int32],
-    winner_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    best_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
     lightest2: wp.array2d[float],  # [problem_capacity, trees]
     heaviest2: wp.array2d[float],  # [problem_capacity, trees]
     # attempt
@@ -95,7 +95,7 @@ def _assess(
     seed: wp.array[wp.int32],  # [n_batch]
     iterations: wp.array2d[wp.int32],  # [n_batch, trees]
     ended: wp.array2d[wp.int32],  # [n_batch, trees]
-    boost: wp.array2d[float],  # [n_batch, trees]
+    damping_factor: wp.array2d[float],  # [n_batch, trees]
     joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
     # rows, in island order
     residuals: wp.array2d[float],  # [n_batch, rows]
@@ -110,7 +110,7 @@ def _assess(
     met_out: wp.array2d[wp.int32],  # [n_batch, trees]
     cost_out: wp.array2d[float],  # [n_batch, trees]
     damping_out: wp.array2d[float],  # [n_batch, trees]
-    held_out: wp.array2d[wp.int32],  # [n_batch, dofs]
+    at_bound_out: wp.array2d[wp.int32],  # [n_batch, dofs]
 ):
     i, island = wp.tid()
     if running_out[i, island] == 0:
@@ -136,26 +136,25 @@ def _assess(
         diagonal = hessian[i, block + k * dofs + k]
         largest = wp.max(largest, diagonal)
         cosine2 = squared_cosine(g, diagonal, norm2)
-        held = int(0)
+        at_bound = int(0)
         if c >= 0:
-            q = joint_q[i, c]
-            if (q <= limit_lower[a] and g > 0.0) or (q >= limit_upper[a] and g < 0.0):
-                held = 1
-        held_out[i, first + k] = held
-        if held == 1:
+            if is_at_bound(joint_q[i, c], limit_lower[a], limit_upper[a], g):
+                at_bound = 1
+        at_bound_out[i, first + k] = at_bound
+        if at_bound == 1:
             if cosine2 > COSINE_MAX * COSINE_MAX:
                 blocked = 1
-        if held == 0 or not wp.isfinite(cosine2):
+        if at_bound == 0 or not wp.isfinite(cosine2):
             slope = wp.max(slope, cosine2)
     share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
-    damping_out[i, island] = boost[i, island] * (share + DAMPING_MIN * largest)
+    damping_out[i, island] = damping_factor[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - iterations[i, island]
     gain = float(UNKNOWN_GAIN)
     if not has_target and slope <= 2.0 * GAIN_STUCK:  # the gain is at least the largest squared cosine
         least = MODEL_DAMPING * largest
-        gain = predicted_gain(i, first, dofs, block, least, hessian, gradient, held_out, factor, solved) / norm2
+        gain = predicted_gain(i, first, dofs, block, least, hessian, gradient, at_bound_out, factor, solved) / norm2
     phase = phase_after(norm2, lightest2[p, island], heaviest2[p, island], slope, gain, blocked, ended[i, island], left)
-    if winner_rank[p, island] < wp.int64(seed[i]):
+    if is_beaten(best_rank[p, island], seed[i]):
         phase = CANCELLED
     if phase != RUNNING:
         phase_out[i, island] = phase
@@ -172,7 +171,7 @@ def assess(
     equations: Equations,
     row_kind: wp.array[typing.Any],
 ) -> None:
-    """Decide which attempts are over, which DOFs are held and how much to damp.
+    """Decide which attempts are over, which DOFs are at a bound and how much to damp.
 
     Args:
         coordinates: How active DOFs move coordinates, and their limits.
@@ -201,7 +200,7 @@ def assess(
             slots.seed,
             slots.iterations,
             slots.ended,
-            slots.boost,
+            slots.damping_factor,
             joint_q,
             equations.residuals,
             equations.hessian,
@@ -209,6 +208,6 @@ def assess(
             equations.factor,
             equations.step,
         ],
-        outputs=[slots.phase, slots.running, slots.met, slots.cost, slots.damping, equations.held],
+        outputs=[slots.phase, slots.running, slots.met, slots.cost, slots.damping, equations.at_bound],
         device=slots.phase.device,
     )

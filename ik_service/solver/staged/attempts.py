@@ -5,7 +5,7 @@ first seed, then the second seed of those that have not succeeded, and so on. So
 problem at a time, while the slots stay full, and any number of problems runs in the memory of one batch.
 
 Every island of a problem is an attempt of its own: it starts only where no lower seed has solved it, ends by itself,
-and has a winner of its own. The winner is the lowest seed that succeeds, or else the one of least cost, then of lowest
+and has a best attempt of its own: the lowest seed that succeeds, or else the one of least cost, then of lowest
 index. An attempt is dropped early only when a lower seed has succeeded, so the answer does not depend on the number
 of slots, on the order in which they finish, on the other islands, or on the other problems of the batch.
 """
@@ -17,7 +17,7 @@ import warp as wp
 
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
-from ik_service.solver.lm.ranking import attempt_rank
+from ik_service.solver.lm.ranking import attempt_rank, may_still_win
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.staged.slots import Slots
 
@@ -33,7 +33,7 @@ def _rank_ended(
     problem_idx: wp.array[wp.int32],  # [n_batch]
     # out
     rank_out: wp.array2d[wp.int64],  # [n_batch, trees]
-    winner_rank_out: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    best_rank_out: wp.array2d[wp.int64],  # [problem_capacity, trees]
 ):
     i, island = wp.tid()
     status = phase[i, island]
@@ -44,7 +44,7 @@ def _rank_ended(
         success = status == CONVERGED  # a stationary point may be anything: the seeds compete by cost
     rank = attempt_rank(success, True, seed[i], cost[i, island])
     rank_out[i, island] = rank
-    wp.atomic_min(winner_rank_out, problem_idx[i], island, rank)
+    wp.atomic_min(best_rank_out, problem_idx[i], island, rank)
 
 
 def rank_ended(slots: Slots, best: BestAttempts) -> None:
@@ -64,7 +64,7 @@ def _collect(
     # islands
     island_coordadr: wp.array2d[wp.int32],
     island_coord: wp.array2d[wp.int32],
-    winner_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    best_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
     # attempts
     problem_idx: wp.array[wp.int32],  # [n_batch]
     seed: wp.array[wp.int32],  # [n_batch]
@@ -75,27 +75,27 @@ def _collect(
     joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
     # out
     phase_out: wp.array2d[wp.int32],  # [n_batch, trees]
-    winner_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    winner_cost_out: wp.array2d[float],  # [problem_capacity, trees]
-    winner_seed_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    winner_iterations_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    winner_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    winner_met_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    best_cost_out: wp.array2d[float],  # [problem_capacity, trees]
+    best_seed_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_iterations_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_met_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
 ):
     i, island = wp.tid()
     status = phase_out[i, island]
     if status == RUNNING or status == IDLE:
         return
     p = problem_idx[i]
-    if status >= 0 and winner_rank[p, island] == rank[i, island]:
+    if status >= 0 and best_rank[p, island] == rank[i, island]:
         for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
             c = island_coord[p, m]
-            winner_joint_q_out[p, c] = joint_q[i, c]
-        winner_cost_out[p, island] = cost[i, island]
-        winner_seed_out[p, island] = seed[i]
-        winner_iterations_out[p, island] = iterations[i, island]
-        winner_status_out[p, island] = status
-        winner_met_out[p, island] = met[i, island]
+            best_joint_q_out[p, c] = joint_q[i, c]
+        best_cost_out[p, island] = cost[i, island]
+        best_seed_out[p, island] = seed[i]
+        best_iterations_out[p, island] = iterations[i, island]
+        best_status_out[p, island] = status
+        best_met_out[p, island] = met[i, island]
     phase_out[i, island] = IDLE
 
 
@@ -142,7 +142,7 @@ def _refill(
     # solve
     settings: wp.array[wp.int32],
     nisland: wp.array[wp.int32],  # [problem_capacity]
-    winner_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    best_rank: wp.array2d[wp.int64],  # [problem_capacity, trees]
     start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     # out
     problem_idx_out: wp.array[wp.int32],  # [n_batch]
@@ -152,7 +152,7 @@ def _refill(
     fresh_out: wp.array2d[wp.int32],  # [n_batch, trees]
     iterations_out: wp.array2d[wp.int32],  # [n_batch, trees]
     ended_out: wp.array2d[wp.int32],  # [n_batch, trees]
-    boost_out: wp.array2d[float],  # [n_batch, trees]
+    damping_factor_out: wp.array2d[float],  # [n_batch, trees]
     joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
     joint_q_trial_out: wp.array2d[float],  # [n_batch x candidates, joint_coord_count]
     next_attempt_out: wp.array[wp.int32],  # [1]
@@ -177,13 +177,13 @@ def _refill(
             p = attempt % problem_count
             s = attempt / problem_count
             for island in range(nisland[p]):
-                if winner_rank[p, island] > wp.int64(s):
+                if may_still_win(best_rank[p, island], s):
                     phase_out[i, island] = RUNNING
                     running_out[i, island] = 1
                     fresh_out[i, island] = 1
                     iterations_out[i, island] = 0
                     ended_out[i, island] = RUNNING
-                    boost_out[i, island] = 1.0
+                    damping_factor_out[i, island] = 1.0
                     started = 1
             if started == 1:
                 problem_idx_out[i] = p
@@ -222,7 +222,7 @@ def refill(
             slots.fresh,
             slots.iterations,
             slots.ended,
-            slots.boost,
+            slots.damping_factor,
             *configurations,
             *counters,
         ],

@@ -77,7 +77,7 @@ class Batch:
         self._equations = Equations.allocate(problems.islands, slot_count, candidates)
         self._row_kind: wp.array[typing.Any] = wp.array(rows.row_kind, dtype=wp.int32, device=device)
         self._tangent = wp.zeros((slot_count, model.active_dof_count), dtype=float, device=device)
-        self._damping_factor: wp.array[typing.Any] = wp.array(
+        self._candidate_damping: wp.array[typing.Any] = wp.array(
             CANDIDATE_DAMPING[:candidates], dtype=float, device=device
         )
         self._step_scale: wp.array[typing.Any] = wp.array(CANDIDATE_SCALE[:candidates], dtype=float, device=device)
@@ -134,7 +134,7 @@ class Batch:
             wp.launch(
                 _spread,
                 dim=self._trials.problem_idx.shape[0],
-                inputs=[slots.problem_idx, self._damping_factor.shape[0]],
+                inputs=[slots.problem_idx, self._candidate_damping.shape[0]],
                 outputs=[self._trials.problem_idx],
                 device=self._model.device,
             )
@@ -155,11 +155,11 @@ class Batch:
             meet_target(islands, (self._rows.start[k], weights), problems.tolerances, slots, accepted.residuals)
         rank_ended(slots, problems.best)
         collect(islands, slots, problems.best, accepted.joint_q)
-        damped_steps(islands, instances, (slots.damping, self._damping_factor, self._step_scale), equations)
+        damped_steps(islands, instances, (slots.damping, self._candidate_damping, self._step_scale), equations)
         propose(self._coordinates, islands, instances, equations, (accepted.joint_q, trials.joint_q))
         self._rows.compute_residuals(trials)
         outcome = (trials.joint_q, trials.residuals, equations.predicted)
-        accept(islands, self._damping_factor, outcome, slots, accepted.joint_q)
+        accept(islands, self._candidate_damping, outcome, slots, accepted.joint_q)
         self._refill()
 
     def _record(self) -> wp.Graph:

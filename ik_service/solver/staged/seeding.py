@@ -5,9 +5,10 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.kinematics import quat_exp
+from ik_service.kinematics import turned
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.coupling import followed
 from ik_service.solver.lm.seeds import SeedRanges, seed_value
 from ik_service.solver.staged.slots import Slots
 
@@ -70,17 +71,21 @@ def _write_seeds(
         a = island_dof[p, m]
         c = active_quaternion[a]
         if c >= 0 and drawn[a] != 0:
-            turn = quat_exp(wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
             mid = wp.quat(mid_joint_q[c], mid_joint_q[c + 1], mid_joint_q[c + 2], mid_joint_q[c + 3])
-            new = wp.normalize(turn * mid)
+            new = turned(mid, wp.vec3(tangent[i, a], tangent[i, a + 1], tangent[i, a + 2]))
             for k in range(4):
                 joint_q[i, c + k] = new[k]
     for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
         c = island_coord[p, m]
         leader = coordinate_leader[c]
         if leader >= 0:
-            q = coordinate_multiplier[c] * joint_q[i, leader] + coordinate_offset[c]
-            joint_q[i, c] = wp.clamp(q, coordinate_lower[c], coordinate_upper[c])
+            joint_q[i, c] = followed(
+                joint_q[i, leader],
+                coordinate_multiplier[c],
+                coordinate_offset[c],
+                coordinate_lower[c],
+                coordinate_upper[c],
+            )
 
 
 def write_seeds(

@@ -21,7 +21,7 @@ class Slots:
         ended: Status that the last step ended the attempt with, or RUNNING.
         met: Once the attempt has ended: 1 where every target is met, 0 where one is missed, NO_TARGET without any.
         cost: 1/2 |r|^2 of the accepted configuration, float32.
-        boost: Factor on the damping, raised by rejected steps, float32.
+        damping_factor: Factor on the damping, raised by rejected steps, float32.
         damping: Damping of the next step, float32.
         rank: Rank of the ended attempt among those of its problem and island, int64.
     """
@@ -35,14 +35,14 @@ class Slots:
     ended: wp.array[Any]
     met: wp.array[Any]
     cost: wp.array[Any]
-    boost: wp.array[Any]
+    damping_factor: wp.array[Any]
     damping: wp.array[Any]
     rank: wp.array[Any]
 
     @classmethod
     def allocate(cls, slot_count: int, tree_count: int, device: wp.Device) -> "Slots":
         """Return idle slots."""
-        dtypes = {"cost": wp.float32, "boost": wp.float32, "damping": wp.float32, "rank": wp.int64}
+        dtypes = {"cost": wp.float32, "damping_factor": wp.float32, "damping": wp.float32, "rank": wp.int64}
         per_slot = ("problem_idx", "seed")
         arrays = {
             name: wp.zeros(

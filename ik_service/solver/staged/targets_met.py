@@ -9,7 +9,7 @@ import warp as wp
 
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import NO_TARGET
-from ik_service.solver.lm.tolerances import MARGIN
+from ik_service.solver.lm.tolerances import chord_angle, is_within
 from ik_service.solver.staged.slots import Slots
 
 
@@ -58,9 +58,8 @@ def _meet_target(
                 position += error * error
             else:
                 chord += error * error
-    angle = 2.0 * wp.asin(wp.min(0.5 * wp.sqrt(chord), 1.0))
-    near = wp.sqrt(position) <= MARGIN * tolerances[0]
-    turned = angle <= MARGIN * tolerances[1]
+    near = is_within(wp.sqrt(position), tolerances[0])
+    turned = is_within(chord_angle(wp.sqrt(chord)), tolerances[1])
     for k in range(3):
         mark_met(i, row_island[p, start_idx + k], near, phase, met)
         mark_met(i, row_island[p, start_idx + 3 + k], turned, phase, met)

@@ -8,10 +8,11 @@ import typing
 
 import warp as wp
 
-from ik_service.kinematics import quat_exp
+from ik_service.kinematics import turned
 from ik_service.linear_solve import Equations, Islands
 from ik_service.solver.lm.codes import STALLED
 from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.coupling import followed
 from ik_service.solver.lm.damping import FACTOR_DOWN, FACTOR_MAX_STAGED, FACTOR_UP, GAIN_MIN
 from ik_service.solver.staged.slots import Slots
 
@@ -65,17 +66,21 @@ def _propose(
             step[t, first + m] = new - q
         c = active_quaternion[a]
         if c >= 0:
-            turn = quat_exp(wp.vec3(step[t, first + m], step[t, first + m + 1], step[t, first + m + 2]))
             old = wp.quat(joint_q[i, c], joint_q[i, c + 1], joint_q[i, c + 2], joint_q[i, c + 3])
-            rotation = wp.normalize(turn * old)
+            rotation = turned(old, wp.vec3(step[t, first + m], step[t, first + m + 1], step[t, first + m + 2]))
             for n in range(4):
                 joint_q_trial_out[t, c + n] = rotation[n]
     for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
         c = island_coord[p, m]
         leader = coordinate_leader[c]
         if leader >= 0:
-            q = coordinate_multiplier[c] * joint_q_trial_out[t, leader] + coordinate_offset[c]
-            joint_q_trial_out[t, c] = wp.clamp(q, coordinate_lower[c], coordinate_upper[c])
+            joint_q_trial_out[t, c] = followed(
+                joint_q_trial_out[t, leader],
+                coordinate_multiplier[c],
+                coordinate_offset[c],
+                coordinate_lower[c],
+                coordinate_upper[c],
+            )
     predicted = float(0.0)
     for m in range(dofs):
         row = block + m * dofs
@@ -137,7 +142,7 @@ def _accept(
     island_coordadr: wp.array2d[wp.int32],
     island_coord: wp.array2d[wp.int32],
     # trials
-    damping_factor: wp.array[float],  # [candidates]
+    candidate_damping: wp.array[float],  # [candidates]
     joint_q_trial: wp.array2d[float],  # [n_batch x candidates, joint_coord_count]
     residuals_trial: wp.array2d[float],  # [n_batch x candidates, total_residuals]
     predicted: wp.array2d[float],  # [n_batch x candidates, trees]
@@ -146,7 +151,7 @@ def _accept(
     running: wp.array2d[wp.int32],  # [n_batch, trees]
     cost: wp.array2d[float],  # [n_batch, trees]
     # in and out
-    boost: wp.array2d[float],  # [n_batch, trees]
+    damping_factor: wp.array2d[float],  # [n_batch, trees]
     iterations: wp.array2d[wp.int32],  # [n_batch, trees]
     # out
     ended_out: wp.array2d[wp.int32],  # [n_batch, trees]
@@ -157,7 +162,7 @@ def _accept(
         return
     p = problem_idx[i]
     iterations[i, island] = iterations[i, island] + 1
-    candidates = damping_factor.shape[0]
+    candidates = candidate_damping.shape[0]
     best = int(-1)
     current = cost[i, island]
     best_cost = float(current)
@@ -172,19 +177,20 @@ def _accept(
             best = t
             best_cost = 0.5 * norm2
     if best < 0:
-        boost[i, island] = boost[i, island] * FACTOR_UP
-        if boost[i, island] > FACTOR_MAX_STAGED:
+        damping_factor[i, island] = damping_factor[i, island] * FACTOR_UP
+        if damping_factor[i, island] > FACTOR_MAX_STAGED:
             ended_out[i, island] = STALLED
         return
     for m in range(island_coordadr[p, island], island_coordadr[p, island + 1]):
         c = island_coord[p, m]
         joint_q_out[i, c] = joint_q_trial[best, c]
-    boost[i, island] = wp.max(boost[i, island] * damping_factor[best - i * candidates] * FACTOR_DOWN, 1.0)
+    factor = damping_factor[i, island] * candidate_damping[best - i * candidates]
+    damping_factor[i, island] = wp.max(factor * FACTOR_DOWN, 1.0)
 
 
 def accept(
     islands: Islands,
-    damping_factor: wp.array[typing.Any],
+    candidate_damping: wp.array[typing.Any],
     trials: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
     slots: Slots,
     joint_q: wp.array[typing.Any],
@@ -193,7 +199,7 @@ def accept(
 
     Args:
         islands: Islands of every problem.
-        damping_factor: Factors of the candidates, shape [candidates].
+        candidate_damping: Factors of the candidates, shape [candidates].
         trials: Configurations, residuals and predicted decreases of the trials.
         slots: The slots.
         joint_q: In and out: accepted configurations, shape [n_batch, joint_coord_count].
@@ -206,12 +212,12 @@ def accept(
             islands.island_row,
             islands.island_coordadr,
             islands.island_coord,
-            damping_factor,
+            candidate_damping,
             *trials,
             slots.problem_idx,
             slots.running,
             slots.cost,
         ],
-        outputs=[slots.boost, slots.iterations, slots.ended, joint_q],
+        outputs=[slots.damping_factor, slots.iterations, slots.ended, joint_q],
         device=slots.phase.device,
     )

@@ -9,6 +9,7 @@ from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line
 from ik_service.solver.compiled.kernels.attempt_start import AttemptStart
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, integers, rotation_bits
+from ik_service.solver.lm.bound import is_at_bound
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
@@ -31,7 +32,7 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
-from ik_service.solver.lm.tolerances import MARGIN, PRECISE_ORIENTATION, PRECISE_POSITION
+from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION, chord_angle, is_within
 
 
 class AttemptFunctions(AttemptStart):
@@ -61,13 +62,13 @@ class AttemptFunctions(AttemptStart):
         at, place, program, W = self.at, self.source.state, self.source.program, self.source.lanes.width
         DOFS, PAIRS = len(program.dofs), len(program.coupled)
         GRADIENT, DIAGONAL, HESSIAN = place.gradient, place.diagonal, place.hessian
-        Held: Any = wp.types.vector(DOFS, int)
+        Bounds: Any = wp.types.vector(DOFS, int)
         Row: Any = wp.types.vector(DOFS, float)
         Factor: Any = wp.types.vector(DOFS * DOFS, float)
         ENTRY = integers([program.dofs.index(a) * DOFS + program.dofs.index(b) for a, b in program.coupled])
 
         @wp.func
-        def predicted_gain(state: StateRef, lane: int, held: Held):
+        def predicted_gain(state: StateRef, lane: int, at_bound: Bounds):
             """Return what a step can lower |r|^2 by, see `staged.assessment`; the lane keeps J'J."""
             factor = Factor()
             solved = Row()
@@ -79,7 +80,7 @@ class AttemptFunctions(AttemptStart):
             damping = MODEL_DAMPING * largest
             gain = float(0.0)
             for k in range(DOFS):
-                free = 1.0 - float(held[k])
+                free = 1.0 - float(at_bound[k])
                 pivot = float(at(state, (DIAGONAL + k) * W + lane)) + damping
                 value = free * float(at(state, (GRADIENT + k) * W + lane))
                 for m in range(k):
@@ -106,9 +107,9 @@ class AttemptFunctions(AttemptStart):
         DOFS = len(program.dofs)
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, GRADIENT, DIAGONAL, Real = place.q, place.gradient, place.diagonal, self.Real
-        NORM2, BOOST, STEPS = place.norm2, place.boost, place.steps
-        BOOST_MAX = self.source.damping.boost_max
-        Held: Any = wp.types.vector(DOFS, int)
+        NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
+        FACTOR_MAX = self.source.damping.factor_max
+        Bounds: Any = wp.types.vector(DOFS, int)
         predicted_gain = self._predicted_gain
 
         @wp.func
@@ -118,31 +119,31 @@ class AttemptFunctions(AttemptStart):
             blocked = int(0)
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             slope = float(0.0)
-            held = Held()
+            at_bound = Bounds()
             for k in range(DOFS):
                 g = float(at(state, (GRADIENT + k) * W + lane))
                 cosine2 = squared_cosine(g, float(at(state, (DIAGONAL + k) * W + lane)), norm2)
-                outwards = bool(False)
+                stays = bool(False)
                 c = PLACE[k]
                 if c >= 0 and (ROTATIONS >> k) & 1 == 0:
                     q = at(state, (Q + c) * W + lane)
-                    below = q <= Real(task.limit_lower[line, task.dof[k]]) and g > 0.0
-                    outwards = below or (q >= Real(task.limit_upper[line, task.dof[k]]) and g < 0.0)
+                    lower = Real(task.limit_lower[line, task.dof[k]])
+                    stays = is_at_bound(q, lower, Real(task.limit_upper[line, task.dof[k]]), g)
                 if wp.static(self.source.with_hessian):
-                    if outwards:
-                        held[k] = 1
-                if outwards and cosine2 > COSINE_MAX * COSINE_MAX:
+                    if stays:
+                        at_bound[k] = 1
+                if stays and cosine2 > COSINE_MAX * COSINE_MAX:
                     blocked = 1
-                if not outwards or not wp.isfinite(cosine2):
+                if not stays or not wp.isfinite(cosine2):
                     slope = wp.max(slope, cosine2)
             ended = int(RUNNING)
-            if float(at(state, BOOST * W + lane)) > BOOST_MAX:
+            if float(at(state, FACTOR * W + lane)) > FACTOR_MAX:
                 ended = STALLED
             w = wp.min(p, task.lightest2.shape[0] - 1)
             left = task.settings[ITERATIONS] - int(at(state, STEPS * W + lane))
             gain = float(UNKNOWN_GAIN)
             if wp.static(self.source.with_hessian):
-                gain = predicted_gain(state, lane, held) / norm2
+                gain = predicted_gain(state, lane, at_bound) / norm2
             status = phase_after(
                 norm2, task.lightest2[w, island], task.heaviest2[w, island], slope, gain, blocked, ended, left
             )
@@ -170,11 +171,10 @@ class AttemptFunctions(AttemptStart):
                 tolerance = task.tolerances[0]
                 fine = PRECISE_POSITION
                 if (CHORD_BITS >> k) & 1 == 1:
-                    error = 2.0 * wp.asin(wp.min(0.5 * error, 1.0))
+                    error = chord_angle(error)
                     tolerance = task.tolerances[1]
                     fine = PRECISE_ORIENTATION
-                within = error <= MARGIN * tolerance
-                if not within:
+                if not is_within(error, tolerance):
                     met = 0
                 elif met == NO_TARGET:
                     met = 1
@@ -224,27 +224,27 @@ class AttemptFunctions(AttemptStart):
         def write_joint_q(state: StateRef, lane: int, task: TaskRef, line: int):
             for c in range(COORDINATES):
                 q = at(state, (Q + c) * W + lane)
-                task.winner_joint_q[line, task.coordinate[c]] = float(q)
+                task.best_joint_q[line, task.coordinate[c]] = float(q)
                 if wp.static(WIDE == 1):
-                    task.winner_joint_q_wide[line, task.coordinate[c]] = q
+                    task.best_joint_q_wide[line, task.coordinate[c]] = q
             for f in range(task.follower.shape[0]):
                 value = follow(task.follower_number, f, at(state, (Q + task.follower_place[f]) * W + lane))
-                task.winner_joint_q[line, task.follower[f]] = float(value)
+                task.best_joint_q[line, task.follower[f]] = float(value)
                 if wp.static(WIDE == 1):
-                    task.winner_joint_q_wide[line, task.follower[f]] = value
+                    task.best_joint_q_wide[line, task.follower[f]] = value
 
         @wp.func
         def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
             rank, cost, status, met = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
-            if task.settings[KEEP_ALL] == 1 or rank < task.winner_rank[line, island]:
-                task.winner_rank[line, island] = rank
-                task.winner_cost[line, island] = cost
-                task.winner_seed[line, island] = s
-                task.winner_iterations[line, island] = int(at(state, STEPS * W + lane))
-                task.winner_status[line, island] = status
-                task.winner_met[line, island] = met
+            if task.settings[KEEP_ALL] == 1 or rank < task.best_rank[line, island]:
+                task.best_rank[line, island] = rank
+                task.best_cost[line, island] = cost
+                task.best_seed[line, island] = s
+                task.best_iterations[line, island] = int(at(state, STEPS * W + lane))
+                task.best_status[line, island] = status
+                task.best_met[line, island] = met
                 write_joint_q(state, lane, task, line)
             return rank
 

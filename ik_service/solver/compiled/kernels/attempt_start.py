@@ -6,11 +6,11 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names
-from ik_service.kinematics import quat_exp
+from ik_service.kinematics import turned
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, rotation_bits
 from ik_service.solver.lm.seeds import seed_value
-from ik_service.solver.lm.termination import FLOAT64_FLOOR2, NOT_EVALUATED, RESIDUAL_FLOOR2
+from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
 
 class AttemptStart(IterationFunctions):
@@ -38,7 +38,7 @@ class AttemptStart(IterationFunctions):
         source, COLUMNS = self.source, self.source.data_columns
         W, DATA = source.lanes.width, source.state.lower
         DOFS, INPUTS = len(source.program.dofs), len(source.program.inputs)
-        FLOOR2 = float(RESIDUAL_FLOOR2) if source.lanes.precision == "float32" else FLOAT64_FLOOR2
+        FLOOR2 = residual_floor2(source.lanes.precision)
         Data: Any = StateRef if COLUMNS == 0 else wp.array3d[Real]
 
         if COLUMNS > 0:
@@ -87,7 +87,7 @@ class AttemptStart(IterationFunctions):
                     turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
                 for m in range(4):
                     q[m] = task.mid_joint_q[i + m]
-                q = wp.normalize(quat_exp(turn) * q)
+                q = turned(q, turn)
             for m in range(4):
                 state[(TRIAL + c + m) * W + lane] = Real(q[m])
 
@@ -104,7 +104,7 @@ class AttemptStart(IterationFunctions):
         start_rotation = self._start_rotation
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
-        NORM2, BOOST, STEPS = place.norm2, place.boost, place.steps
+        NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
 
         @wp.func
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
@@ -147,7 +147,7 @@ class AttemptStart(IterationFunctions):
             for c in range(COORDINATES):
                 state[(Q + c) * W + lane] = at(state, (TRIAL + c) * W + lane)
             state[NORM2 * W + lane] = Real(NOT_EVALUATED)
-            state[BOOST * W + lane] = Real(1.0)
+            state[FACTOR * W + lane] = Real(1.0)
             state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
 
         self.start_attempt = start_attempt

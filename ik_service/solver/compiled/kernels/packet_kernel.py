@@ -20,11 +20,11 @@ from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
-from ik_service.solver.lm.ranking import NEAR
+from ik_service.solver.lm.ranking import IMPRECISE, is_beaten
 from ik_service.solver.problems.parts import first_place
 
 NOTHING = wp.constant(-1)  # problem of a lane that has none
-LONG_AGO = wp.constant(1.0e9)  # steps before the first of an idle lane
+UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane
 
 
 @typing.no_type_check
@@ -41,17 +41,17 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
     Lanes: Any = wp.types.vector(source.lanes.width, int)
     LanesRef: Any = wp.ref[Lanes]
     W, place = source.lanes.width, source.state
-    NORM2, BOOST, STEPS, FLOOR2 = place.norm2, place.boost, place.steps, place.floor2
-    BOOST_MAX = source.damping.boost_max
+    NORM2, FACTOR, STEPS, FLOOR2 = place.norm2, place.damping_factor, place.steps, place.floor2
+    FACTOR_MAX = source.damping.factor_max
     options = {"block_dim": 1, "max_unroll": 1, "enable_backward": False, "cpu_compiler_flags": cpu_target().flags}
 
     @wp.func
-    def drop(state: StateRef, problem: LanesRef, seed: Lanes, p: int, rank: wp.int64):
+    def cancel_later_seeds(state: StateRef, problem: LanesRef, seed: Lanes, p: int, rank: wp.int64):
         """Take later seeds of a solved problem out of their lanes."""
         for lane in range(W):
-            if problem[lane] == p and wp.int64(seed[lane]) > rank:
+            if problem[lane] == p and is_beaten(rank, seed[lane]):
                 problem[lane] = NOTHING
-                state[BOOST * W + lane] = Real(2.0 * BOOST_MAX)
+                state[FACTOR * W + lane] = Real(2.0 * FACTOR_MAX)
 
     @wp.func
     def lane_to_help(task: TaskRef, problem: Lanes):
@@ -85,13 +85,13 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
             running = int(0)
             for lane in range(W):
                 over = state[NORM2 * W + lane] <= state[FLOOR2 * W + lane]
-                over = over or state[BOOST * W + lane] > Real(BOOST_MAX) or state[STEPS * W + lane] >= iterations
+                over = over or state[FACTOR * W + lane] > Real(FACTOR_MAX) or state[STEPS * W + lane] >= iterations
                 if over:
                     p = int(problem[lane])
                     if p != NOTHING:
                         rank = keep_answer(state, lane, task, p, island, seed[lane])
-                        if rank < NEAR and task.settings[KEEP_ALL] == 0:
-                            drop(state, problem, seed, p, rank)
+                        if rank < IMPRECISE and task.settings[KEEP_ALL] == 0:
+                            cancel_later_seeds(state, problem, seed, p, rank)
                         if not needs_attempt(task, p, island):
                             p = NOTHING
                     if p == NOTHING and next_place < end_place:
@@ -111,8 +111,8 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                         start_attempt(state, lane, task, p, island, seed[lane])
                     else:  # the lane goes on for nothing, and quietly
                         state[FLOOR2 * W + lane] = -Real(1.0)
-                        state[BOOST * W + lane] = Real(1.0)
-                        state[STEPS * W + lane] = -Real(LONG_AGO)
+                        state[FACTOR * W + lane] = Real(1.0)
+                        state[STEPS * W + lane] = -Real(UNCOUNTED_STEPS)
                 if problem[lane] != NOTHING:
                     running += 1
             if running > 0:

@@ -47,7 +47,7 @@ WARPS_PER_SM_OF_LARGE = 8  # what 255 do
 __syncwarp();
 #endif
 """)  # type: ignore[untyped-decorator]  # Warp has no types
-def meet() -> None: ...  # noqa: D103  # the body is C++
+def sync_warp() -> None: ...  # noqa: D103  # the body is C++
 
 
 @wp.func
@@ -68,9 +68,9 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
 def keep_rank(task: TaskRef, p: int, s: int, rank: wp.int64):
     """Bring in the rank of an attempt; return whether none is better yet."""
     if task.settings[KEEP_ALL] == 1:
-        task.winner_rank[attempt_line(task, p, s), task.island] = rank
+        task.best_rank[attempt_line(task, p, s), task.island] = rank
         return True
-    return rank < wp.atomic_min(task.winner_rank, p, task.island, rank)
+    return rank < wp.atomic_min(task.best_rank, p, task.island, rank)
 
 
 @typing.no_type_check
@@ -88,7 +88,7 @@ def thread_kernel(source: IterationSource) -> wp.Kernel:
     Q, STEPS = source.state.q, source.state.steps
 
     @wp.func
-    def keep_row(state: StateRef, task: TaskRef, storage: StorageRef, p: int, s: int, row: int):
+    def store_row(state: StateRef, task: TaskRef, storage: StorageRef, p: int, s: int, row: int):
         """Rank an attempt that has ended, and keep its answer if none is better yet."""
         rank, cost, status, met = judge_attempt(state, 0, task, p, task.island, s)
         if keep_rank(task, p, s, rank):
@@ -113,7 +113,7 @@ def thread_kernel(source: IterationSource) -> wp.Kernel:
                 if row != NOTHING:
                     p, s = attempt_of(task, wave, storage, row)
                     if ended:
-                        keep_row(state, task, storage, p, s, row)
+                        store_row(state, task, storage, p, s, row)
                     else:
                         ended = not may_win(task, p, s)
                 if ended:
@@ -126,7 +126,7 @@ def thread_kernel(source: IterationSource) -> wp.Kernel:
             left -= 1
             if not ended:
                 ended = iterate(state, iterations, storage.data, wp.tid())
-            meet()
+            sync_warp()
 
     return solve_attempts
 

@@ -57,7 +57,7 @@ class TargetWeights:
     """
 
     def __init__(self, targets: Sequence[Target]) -> None:
-        given = [np.ones(6) if target.row_weights is None else np.asarray(target.row_weights) for target in targets]
+        given = [target.weights() for target in targets]
         self._is_common = all(weights.ndim == 1 for weights in given)
         self._lines = [np.atleast_2d(weights).astype(np.float32) for weights in given]
         self._known: dict[bytes, RowWeights] = {}
