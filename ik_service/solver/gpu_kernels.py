@@ -20,22 +20,22 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 """One for each generation that Warp compiles for; each serves later minor versions too, but Warp looks for its own."""
 
 
-def gpu_modules(solver: IKSolver, *, orientations: bool = True, polished: bool = False) -> dict[Any, int]:
+def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: bool = False) -> dict[Any, int]:
     """Return the modules that a solve on a GPU loads, each with its size of block.
 
     Args:
         solver: A solver of pose targets by the compiled engine, on any device.
         orientations: Whether targets have orientations, or are positions alone.
-        polished: Whether what `precision="float64"`, `best_of` and `solutions` need is among them.
+        float64_finish: Whether what `precision="float64"`, `best_of` and `solutions` need is among them.
 
     Raises:
         EngineError: The islands are too large for a GPU; the staged engine solves there.
     """
-    recorded = solver.recorded(orientations=orientations, for_gpus=True, polished=polished)
+    recorded = solver.recorded(orientations=orientations, for_gpus=True, float64_finish=float64_finish)
     found: dict[Any, int] = {WAVES: LAUNCH_BLOCK}
     for step in recorded.steps:
         found[step.kernel.module] = BLOCK if step.phase == "solve" else LAUNCH_BLOCK
-    return found | ({SOLVE_EXTRAS: LAUNCH_BLOCK} if polished else {})
+    return found | ({SOLVE_EXTRAS: LAUNCH_BLOCK} if float64_finish else {})
 
 
 def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -> list[Path]:

@@ -122,7 +122,7 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
 
 def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return the answers as they have been judged last."""
-    order, values = head.order, work.verification.read(settings.problem_count, wide=settings.float64_finish)
+    order, values = head.order, work.verification.read(settings.problem_count, float64_finish=settings.float64_finish)
     for column in DEVICE_COLUMNS:
         if "coordinates" in column.axes:
             values[column.name] = order.coordinates_of(values[column.name])

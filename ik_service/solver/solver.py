@@ -226,14 +226,14 @@ class IKSolver:
         return self._core.report_islands(problem)
 
     def recorded(
-        self, *, orientations: bool = True, for_gpus: bool = False, polished: bool = False
+        self, *, orientations: bool = True, for_gpus: bool = False, float64_finish: bool = False
     ) -> RecordedLaunches:
         """Return the kernels of a solve, with what they work on, for export.
 
         Args:
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
-            polished: Whether the answers are taken on in float64, in steps of the phase "polish".
+            float64_finish: Whether the answers are taken on in float64, in steps of the phase "finish".
 
         Raises:
             EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
@@ -241,4 +241,4 @@ class IKSolver:
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
-        return self._core.recorded(orientations=orientations, for_gpus=for_gpus, float64_finish=polished)
+        return self._core.recorded(orientations=orientations, for_gpus=for_gpus, float64_finish=float64_finish)

@@ -126,7 +126,7 @@ class Workspace:
         """Return the launches of `verify` for one part of the problems."""
         verification = self.verification
         launches = verification.launches(self.problems, self.inputs, partition, part, parts, joint_q_float64)
-        fetches = [mirror.fetch for mirror in verification.results(wide=joint_q_float64 is not None)]
+        fetches = [mirror.fetch for mirror in verification.results(float64_finish=joint_q_float64 is not None)]
         return PartLaunches([*map(per_problem, launches), *fetches], [partition])
 
     def recorded(self, islands: RecordedIslands) -> RecordedLaunches:

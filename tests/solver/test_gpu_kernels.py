@@ -120,7 +120,7 @@ def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
 def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
     robot = ik_service.load_robot("ur5e")
     solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
-    modules = gpu_modules(solver, polished=True)
+    modules = gpu_modules(solver, float64_finish=True)
     launched = [one.kernel.module for one in island_kernels(solver, precision="float64")]
     assert [modules[module] for module in launched] == [BLOCK, 256]
     assert SOLVE_EXTRAS in modules

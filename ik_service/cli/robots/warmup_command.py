@@ -157,7 +157,7 @@ def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -
     architectures = ", ".join(f"sm_{number}" for number in job.architectures)
     solver = IKSolver(robot, links, device="cpu", engine="compiled")
     try:
-        modules = gpu_modules(solver, orientations=not job.position_only, polished=job.float64)
+        modules = gpu_modules(solver, orientations=not job.position_only, float64_finish=job.float64)
     except EngineError:
         return "staged", architectures, 0
     compiled = len(compile_for_gpus(modules, job.architectures))

@@ -155,8 +155,8 @@ class CompiledEngine:
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
             joint_q_float64 = wp.zeros(shape, dtype=wp.float64, device=self._model.device)
-            tasks = kernels.polish_tasks(problems, inputs, partition, count, joint_q_float64)
-            found += [RecordedStep("polish", one.kernel, (task, 0, 1), False) for one, task in tasks]
+            tasks = kernels.finish_tasks(problems, inputs, partition, count, joint_q_float64)
+            found += [RecordedStep("finish", one.kernel, (task, 0, 1), False) for one, task in tasks]
         return RecordedIslands(partition, tuple(found), joint_q_float64)
 
     def _plan(self, steps: SolveSteps, settings: SolveSettings, weights: RowWeights) -> Plan:
@@ -208,8 +208,8 @@ class CompiledEngine:
         choice = self._choice if settings.runs_all_seeds else None
         finished = self._joint_q_float64 if settings.float64_finish else None
         work = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
-        polish = [] if finished is None else self.kernels.polish_tasks(*of_problems, finished.device)
-        modules = dict(block for one, _ in (*work, *polish) for block in one.blocks().items())
+        finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
+        modules = dict(block for one, _ in (*work, *finish) for block in one.blocks().items())
         extras = [] if choice is None and finished is None else [SOLVE_EXTRAS]
         load_kernels(modules | dict.fromkeys([SOLVE_IO, *extras], LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
@@ -218,7 +218,7 @@ class CompiledEngine:
         if choice is not None:
             found = [choice.record_begin, *found, partial(choice.record_choice, partition)]
         if finished is not None:
-            found += [partial(_record_widening, problems, finished.device), partial(record, polish)]
+            found += [partial(_record_widening, problems, finished.device), partial(record, finish)]
         return found
 
     def _verify_launches(self, steps: SolveSteps, partition: Partition, settings: SolveSettings) -> _Record:

@@ -9,7 +9,7 @@ limits, tolerances and budgets are data: changing them compiles nothing.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -163,14 +163,16 @@ class IslandKernels:
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
-            task.next_seed, task.best_joint_q, task.best_rank = answers.next_seed, answers.joint_q, answers.rank
-            task.best_cost, task.best_seed = answers.cost, answers.seed
-            task.best_iterations, task.best_status = answers.iterations, answers.status
-            task.best_met = answers.met
+            _write_to(task, answers)
         return found
 
-    def polish_tasks(
-        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, wide: wp.array[Any]
+    def finish_tasks(
+        self,
+        problems: Problems,
+        inputs: InputArrays,
+        partition: Partition,
+        problem_count: int,
+        joint_q_float64: wp.array[Any],
     ) -> list[IslandWork]:
         """Return kernels and tasks that improve the best attempts in float64: one attempt each, from where they stand.
 
@@ -179,19 +181,16 @@ class IslandKernels:
             inputs: Where the caller's numbers stand in float64.
             partition: Islands of the problems.
             problem_count: Problems of the solve.
-            wide: Where to; holds the best attempts before.
+            joint_q_float64: Where to; holds the best attempts before.
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float64")
         scratch = BestAttempts.allocate(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
         for one, task in found:
-            task.settings = problems.polish_settings
-            task.start_joint_q, task.best_joint_q_wide = problems.best.joint_q, wide
-            task.best_joint_q, task.best_rank = problems.polished_joint_q, scratch.rank
-            task.next_seed, task.best_cost, task.best_seed = scratch.next_seed, scratch.cost, scratch.seed
-            task.best_iterations, task.best_status = scratch.iterations, scratch.status
-            if one.source.with_hessian:  # without targets, what is returned is a minimum or not
-                task.best_status = problems.best.status
-            task.best_met = scratch.met
+            task.settings = problems.finish_settings
+            task.start_joint_q, task.best_joint_q_float64 = problems.best.joint_q, joint_q_float64
+            # Without targets, what is returned is a minimum or not.
+            status = problems.best.status if one.source.with_hessian else scratch.status
+            _write_to(task, replace(scratch, joint_q=problems.unused_joint_q, status=status))
         return found
 
     def _all_tasks(
@@ -211,8 +210,8 @@ class IslandKernels:
                 trees = np.flatnonzero(partition.tree_island[line] == island)
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition)
-                wide = inputs if precision == "float64" else None
-                for name, array in self._sources(code.inputs, problems, wide).items():
+                exact = inputs if precision == "float64" else None
+                for name, array in self._sources(code.inputs, problems, exact).items():
                     setattr(task, name, array)
                 task.fault, task.problem, task.count, task.island = inputs.fault.device, listed, count, island
                 found.append((code.kernel, task))
@@ -253,13 +252,13 @@ class IslandKernels:
         return task
 
     def _sources(
-        self, needed: Sequence[DataInput], problems: Problems, wide: InputArrays | None
+        self, needed: Sequence[DataInput], problems: Problems, exact: InputArrays | None
     ) -> dict[str, wp.array[Any]]:
         """Where the kernel finds starts and data of the objectives; targets in float64 where input arrays are given."""
         objectives: Any = self._rows.objectives
         lines: list[tuple[int, int, int, int]] = []
         for one in needed:
-            staged = None if wide is None or one.objective >= self._target_count else wide.float64_targets(one.field)
+            staged = None if exact is None or one.objective >= self._target_count else exact.float64_targets(one.field)
             if one.field == FIXED:
                 array = problems.start_joint_q
             else:
@@ -268,7 +267,7 @@ class IslandKernels:
             first = 0 if staged is None else one.objective * array.shape[2]
             address = array.ptr + size * (first + one.column)
             lines.append((address, array.shape[0], array.strides[0] // size, int(staged is not None)))
-        names = ("source", "source_lines", "source_stride", "source_wide")
+        names = ("source", "source_lines", "source_stride", "source_is_float64")
         types = (wp.uint64, wp.int32, wp.int32, wp.int32)
         columns = zip(*lines, strict=True) if lines else [(), (), (), ()]
         device = self._model.device
@@ -276,3 +275,9 @@ class IslandKernels:
             name: wp.array(list(values), dtype=dtype, device=device)
             for name, dtype, values in zip(names, types, columns, strict=True)
         }
+
+
+def _write_to(task: Any, answers: BestAttempts) -> None:
+    """Have the kernel of a task write its answers to these arrays."""
+    for name in BestAttempts.__annotations__:
+        setattr(task, name if name == "next_seed" else f"best_{name}", getattr(answers, name))

@@ -10,7 +10,7 @@ import warp as wp
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
-from ik_service.solver.compiled.kernels.thread_kernel import polish_kernel, thread_kernel
+from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.waves import BLOCK, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem
@@ -98,7 +98,7 @@ class ThreadLaunches:
         """Return the kernel of an island."""
         if precision == "float64":
             source = iteration_of(program, Lanes(1, precision))
-            return IslandKernel(polish_kernel(source), source)
+            return IslandKernel(finish_kernel(source), source)
         source = iteration_of(program, Lanes(1), data_columns=BLOCK)
         return IslandKernel(thread_kernel(source), source, waves=True)
 

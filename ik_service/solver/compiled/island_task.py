@@ -36,7 +36,7 @@ class IslandTask:
     source: wp.array[wp.uint64]  # [inputs]: address of the first number
     source_lines: wp.array[wp.int32]  # [inputs]: 1 or one per problem
     source_stride: wp.array[wp.int32]  # [inputs]: numbers from line to line
-    source_wide: wp.array[wp.int32]  # [inputs]: 1 where they are float64
+    source_is_float64: wp.array[wp.int32]  # [inputs]: 1 where they are float64
     limit_lower: wp.array2d[wp.float32]  # [1 or problems, active_dof_count]
     limit_upper: wp.array2d[wp.float32]
     mid_joint_q: wp.array[wp.float32]
@@ -52,7 +52,7 @@ class IslandTask:
     # answers
     next_seed: wp.array2d[wp.int32]  # [problems, trees]
     best_joint_q: wp.array2d[wp.float32]
-    best_joint_q_wide: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
+    best_joint_q_float64: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
     best_rank: wp.array2d[wp.int64]
     best_cost: wp.array2d[wp.float32]
     best_seed: wp.array2d[wp.int32]
@@ -74,7 +74,7 @@ def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  #
 def read_input(task: TaskRef, p: int, k: int):
     """Return an input of the program."""
     line = wp.min(p, task.source_lines[k] - 1)
-    return load_number(task.source[k], line * task.source_stride[k], task.source_wide[k])
+    return load_number(task.source[k], line * task.source_stride[k], task.source_is_float64[k])
 
 
 @wp.func

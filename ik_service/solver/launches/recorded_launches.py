@@ -22,7 +22,7 @@ class RecordedStep:
 
     Attributes:
         phase: Part of the whole to which it belongs; of a solve "read", after which the mark `fault` says whether to
-            go on, "solve" for the islands, "polish" for them in float64, "judge".
+            go on, "solve" for the islands, "finish" for them in float64, "judge".
         kernel: The kernel.
         arguments: What it is launched with: numbers, arrays and structs.
         per_problem: Whether it is launched with the number of problems as its dimension; else with 1.

@@ -39,8 +39,8 @@ class Problems:
         tolerances: Position and orientation tolerance.
         every: The numbers of all problems, int32.
         best: The best attempt of every problem and island so far.
-        polish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
-        polished_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
+        finish_settings: Settings of the attempt in float64 that follows: one seed, which is kept whatever comes.
+        unused_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
         heaviest2: Square of the largest.
     """
@@ -59,8 +59,8 @@ class Problems:
         self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
         self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
         self.settings, self.tolerances = self._settings.device, self._tolerances.device
-        self._polish_settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
-        self.polish_settings = self._polish_settings.device
+        self._finish_settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
+        self.finish_settings = self._finish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
         self._structure: RowStructure | None = None
         self._model = model
@@ -80,7 +80,7 @@ class Problems:
         shape = (capacity, structure.tree_count)
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
-        self.polished_joint_q = wp.zeros_like(self.start_joint_q)
+        self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         self.best = BestAttempts.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
     def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
@@ -150,13 +150,13 @@ class Problems:
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
         self._settings.host[:] = numbers
-        self._polish_settings.host[:] = count, 1, options.max_iterations, True, 0, True
+        self._finish_settings.host[:] = count, 1, options.max_iterations, True, 0, True
         self._tolerances.host[:] = options.search_tolerances()
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:
         """What the launches of a solve read."""
-        return self._settings, self._polish_settings, self._tolerances
+        return self._settings, self._finish_settings, self._tolerances
 
 
 @wp.kernel(module="unique", enable_backward=False)

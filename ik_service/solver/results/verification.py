@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.input_kernels import SOLVE_IO, InputArrays, roomy_array
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
+from ik_service.solver.results.composition import compose_islands
 from ik_service.solver.results.float64_kinematics import Kinematics, float64_kinematics, link_pose, paths_to_links
 from objectives.data_field import fitting_array
 
@@ -42,15 +42,15 @@ WARP_TYPES: dict[str, Any] = {
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
 @typing.no_type_check
-def _place(
+def _final_configuration(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
     turns: Turns,
     start_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     best_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    wide: int,  # 1: the next array holds the answers in float64
-    best_joint_q_wide: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    has_float64: int,  # 1: the next array holds the answers in float64
+    best_joint_q_float64: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     limit_lower: wp.array[wp.float64],  # [joint_coord_count]: exact
     limit_upper: wp.array[wp.float64],  # [joint_coord_count]
     # out
@@ -58,7 +58,7 @@ def _place(
     judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly what is returned
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    if wide == 0:
+    if has_float64 == 0:
         for c in range(joint_q_out.shape[1]):
             joint_q_out[p, c] = best_joint_q[p, c]
         turn_towards_start(turns, settings, start_joint_q, p, joint_q_out, p)
@@ -66,7 +66,7 @@ def _place(
             judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
     else:
         for c in range(joint_q_out.shape[1]):
-            judged_q_out[p, c] = best_joint_q_wide[p, c]
+            judged_q_out[p, c] = best_joint_q_float64[p, c]
         turn_towards_start(turns, settings, start_joint_q, p, judged_q_out, p)
         for c in range(joint_q_out.shape[1]):
             q = judged_q_out[p, c]
@@ -80,7 +80,7 @@ def _place(
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
 @typing.no_type_check
-def _judge_target(
+def _target_errors(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
@@ -137,97 +137,6 @@ def _judge_target(
             weighted += 1.0
             angle2 += scale * error[k] * scale * error[k]
     orientation_error_out[p, target] = wp.where(weighted > 0.0, wp.sqrt(angle2), NAN)
-
-
-@wp.func
-@typing.no_type_check
-def misses(error: wp.float64, tolerance: wp.float64):
-    """Return whether an error is above its tolerance; NaN is unconstrained."""
-    return error > tolerance
-
-
-@wp.kernel(module=SOLVE_IO, enable_backward=False)
-@typing.no_type_check
-def _compose(
-    settings: wp.array[wp.int32],
-    part: int,
-    parts: int,
-    # judgement
-    tolerances: wp.array[wp.float64],  # [2]
-    target_row: wp.array[wp.int32],  # [targets]
-    position_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
-    orientation_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
-    # islands
-    nisland: wp.array[wp.int32],  # [1 or problems]
-    row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
-    best_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    best_met: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    best_cost: wp.array2d[float],  # [problem_capacity, trees]
-    best_iterations: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    best_seed: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    # out
-    island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
-    island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    island_seed_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    island_iterations_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    island_cost_out: wp.array2d[float],  # [problem_capacity, trees]
-    success_out: wp.array[wp.bool],  # [problem_capacity]; this and what follows
-    status_out: wp.array[wp.int8],
-    cost_out: wp.array[float],
-    iterations_out: wp.array[wp.int32],
-    seed_out: wp.array[wp.int32],
-):
-    p = first_problem(settings, part, parts) + wp.tid()
-    line = wp.min(p, nisland.shape[0] - 1)
-    count = nisland[line]
-    for island in range(count):
-        status = best_status[p, island]
-        success = status != INVALID
-        if best_met[p, island] == NO_TARGET:
-            success = status == STATIONARY or status == CONVERGED
-        island_success_out[p, island] = success
-    all_met = bool(True)
-    for k in range(target_row.shape[0]):
-        missed = misses(position_error[p, k], tolerances[0]) or misses(orientation_error[p, k], tolerances[1])
-        if missed:
-            all_met = False
-            for m in range(6):
-                island = row_island[line, target_row[k] + m]
-                if island >= 0:
-                    if best_met[p, island] != NO_TARGET:
-                        island_success_out[p, island] = False
-    result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
-    untroubled = bool(True)
-    cost = float(0.0)
-    iterations = int(0)
-    seed = int(0)
-    for island in range(count):
-        status = best_status[p, island]
-        if island_success_out[p, island]:
-            status = CONVERGED
-        elif status == STATIONARY or status == CONVERGED:
-            status = STALLED  # no gain left, and yet not met
-        island_status_out[p, island] = status
-        if not island_success_out[p, island] and untroubled:
-            untroubled = False
-            result = status
-        island_seed_out[p, island] = best_seed[p, island]
-        island_iterations_out[p, island] = best_iterations[p, island]
-        island_cost_out[p, island] = best_cost[p, island]
-        cost += best_cost[p, island]
-        iterations = wp.max(iterations, best_iterations[p, island])
-        if island == 0:
-            seed = best_seed[p, island]
-        elif seed != best_seed[p, island]:
-            seed = -1
-    success = untroubled and all_met
-    if success:
-        result = CONVERGED
-    success_out[p] = success
-    status_out[p] = wp.int8(result)
-    cost_out[p] = cost
-    iterations_out[p] = iterations
-    seed_out[p] = seed
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -313,24 +222,24 @@ class Verification:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
         self.tolerances.host[:] = position, orientation
 
-    def results(self, *, wide: bool) -> list[HostDeviceArray]:
+    def results(self, *, float64_finish: bool) -> list[HostDeviceArray]:
         """Return what a result is made of.
 
         Args:
-            wide: Whether configurations are wanted in float64.
+            float64_finish: Whether configurations are wanted in float64.
         """
-        left_out = "joint_q" if wide else "judged_q"
+        left_out = "joint_q" if float64_finish else "judged_q"
         return [array for name, array in self.columns.items() if name != left_out]
 
-    def read(self, count: int, *, wide: bool) -> dict[str, Any]:
+    def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:
         """Return the columns of the first problems, by name.
 
         Args:
             count: How many problems.
-            wide: Whether configurations are wanted in float64.
+            float64_finish: Whether configurations are wanted in float64.
         """
         values = {column.name: self.columns[column.name].read(count) for column in DEVICE_COLUMNS}
-        return values | {"joint_q": self.columns["judged_q"].read(count)} if wide else values
+        return values | {"joint_q": self.columns["judged_q"].read(count)} if float64_finish else values
 
     def launches(
         self,
@@ -339,7 +248,7 @@ class Verification:
         partition: Partition,
         part: int,
         parts: int,
-        wide: wp.array[Any] | None,
+        joint_q_float64: wp.array[Any] | None,
     ) -> list[wp.Launch]:
         """Record the launches that judge one part of the problems; their dimension is its number of problems.
 
@@ -349,21 +258,21 @@ class Verification:
             partition: Their islands.
             part: Which part.
             parts: Number of parts.
-            wide: Answers in float64, where the best attempts have been improved so.
+            joint_q_float64: Answers in float64, where the best attempts have been improved so.
         """
         model, best, targets = self._model, problems.best, self._targets
         which = [problems.settings, part, parts]
         device = {name: array.device for name, array in self.columns.items()}
         errors = [device["position_error"], device["orientation_error"]]
-        place = [*which, self._turns, problems.start_joint_q, best.joint_q, int(wide is not None)]
-        place += [device["judged_q"] if wide is None else wide, *self._limits]
+        place = [*which, self._turns, problems.start_joint_q, best.joint_q, int(joint_q_float64 is not None)]
+        place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *self._limits]
         place += [device["joint_q"], device["judged_q"]]
-        steps: list[tuple[Any, list[Any]]] = [(_place, place)]
+        steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
             inputs = [*which, self._robot, *self._paths, device["judged_q"], k, len(targets), tool]
             inputs += [int(target.reference_link is not None), intake.positions.device]
             inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
-            steps.append((_judge_target, inputs))
+            steps.append((_target_errors, inputs))
         compose = [*which, self.tolerances.device, self._target_row, *errors]
         compose += [partition.device_nisland, partition.device_row_island, best.status, best.met]
         compose += [best.cost, best.iterations, best.seed]
@@ -371,7 +280,7 @@ class Verification:
         compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
         limits += [device["joint_q"], device["active_limits"]]
-        steps += [(_compose, compose), (_find_active_limits, limits)]
+        steps += [(compose_islands, compose), (_find_active_limits, limits)]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
 

@@ -146,7 +146,7 @@ class Batch:
         instances = (slots.problem_idx, slots.running)
         self._rows.compute_residuals(accepted)
         self._rows.compute_jacobian(accepted, self._joint_S_s, self._jacobian, self._tape)
-        self._support.watch(self._jacobian, slots.running)
+        self._support.record_check(self._jacobian, slots.running)
         rows = (accepted.residuals, self._jacobian)
         normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
         solve = (problems.settings, problems.best.rank, problems.lightest2, problems.heaviest2)

@@ -81,7 +81,7 @@ class StagedEngine:
             prepared = PreparedSolve(steps.discovered(count, join=self._join))
             if not steps.inputs.is_faulty():
                 batch.run(self._options.use_graph, self._options.check_jacobians)
-            if not self._layout.support.widen():
+            if not self._layout.support.extend():
                 steps.verify(prepared, count)
                 return prepared
             self._layout.refresh()

@@ -226,12 +226,12 @@ class AttemptFunctions(AttemptStart):
                 q = at(state, (Q + c) * W + lane)
                 task.best_joint_q[line, task.coordinate[c]] = float(q)
                 if wp.static(WIDE == 1):
-                    task.best_joint_q_wide[line, task.coordinate[c]] = q
+                    task.best_joint_q_float64[line, task.coordinate[c]] = q
             for f in range(task.follower.shape[0]):
                 value = follow(task.follower_number, f, at(state, (Q + task.follower_place[f]) * W + lane))
                 task.best_joint_q[line, task.follower[f]] = float(value)
                 if wp.static(WIDE == 1):
-                    task.best_joint_q_wide[line, task.follower[f]] = value
+                    task.best_joint_q_float64[line, task.follower[f]] = value
 
         @wp.func
         def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):

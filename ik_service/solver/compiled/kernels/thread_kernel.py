@@ -150,7 +150,7 @@ def _options(source: IterationSource) -> dict[str, Any]:
 
 
 @typing.no_type_check
-def polish_kernel(source: IterationSource) -> wp.Kernel:
+def finish_kernel(source: IterationSource) -> wp.Kernel:
     """Return the kernel that makes one attempt at every problem and keeps it; its argument is the task.
 
     Args:

@@ -45,9 +45,9 @@ class Support:
                 self.dofs[block] = stated
         if self._probed.any():
             self.dofs[self._probed] = _probe(model, rows)[self._probed]
-        self._missed: wp.array[Any] | None = None
-        self._make_watch()
-        self._tell_rows()
+        self._unexpected: wp.array[Any] | None = None
+        self._make_check()
+        self._update_rows()
 
     @property
     def trees(self) -> NDArray[np.bool_]:
@@ -64,61 +64,61 @@ class Support:
         found[active[self.dofs.any(axis=0) & (active >= 0)]] = True
         return found
 
-    def watch(self, jacobian: wp.array[Any], running: wp.array[Any]) -> None:
+    def record_check(self, jacobian: wp.array[Any], running: wp.array[Any]) -> None:
         """Note entries of a Jacobian in trees that the probed support lacks; recorded with the iteration."""
-        if self._missed is not None:
+        if self._unexpected is not None:
             wp.launch(
-                _note_missed,
-                dim=(jacobian.shape[0], self._watched.shape[0]),
-                inputs=[self._watched, self._allowed, running, jacobian],
-                outputs=[self._missed],
+                _note_unexpected,
+                dim=(jacobian.shape[0], self._checked.shape[0]),
+                inputs=[self._checked, self._allowed, running, jacobian],
+                outputs=[self._unexpected],
                 device=self._model.device,
             )
 
-    def widen(self) -> bool:
-        """Take in what `watch` has noted since the last call; return whether that changed anything."""
-        if self._missed is None:
+    def extend(self) -> bool:
+        """Take in what `record_check` has noted since the last call; return whether that changed anything."""
+        if self._unexpected is None:
             return False
-        missed = self._missed.numpy() != 0
-        if not missed.any():
+        unexpected = self._unexpected.numpy() != 0
+        if not unexpected.any():
             return False
-        self.dofs |= missed
-        self._make_watch()
-        self._tell_rows()
+        self.dofs |= unexpected
+        self._make_check()
+        self._update_rows()
         return True
 
-    def _make_watch(self) -> None:
+    def _make_check(self) -> None:
         if not self._probed.any():
             return
         device, treeid = self._model.device, self._model.robot.trees.dof_treeid
         padded = np.hstack([self.trees, np.ones((len(self.dofs), 1), dtype=bool)])  # locked DOFs join nothing
         self._allowed: wp.array[Any] = wp.array(padded[:, treeid].astype(np.int32), dtype=wp.int32, device=device)
-        self._watched: wp.array[Any] = wp.array(np.flatnonzero(self._probed), dtype=wp.int32, device=device)
-        self._missed = wp.zeros(self.dofs.shape, dtype=wp.int32, device=device)
+        self._checked: wp.array[Any] = wp.array(np.flatnonzero(self._probed), dtype=wp.int32, device=device)
+        self._unexpected = wp.zeros(self.dofs.shape, dtype=wp.int32, device=device)
 
-    def _tell_rows(self) -> None:
+    def _update_rows(self) -> None:
         self._rows.set_support(self.dofs | self._probed[:, None])
 
 
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
-def _note_missed(
-    watched: wp.array[wp.int32],  # rows
+def _note_unexpected(
+    checked: wp.array[wp.int32],  # rows
     allowed: wp.array2d[wp.int32],  # [rows, joint_dof_count]
     running: wp.array2d[wp.int32],  # [n_batch, trees]
     jacobian: wp.array3d[float],  # [n_batch, rows, joint_dof_count]
     # out
-    missed_out: wp.array2d[wp.int32],  # [rows, joint_dof_count]
+    unexpected_out: wp.array2d[wp.int32],  # [rows, joint_dof_count]
 ):
     i, k = wp.tid()
-    row = watched[k]
+    row = checked[k]
     active = int(0)
     for island in range(running.shape[1]):
         active += running[i, island]
     if active > 0:
         for dof in range(jacobian.shape[2]):
             if jacobian[i, row, dof] != 0.0 and allowed[row, dof] == 0:
-                missed_out[row, dof] = 1
+                unexpected_out[row, dof] = 1
 
 
 def stated_support(objective: IKObjective, model: DeviceModel) -> NDArray[np.bool_] | None:

@@ -1,0 +1,116 @@
+"""Success and status of islands by the verified errors, and of problems by those of their islands."""
+
+import typing
+
+import warp as wp
+
+from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.problems.parts import first_problem
+
+
+@wp.func
+@typing.no_type_check
+def misses(error: wp.float64, tolerance: wp.float64):
+    """Return whether an error is above its tolerance; NaN is unconstrained."""
+    return error > tolerance
+
+
+@wp.func
+@typing.no_type_check
+def succeeds_but_for_targets(status: int, met: int):
+    """Return whether the best attempt of an island succeeds unless a target is missed.
+
+    Without targets a stationary one succeeds; while seeds compete it does not, see `staged.attempts`.
+    """
+    if met == NO_TARGET:
+        return status == STATIONARY or status == CONVERGED
+    return status != INVALID
+
+
+@wp.func
+@typing.no_type_check
+def final_status(status: int, success: bool):
+    """Return the status of an island by the verified success."""
+    if success:
+        return CONVERGED
+    if status == STATIONARY or status == CONVERGED:
+        return STALLED  # no gain left, and yet not met
+    return status
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def compose_islands(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # judgement
+    tolerances: wp.array[wp.float64],  # [2]
+    target_row: wp.array[wp.int32],  # [targets]
+    position_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    orientation_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    # islands
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
+    best_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_met: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_cost: wp.array2d[float],  # [problem_capacity, trees]
+    best_iterations: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best_seed: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    # out
+    island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
+    island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    island_seed_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    island_iterations_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    island_cost_out: wp.array2d[float],  # [problem_capacity, trees]
+    success_out: wp.array[wp.bool],  # [problem_capacity]; this and what follows
+    status_out: wp.array[wp.int8],
+    cost_out: wp.array[float],
+    iterations_out: wp.array[wp.int32],
+    seed_out: wp.array[wp.int32],
+):
+    """Write success and status of a problem and its islands, and add up what its islands have cost."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    line = wp.min(p, nisland.shape[0] - 1)
+    count = nisland[line]
+    for island in range(count):
+        island_success_out[p, island] = succeeds_but_for_targets(best_status[p, island], best_met[p, island])
+    all_met = bool(True)
+    for k in range(target_row.shape[0]):
+        missed = misses(position_error[p, k], tolerances[0]) or misses(orientation_error[p, k], tolerances[1])
+        if missed:
+            all_met = False
+            for m in range(6):
+                island = row_island[line, target_row[k] + m]
+                if island >= 0:
+                    if best_met[p, island] != NO_TARGET:
+                        island_success_out[p, island] = False
+    result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
+    untroubled = bool(True)
+    cost = float(0.0)
+    iterations = int(0)
+    seed = int(0)
+    for island in range(count):
+        status = final_status(best_status[p, island], island_success_out[p, island])
+        island_status_out[p, island] = status
+        if not island_success_out[p, island] and untroubled:
+            untroubled = False
+            result = status
+        island_seed_out[p, island] = best_seed[p, island]
+        island_iterations_out[p, island] = best_iterations[p, island]
+        island_cost_out[p, island] = best_cost[p, island]
+        cost += best_cost[p, island]
+        iterations = wp.max(iterations, best_iterations[p, island])
+        if island == 0:
+            seed = best_seed[p, island]
+        elif seed != best_seed[p, island]:
+            seed = -1
+    success = untroubled and all_met
+    if success:
+        result = CONVERGED
+    success_out[p] = success
+    status_out[p] = wp.int8(result)
+    cost_out[p] = cost
+    iterations_out[p] = iterations
+    seed_out[p] = seed
