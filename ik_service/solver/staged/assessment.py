@@ -8,7 +8,7 @@ import typing
 
 import warp as wp
 
-from ik_service.linear_solve import Equations, Islands
+from ik_service.linear_solve import Equations
 from ik_service.solver.lm.bound import is_at_bound
 from ik_service.solver.lm.codes import (
     CANCELLED,
@@ -27,6 +27,7 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.kinds import TARGET_ROW
 from ik_service.solver.staged.slots import Slots
 
@@ -164,8 +165,7 @@ def _assess(
 
 def assess(
     coordinates: Coordinates,
-    islands: Islands,
-    solve: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
+    problems: Problems,
     slots: Slots,
     joint_q: wp.array[typing.Any],
     equations: Equations,
@@ -175,13 +175,13 @@ def assess(
 
     Args:
         coordinates: How active DOFs move coordinates, and their limits.
-        islands: Islands of every problem.
-        solve: Integer settings, ranks of the best attempts, and squares of the least and largest weight of islands.
+        problems: Arrays of the problems.
         slots: The slots.
         joint_q: Accepted configurations, [n_batch, joint_coord_count].
         equations: Normal equations at the accepted configurations; factors and steps are scratch.
         row_kind: `RowKind` of each row.
     """
+    islands = problems.islands
     wp.launch(
         _assess,
         dim=slots.phase.shape,
@@ -195,7 +195,10 @@ def assess(
             islands.island_row,
             row_kind,
             islands.hessian_adr,
-            *solve,
+            problems.settings,
+            problems.best.rank,
+            problems.lightest2,
+            problems.heaviest2,
             slots.problem_idx,
             slots.seed,
             slots.iterations,

@@ -18,6 +18,7 @@ import warp as wp
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
 from ik_service.solver.lm.ranking import attempt_rank, may_still_win
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.staged.slots import Slots
 
@@ -197,23 +198,27 @@ def _refill(
 
 
 def refill(
-    solve: "tuple[wp.array[Any], wp.array[Any], wp.array[Any], wp.array[Any]]",
+    problems: Problems,
     slots: Slots,
-    configurations: "tuple[wp.array[Any], wp.array[Any]]",
-    counters: "tuple[wp.array[Any], wp.array[Any]]",
+    joint_q: wp.array[Any],
+    joint_q_trial: wp.array[Any],
+    next_attempt: wp.array[Any],
+    running_count: wp.array[Any],
 ) -> None:
     """Hand the next attempts to the slots in which no island runs, at the start configurations of their problems.
 
     Args:
-        solve: Integer settings, number of islands, ranks of the best attempts and start configurations.
+        problems: Arrays of the problems.
         slots: The slots.
-        configurations: Accepted [n_batch, joint_coord_count], and trials [n_batch x candidates, joint_coord_count].
-        counters: The next attempt to hand out, and (zeroed by the caller) the number of slots running afterwards.
+        joint_q: Out: accepted configurations, [n_batch, joint_coord_count].
+        joint_q_trial: Out: trial configurations, [n_batch x candidates, joint_coord_count].
+        next_attempt: The next attempt to hand out, [1].
+        running_count: Out: number of slots that run afterwards, [1]; zeroed by the caller.
     """
     wp.launch(
         _refill,
         dim=slots.phase.shape[0],
-        inputs=[*solve],
+        inputs=[problems.settings, problems.islands.nisland, problems.best.rank, problems.start_joint_q],
         outputs=[
             slots.problem_idx,
             slots.seed,
@@ -223,8 +228,10 @@ def refill(
             slots.iterations,
             slots.ended,
             slots.damping_factor,
-            *configurations,
-            *counters,
+            joint_q,
+            joint_q_trial,
+            next_attempt,
+            running_count,
         ],
         device=slots.phase.device,
     )

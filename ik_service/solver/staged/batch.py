@@ -126,10 +126,8 @@ class Batch:
     def _refill(self) -> None:
         problems, slots, joint_q = self._problems, self._slots, self._accepted.joint_q
         self._running_count.zero_()
-        solve = (problems.settings, problems.islands.nisland, problems.best.rank, problems.start_joint_q)
-        refill(solve, slots, (joint_q, self._trials.joint_q), (self._next_attempt, self._running_count))
-        draws = (problems.settings, self._ranges, problems.tree_hash)
-        write_seeds(self._coordinates, draws, problems.islands, slots, (self._tangent, joint_q))
+        refill(problems, slots, joint_q, self._trials.joint_q, self._next_attempt, self._running_count)
+        write_seeds(self._coordinates, self._ranges, problems, slots, self._tangent, joint_q)
         if self._trials.problem_idx is not slots.problem_idx:
             wp.launch(
                 _spread,
@@ -149,17 +147,15 @@ class Batch:
         self._support.record_check(self._jacobian, slots.running)
         rows = (accepted.residuals, self._jacobian)
         normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
-        solve = (problems.settings, problems.best.rank, problems.lightest2, problems.heaviest2)
-        assess(self._coordinates, islands, solve, slots, accepted.joint_q, equations, self._row_kind)
+        assess(self._coordinates, problems, slots, accepted.joint_q, equations, self._row_kind)
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
-            meet_target(islands, (self._rows.start[k], weights), problems.tolerances, slots, accepted.residuals)
+            meet_target(islands, self._rows.start[k], weights, problems.tolerances, slots, accepted.residuals)
         rank_ended(slots, problems.best)
         collect(islands, slots, problems.best, accepted.joint_q)
         damped_steps(islands, instances, (slots.damping, self._candidate_damping, self._step_scale), equations)
-        propose(self._coordinates, islands, instances, equations, (accepted.joint_q, trials.joint_q))
+        propose(self._coordinates, islands, slots, equations, accepted.joint_q, trials.joint_q)
         self._rows.compute_residuals(trials)
-        outcome = (trials.joint_q, trials.residuals, equations.predicted)
-        accept(islands, self._candidate_damping, outcome, slots, accepted.joint_q)
+        accept(islands, self._candidate_damping, trials, equations.predicted, slots, accepted.joint_q)
         self._refill()
 
     def _record(self) -> wp.Graph:

@@ -6,10 +6,10 @@ from typing import Any
 import warp as wp
 
 from ik_service.kinematics import turned
-from ik_service.linear_solve import Islands
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.coupling import followed
 from ik_service.solver.lm.seeds import SeedRanges, seed_value
+from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.staged.slots import Slots
 
 
@@ -90,21 +90,23 @@ def _write_seeds(
 
 def write_seeds(
     coordinates: Coordinates,
-    draws: "tuple[wp.array[Any], SeedRanges, wp.array[Any]]",
-    islands: Islands,
+    ranges: SeedRanges,
+    problems: Problems,
     slots: Slots,
-    out: "tuple[wp.array[Any], wp.array[Any]]",
+    tangent: wp.array[Any],
+    joint_q: wp.array[Any],
 ) -> None:
     """Write the start configurations of the islands that have just taken an attempt.
 
     Args:
         coordinates: How active DOFs move coordinates.
-        draws: Integer settings of the solve, where to draw, and the hashes per problem and tree.
-        islands: Islands of every problem.
+        ranges: Where to draw.
+        problems: Arrays of the problems.
         slots: The slots; their `fresh` marks are cleared.
-        out: Scratch [n_batch, active_dof_count], and the configurations, which stand at seed 0 before.
+        tangent: Scratch, [n_batch, active_dof_count].
+        joint_q: In and out: configurations, which are those of seed 0 before, [n_batch, joint_coord_count].
     """
-    settings, ranges, tree_hash = draws
+    islands = problems.islands
     wp.launch(
         _write_seeds,
         dim=slots.fresh.shape,
@@ -113,14 +115,14 @@ def write_seeds(
             coordinates.active_quaternion,
             *coordinates.followers,
             coordinates.mid_joint_q,
-            settings,
+            problems.settings,
             ranges.lower,
             ranges.upper,
             ranges.drawn,
             ranges.increment,
             ranges.tree,
             ranges.place,
-            tree_hash,
+            problems.tree_hash,
             islands.island_dofadr,
             islands.island_dof,
             islands.island_coordadr,
@@ -128,6 +130,6 @@ def write_seeds(
             slots.problem_idx,
             slots.seed,
         ],
-        outputs=[slots.fresh, *out],
+        outputs=[slots.fresh, tangent, joint_q],
         device=slots.fresh.device,
     )

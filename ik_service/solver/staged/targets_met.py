@@ -67,7 +67,8 @@ def _meet_target(
 
 def meet_target(
     islands: Islands,
-    target: "tuple[int, wp.array[typing.Any]]",
+    start: int,
+    row_weights: wp.array[typing.Any],
     tolerances: wp.array[typing.Any],
     slots: Slots,
     residuals: wp.array[typing.Any],
@@ -76,7 +77,8 @@ def meet_target(
 
     Args:
         islands: Islands of every problem.
-        target: First of its six rows, and the weights of its rows, [problem_capacity, 6].
+        start: First of the target's six rows.
+        row_weights: Weights of these rows, [problem_capacity, 6].
         tolerances: Position [m] and orientation [rad] tolerance.
         slots: The slots.
         residuals: Residuals of the accepted configurations, [n_batch, total_residuals].
@@ -84,7 +86,7 @@ def meet_target(
     wp.launch(
         _meet_target,
         dim=slots.phase.shape[0],
-        inputs=[*target, tolerances, islands.row_island, slots.problem_idx, slots.phase, residuals],
+        inputs=[start, row_weights, tolerances, islands.row_island, slots.problem_idx, slots.phase, residuals],
         outputs=[slots.met],
         device=slots.phase.device,
     )

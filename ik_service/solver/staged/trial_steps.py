@@ -14,6 +14,7 @@ from ik_service.solver.lm.codes import STALLED
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.coupling import followed
 from ik_service.solver.lm.damping import FACTOR_DOWN, FACTOR_MAX_STAGED, FACTOR_UP, GAIN_MIN
+from ik_service.solver.problems.rows.blocks import Poses
 from ik_service.solver.staged.slots import Slots
 
 
@@ -94,24 +95,25 @@ def _propose(
 def propose(
     coordinates: Coordinates,
     islands: Islands,
-    instances: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
+    slots: Slots,
     equations: Equations,
-    configurations: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
+    joint_q: wp.array[typing.Any],
+    joint_q_trial: wp.array[typing.Any],
 ) -> None:
     """Write the trial configurations and predict how much each lowers the cost of every running island.
 
     Args:
         coordinates: How active DOFs move coordinates, and their limits.
         islands: Islands of every problem.
-        instances: Problem of each slot [n_batch], and which of its islands run [n_batch, trees], int32.
+        slots: The slots.
         equations: Normal equations and steps; the steps become those actually taken.
-        configurations: Accepted [n_batch, joint_coord_count], and trials [n_batch x candidates, joint_coord_count].
+        joint_q: Accepted configurations, [n_batch, joint_coord_count].
+        joint_q_trial: Out: trial configurations, [n_batch x candidates, joint_coord_count].
     """
-    accepted, trials = configurations
-    count, trees = instances[1].shape
+    count, trees = slots.running.shape
     wp.launch(
         _propose,
-        dim=(count, trials.shape[0] // count, trees),
+        dim=(count, joint_q_trial.shape[0] // count, trees),
         inputs=[
             coordinates.active_coordinate,
             coordinates.active_quaternion,
@@ -123,13 +125,14 @@ def propose(
             islands.island_coordadr,
             islands.island_coord,
             islands.hessian_adr,
-            *instances,
-            accepted,
+            slots.problem_idx,
+            slots.running,
+            joint_q,
             equations.hessian,
             equations.gradient,
         ],
-        outputs=[equations.step, trials, equations.predicted],
-        device=trials.device,
+        outputs=[equations.step, joint_q_trial, equations.predicted],
+        device=joint_q_trial.device,
     )
 
 
@@ -191,7 +194,8 @@ def _accept(
 def accept(
     islands: Islands,
     candidate_damping: wp.array[typing.Any],
-    trials: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
+    trials: Poses,
+    predicted: wp.array[typing.Any],
     slots: Slots,
     joint_q: wp.array[typing.Any],
 ) -> None:
@@ -200,7 +204,8 @@ def accept(
     Args:
         islands: Islands of every problem.
         candidate_damping: Factors of the candidates, shape [candidates].
-        trials: Configurations, residuals and predicted decreases of the trials.
+        trials: Configurations and residuals of the trials.
+        predicted: Predicted decrease of the cost by each, [n_batch x candidates, trees].
         slots: The slots.
         joint_q: In and out: accepted configurations, shape [n_batch, joint_coord_count].
     """
@@ -213,7 +218,9 @@ def accept(
             islands.island_coordadr,
             islands.island_coord,
             candidate_damping,
-            *trials,
+            trials.joint_q,
+            trials.residuals,
+            predicted,
             slots.problem_idx,
             slots.running,
             slots.cost,
