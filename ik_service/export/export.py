@@ -18,7 +18,7 @@ from ik_service.export.template_files import filled
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.robots import RobotModel
 from ik_service.solver import IKSolver
-from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from objectives import InputError
 
 EXAMPLE_PROBLEMS = 1000  # in the file of the example

@@ -28,7 +28,7 @@ from ik_service.solver.compiled.waves import (
 )
 from ik_service.solver.gpu_kernels import ARCHITECTURES
 from ik_service.solver.launches.recorded_launches import RecordedStep
-from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from objectives import InputError
 
 STORAGE_PROBES = 2  # problems and seeds of the storage that only its shapes are wanted of

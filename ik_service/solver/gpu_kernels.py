@@ -13,7 +13,7 @@ from typing import Any
 from ik_service.solver.compiled.waves import BLOCK, WAVES
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, CachedModule
 from ik_service.solver.launches.shipped_kernels import note_gpu_code
-from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
+from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.solver import IKSolver
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)

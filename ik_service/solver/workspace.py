@@ -19,7 +19,8 @@ from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIsland
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.host_device_array import wait
-from ik_service.solver.problems.input_kernels import SOLVE_IO, InputArrays
+from ik_service.solver.problems.input_kernels import InputArrays
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.nearest_turn import coordinates_read, find_turns
 from ik_service.solver.problems.partition import Partition, discovered_partition
 from ik_service.solver.problems.rows.kinds import RowKind

@@ -14,7 +14,7 @@ from ik_service.solver import IKSolver
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.lm import codes
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
-from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 
 C_TYPES = {
     "precision": "float",

@@ -26,7 +26,7 @@ from ik_service.solver.launches.recording import PartLaunches, Recording, per_pr
 from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands, SolveSteps
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.problems.partition import Partition, common_partition
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.kinds import RowKind

@@ -27,7 +27,7 @@ from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.input_kernels import SOLVE_EXTRAS
+from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem

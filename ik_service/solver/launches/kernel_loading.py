@@ -25,7 +25,7 @@ import warp as wp
 from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.solver.launches.cache_bound import keep_bound, note_use
 from ik_service.solver.launches.kernel_trust import check_trust
-from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 
 BLOCK_DIM = 1  # of all launches on a CPU
 LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none

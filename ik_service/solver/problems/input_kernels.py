@@ -14,7 +14,6 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
@@ -24,6 +23,7 @@ from ik_service.solver.lm.coupling import followed
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.parts import first_problem
 from objectives.data_field import UNIT_TOLERANCE, fitting_array
 
@@ -32,11 +32,6 @@ SLACK = wp.constant(wp.float64(UNIT_TOLERANCE))
 SHORTEST = wp.constant(wp.float64(MIN_QUATERNION_LENGTH))
 # What stands in `given` for a start: nothing, one line for all problems, or one each.
 NO_START, ONE_START, OWN_START = wp.constant(0), wp.constant(1), wp.constant(2)
-# One module for what every solve runs: a fresh cache compiles it in one go. Another for what few ask for.
-SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
-SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
-for module in (SOLVE_IO, SOLVE_EXTRAS):
-    module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)

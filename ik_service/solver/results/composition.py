@@ -5,7 +5,7 @@ import typing
 import warp as wp
 
 from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
-from ik_service.solver.problems.input_kernels import SOLVE_IO
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.parts import first_problem
 
 

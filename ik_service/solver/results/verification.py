@@ -19,7 +19,8 @@ from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Colu
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.host_device_array import HostDeviceArray
-from ik_service.solver.problems.input_kernels import SOLVE_IO, InputArrays, roomy_array
+from ik_service.solver.problems.input_kernels import InputArrays, roomy_array
+from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem

@@ -1,0 +1,13 @@
+"""The Warp modules of the kernels that do not depend on the robot."""
+
+from typing import Any
+
+import warp as wp
+
+from ik_service.compiler import cpu_target
+
+# One module for what every solve runs: a fresh cache compiles it in one go. Another for what few ask for.
+SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
+SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
+for module in (SOLVE_IO, SOLVE_EXTRAS):
+    module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
