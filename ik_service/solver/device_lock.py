@@ -1,4 +1,4 @@
-"""The lock of whoever launches, copies or records on a device."""
+"""The lock that is held to launch, copy or record on a device."""
 
 import threading
 from contextlib import AbstractContextManager, nullcontext

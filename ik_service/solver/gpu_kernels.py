@@ -1,4 +1,4 @@
-"""The kernels of a solve on a GPU, compiled into the cache where a process with that GPU will look for them.
+"""Compilation of the kernels of a solve for GPUs, into the cache where a process with that GPU looks for them.
 
 No GPU is needed. The modules are those of a solve on any device, and the islands those of `thread_kernel`; each with
 the size of block that it is launched with, which is part of its key in the cache.

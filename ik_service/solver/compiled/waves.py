@@ -1,11 +1,11 @@
-"""Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and who wins.
+"""Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and which is the best.
 
     first wave    all problems; each later one those that the waves before have not solved
     every wave    as many seeds of its problems as fill the device, and no fewer than all waves before
 
-So few attempts are made in vain, and hard problems end soon. How many seeds a wave has is found on the device, where
-the unsolved are counted; the host launches as many waves as it takes if none is ever solved, and those of which
-nothing is left end at once. A wave of more attempts than there are rows for answers takes several launches.
+So few attempts are superfluous. How many seeds a wave has is computed on the device, where the unsolved problems are
+counted; the host launches as many waves as are needed if no problem is ever solved, and waves that have nothing to do
+end at once. A wave of more attempts than there are rows for answers takes several launches.
 """
 
 import typing

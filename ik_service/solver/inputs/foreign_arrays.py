@@ -1,4 +1,4 @@
-"""Arrays of other libraries, seen as NumPy arrays: without a copy where the host sees their memory."""
+"""Arrays of other libraries as NumPy arrays: without a copy where the host can read their memory."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a caller gives, by type and shape. The numbers in plain arrays are left to `problems.input_kernels`."""
+"""Checks of type and shape of a caller's arrays. Numbers in plain arrays are checked by `problems.input_kernels`."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn

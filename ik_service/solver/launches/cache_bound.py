@@ -1,7 +1,7 @@
 """A bound on the size of the kernel cache: what has not been used for longest is removed first.
 
-Robots that callers put at run time fill the cache as long as a service lives, and a volume has an end. Without the
-variable nothing is removed: the folder may be one that other programs share.
+Robots that are uploaded at run time add to the cache for as long as a service runs. Without the variable nothing is
+removed, because other programs may share the folder.
 """
 
 import os

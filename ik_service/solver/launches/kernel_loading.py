@@ -1,11 +1,11 @@
-"""Kernels of the compiled engine, from Warp's cache or the compiler: side by side, and with faults told.
+"""Loading of kernels from Warp's cache; missing ones are compiled side by side.
 
-    modules -> in this process already? -> in the cache, believed and whole? load : compile, seal with a checksum, load
+    modules -> loaded in this process? -> in the cache, trusted and undamaged? load : compile, write a checksum, load
 
-Warp keeps the code of each module in a folder of its own, named by a hash of all that goes into it, and puts it there
-by a rename; so any number of processes may fill one cache at once. What it leaves open is done here: code that others
-may have put there is never run, a file that is damaged or has no checksum is compiled anew, and a cache that cannot be
-written is an error that says what to do.
+Warp keeps the code of each module in a folder named by a hash of all that goes into it, and renames it into place, so
+that several processes can fill one cache at once. This file adds three checks: code that others may have written is
+not run, a file that is damaged or has no checksum is compiled again, and a cache that cannot be written is an error
+that says what to do.
 """
 
 import errno

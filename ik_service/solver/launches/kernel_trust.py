@@ -1,7 +1,7 @@
-"""The kernel cache is believed before anything in it runs: it holds code, which runs as whoever loads it.
+"""Check that nobody else can write to the kernel cache, whose code runs with the rights of the process that loads it.
 
-Every folder, file and end of a link in the cache is looked at once in a process, and the files of a module again when
-they are loaded. After that nobody else can put anything there. The rule itself is `ik_service.file_trust`.
+Every folder, file and target of a link in the cache is checked once in a process, and the files of a module again when
+they are loaded. The rule itself is `ik_service.file_trust`.
 """
 
 import functools

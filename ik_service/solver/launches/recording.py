@@ -1,8 +1,8 @@
 """Launches recorded once and replayed: on one thread as a graph, on several threads part by part.
 
-Warp spends more time on looking up a kernel and packing its arguments than a small solve takes. A recorded launch saves
-most of that; a graph of recorded launches nearly all. To record a graph takes as long as a few solves of one problem,
-so it is made for numbers of problems that come again and again.
+Warp needs more time to look up a kernel and to pack its arguments than a small solve takes. A recorded launch saves
+most of that time, a graph of recorded launches nearly all. Recording a graph takes as long as a few solves of one
+problem, so it is done for numbers of problems that come repeatedly.
 """
 
 from collections import Counter, OrderedDict

@@ -1,10 +1,10 @@
-"""Kernels that came with an installation, such as a container image: found in a cache of one's own, and by GPUs.
+"""Kernels that came with an installation, such as a container image, made known to the cache in use and to GPUs.
 
-Warp knows one folder of kernels. Where another holds some already, its files get links in that one: what came with the
-installation is found, and what is missing is compiled and kept beside it.
+Warp reads one folder of kernels. Files of another folder that holds kernels are linked into it: what came with the
+installation is found, and what is missing is compiled and stored beside it.
 
 A GPU runs code of its own architecture, or PTX of an older one, which its driver translates at every start. A cache
-that was filled for GPUs says what it has, and so Warp looks for what is there.
+that was filled for GPUs has a list of its architectures, so that Warp looks for what is there.
 """
 
 import functools

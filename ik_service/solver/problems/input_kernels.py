@@ -1,9 +1,9 @@
-"""What a caller gives, checked and brought into the form that kernels read: one pass over the problems of a solve.
+"""Input arrays of a solve, and the kernels that check and convert them in one pass over the problems.
 
     positions, orientations, start configurations as they come -> staging arrays (float64)
     -> kernels: numbers finite and not too large? quaternions of unit length? -> float32 targets, hashes, starts, ranks
 
-A faulty number sets a mark, nothing is solved, and the host looks for the fault with the words of `targets`.
+Where a number is faulty, a mark is set and nothing is solved; the host then finds the fault and raises an error.
 """
 
 import typing

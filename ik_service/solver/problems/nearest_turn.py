@@ -1,8 +1,8 @@
-"""Turns: an angle comes back on the turn nearest the start, among those that its limits hold.
+"""Turns: an angle is returned on the turn nearest the start, among those inside its limits.
 
-A full turn more leaves every link where it is, so it is the same solution, and the robot has the longer way to go. One
-function turns what is returned and all attempts that `best_of` and `solutions` choose among. What follows a joint turns
-with it, so a joint with followers turns only where each of them comes round by whole turns, too.
+A full turn more leaves every link where it is, so it is the same solution at a greater distance. One function turns
+what is returned and all attempts that `best_of` and `solutions` choose among. A joint with followers turns only where
+each of them turns by whole turns, too.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Advice on problems without success: what their status says, and which links nothing could have moved.
+"""Advice on problems without success: what their status means, and which links no joint could have moved.
 
-A target on a link that no active joint moves belongs to no island. It is judged all the same, and its miss is no matter
-of seeds or iterations; the advice names the link. Host work, on request only.
+A target on a link that no active joint moves belongs to no island. It is verified like any other, and more seeds or
+iterations do not help; the advice names the link. Computed on the host, on request only.
 """
 
 from collections.abc import Sequence

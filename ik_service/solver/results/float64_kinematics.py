@@ -1,6 +1,6 @@
-"""Forward kinematics in float64 on the device, for the judgement: from base to link, joint by joint.
+"""Forward kinematics in float64 on the device, for verification: from base to link, joint by joint.
 
-It reads the robot as numbers and shares nothing with the engines, whose arithmetic it judges.
+It reads the robot as numbers and shares nothing with the engines, whose answers it verifies.
 """
 
 import typing

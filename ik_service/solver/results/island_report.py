@@ -1,6 +1,6 @@
-"""A report on the islands of a solver: which joints fall into which, which rows join them, what nothing can move.
+"""A report on the islands of a solver: which joints are in which, which rows join them, what no joint can move.
 
-The host's union-find over the same structure that the device floods, for people: before a solve or after one.
+It is computed on the host, by union-find over the structure that the device floods, before a solve or after one.
 """
 
 from collections.abc import Sequence

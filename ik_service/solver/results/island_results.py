@@ -1,4 +1,4 @@
-"""What became of every island of every problem: arrays over problems and islands, named on request."""
+"""Results of every island of every problem: arrays over problems and islands, named on request."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""What has become of the problems of a solve: answers on the nearest turn, judged in float64, composed over islands.
+"""Verification: answers on the nearest turn, their errors in float64, success and status.
 
     best attempts -> configurations to return -> kinematics in float64 on exactly those -> errors of every target
     -> targets that each island has missed -> success and status of islands -> of problems
 
-The judgement shares nothing with the arithmetic of the engines: it walks the joints from base to link, one by one.
+It shares no arithmetic with the engines: it walks the joints from base to link, one by one.
 """
 
 import math

@@ -1,13 +1,13 @@
-"""The queue of attempts: which (problem, seed) each slot of the batch works on, when it is over, and what it yields.
+"""The queue of attempts: which (problem, seed) each slot of the batch works on, and which answers are kept.
 
 A batch has a fixed number of slots. A slot that has finished an attempt takes the next one: first every problem's
-first seed, then the second seed of those that have not succeeded, and so on. So the work is that of restarting one
-problem at a time, while the slots stay full, and any number of problems runs in the memory of one batch.
+first seed, then the second seed of those that have not succeeded, and so on. So seeds are tried one after another
+while the slots stay full, and any number of problems runs in the memory of one batch.
 
 Every island of a problem is an attempt of its own: it starts only where no lower seed has solved it, ends by itself,
-and has a best attempt of its own: the lowest seed that succeeds, or else the one of least cost, then of lowest
-index. An attempt is dropped early only when a lower seed has succeeded, so the answer does not depend on the number
-of slots, on the order in which they finish, on the other islands, or on the other problems of the batch.
+and has a best attempt of its own: the lowest seed that succeeds, or else the one of least cost, then of lowest index.
+An attempt is cancelled only when a lower seed has succeeded, so the answer does not depend on the number of slots, on
+the order in which they finish, on the other islands, or on the other problems of the batch.
 """
 
 import typing

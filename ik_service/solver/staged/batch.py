@@ -1,4 +1,4 @@
-"""The slots of a batch at work: one iteration as a list of launches, recorded once and replayed until all is done."""
+"""The batch of the staged engine: one iteration of all slots as a list of launches, recorded and replayed."""
 
 import typing
 

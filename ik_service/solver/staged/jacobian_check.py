@@ -1,4 +1,4 @@
-"""Comparison of the Jacobian that a solve is about to use with central differences of its residuals."""
+"""Comparison of a Jacobian with central differences of its residuals."""
 
 from typing import Any
 

@@ -1,14 +1,14 @@
 """The kernel that solves one island on a CPU: the lanes of a packet work through the problems side by side.
 
-A lane holds one attempt: one seed of one problem. All lanes go through the generated iteration together; when some lane
-has finished, the kernel keeps its answer and gives the lane its next attempt:
+A lane holds one attempt: one seed of one problem. All lanes run the generated iteration together; when a lane has
+finished, the kernel keeps its answer and gives the lane its next attempt:
 
     the next seed of its problem, if that is not solved yet
     else the first seed of the next problem
-    else, when no problem is left, the next seed of a problem that another lane is still at
+    else, when no problem is left, the next seed of a problem that another lane is still working on
 
-So hard problems cost more and easy ones nothing, and a single problem still fills all lanes. The winner is the lowest
-seed that succeeds, whichever lane finishes first; so answers do not depend on the batch, its order or the threads.
+So a single problem fills all lanes. The best attempt is the lowest seed that succeeds, whichever lane finishes first;
+answers do not depend on the batch, its order or the threads.
 """
 
 import typing

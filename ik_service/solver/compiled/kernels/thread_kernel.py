@@ -1,17 +1,17 @@
 """The kernels that solve one island on a GPU: a thread works through attempts, one seed of one problem at a time.
 
     attempts of a wave, seed by seed over its problems -> ranks by atomic_min, answers into rows of `AttemptStorage`
-    -> the answer of each problem's best attempt is copied to the best attempts (`waves`)
+    -> the answer of each problem's best attempt is copied to `BestAttempts` (`waves`)
 
-The threads of a warp go through the generated iteration together, and the warp pays for a refill as if all its threads
-took part; so a thread whose attempt has ended waits for the next round. It gives up an attempt when a lower seed has
-solved its problem.
+The threads of a warp run the generated iteration together, and a refill costs the warp the same for one thread as for
+all; so a thread whose attempt has ended waits for the next round. It stops an attempt when a lower seed has solved its
+problem.
 
-Threads of one problem race, and it does not matter: its winner is the attempt of least rank, ranks differ by seed, and
-only the attempt that holds the least rank in the end is copied. So answers depend neither on waves nor on the order
-of threads: they are those of `packet_kernel` at width 1.
+The order in which threads finish does not matter: the best attempt is that of least rank, ranks differ by seed, and
+only the attempt that has the least rank in the end is copied. So answers depend neither on waves nor on the order of
+threads: they are those of `packet_kernel` at width 1.
 
-They also run on a CPU, thread by thread, so that they can be tested there.
+The kernels also run on a CPU, thread by thread, for tests.
 """
 
 import typing

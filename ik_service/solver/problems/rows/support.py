@@ -1,8 +1,8 @@
-"""Which DOFs each row can depend on: as its objective says, or, where it says nothing, as its Jacobian shows.
+"""Which DOFs each row can depend on: as its objective states, or else as its Jacobian shows.
 
 An objective that does not state its support gets the union of the non-zero entries over several random configurations,
-drawn beyond the limits too, where penalties act. Every Jacobian of a solve is compared with it; an entry in a tree that
-the union has missed widens it, and the solve is done again.
+also beyond the limits, where penalties act. Every Jacobian of a solve is compared with it; an entry in a tree that is
+not in the union extends it, and the solve is done again.
 """
 
 import typing
