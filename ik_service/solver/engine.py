@@ -5,11 +5,12 @@ from typing import Literal, Protocol
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
-from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands, SolveSteps
+from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.staged.engine import StagedEngine
+from ik_service.solver.workspace import Workspace
 
 
 class Engine(Protocol):
@@ -26,7 +27,7 @@ class Engine(Protocol):
     def require(self, settings: SolveSettings) -> None:
         """Check that it supports the options of a solve; an InputError says what it does not."""
 
-    def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
+    def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
         """Do what of a solve needs the device lock."""
 
     def use_layout(self) -> None:
@@ -39,7 +40,7 @@ class Engine(Protocol):
         """Have the objectives' weights at hand."""
 
     def record_islands(
-        self, steps: SolveSteps, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
+        self, work: Workspace, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
     ) -> RecordedIslands:
         """Return its launches one by one, for export; an EngineError says where it cannot."""
 

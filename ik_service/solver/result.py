@@ -13,7 +13,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
-from ik_service.solver.launches.solve_steps import PreparedSolve
+from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.results.island_results import IslandResults

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
+from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.host_device_array import wait

@@ -21,9 +21,9 @@ from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import SolutionSelection
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
+from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.launches.solve_steps import PreparedSolve, RecordedIslands, SolveSteps
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
@@ -33,6 +33,7 @@ from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import RowWeights
 from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.workspace import Workspace
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
@@ -95,27 +96,27 @@ class CompiledEngine:
         self._choice: SolutionSelection | None = None
         self._joint_q_float64: HostDeviceArray | None = None
 
-    def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
+    def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
         """Record what a solve needs, unless a plan has it; with the device lock held.
 
         Args:
-            steps: Arrays and launches of the solver.
+            work: Arrays and launches of the solver.
             settings: Size and options of the solve.
 
         Raises:
             EngineError: An island is too large.
         """
-        given, count = steps.inputs.given.host[1:].tobytes(), settings.problem_count
+        given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         others = [self._layout.rows.objectives[k] for k in self._layout.rows.of_kind(RowKind.SOFT)]
-        weights = steps.weights.with_objectives(given, others, count)
-        self._make_room(steps, settings)
+        weights = work.weights.with_objectives(given, others, count)
+        self._make_room(work, settings)
         if weights.pattern is None:
-            return self._prepare_in_steps(steps, settings, weights)
+            return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
         variant = (settings.runs_all_seeds, settings.float64_finish, size)
         key = (variant, given, self.kernels.data_key(), weights.is_common, weights.pattern)
         if key not in self.plans:
-            self.plans[key] = self._plan(steps, settings, weights)
+            self.plans[key] = self._plan(work, settings, weights)
             if len(self.plans) > PLANS_MAX:
                 self.plans.popitem(last=False)
         self.plans.move_to_end(key)
@@ -127,12 +128,12 @@ class CompiledEngine:
         return self._prepared(settings, plan.partition, lambda: plan.recording.run(count, self.executor))
 
     def record_islands(
-        self, steps: SolveSteps, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
+        self, work: Workspace, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
     ) -> RecordedIslands:
         """Return the launches of a solve one by one, for export; no target has weights per problem.
 
         Args:
-            steps: Arrays and launches of the solver.
+            work: Arrays and launches of the solver.
             count: Number of problems.
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether to use the kernels for GPUs.
@@ -145,9 +146,9 @@ class CompiledEngine:
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
         load_kernels_alone(SOLVE_IO, self._model.device)
-        inputs, problems = steps.inputs, steps.problems
+        inputs, problems = work.inputs, work.problems
         inputs.given.host[1::2], inputs.given.host[2::2] = 1, orientations
-        weights = steps.weights.with_objectives(inputs.given.host[1:].tobytes(), [], count)
+        weights = work.weights.with_objectives(inputs.given.host[1:].tobytes(), [], count)
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
         tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
         found = [RecordedStep("solve", one.kernel, (task, 0, 1), False) for one, task in tasks]
@@ -159,27 +160,27 @@ class CompiledEngine:
             found += [RecordedStep("finish", one.kernel, (task, 0, 1), False) for one, task in tasks]
         return RecordedIslands(partition, tuple(found), joint_q_float64)
 
-    def _plan(self, steps: SolveSteps, settings: SolveSettings, weights: RowWeights) -> Plan:
+    def _plan(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> Plan:
         """Record a solve of problems in which the same rows are on."""
-        device, lines = self._model.device, 1 if weights.is_common else steps.problems.capacity
+        device, lines = self._model.device, 1 if weights.is_common else work.problems.capacity
         partition = common_partition(weights, self._layout.incidence, device, join=self._join, lines=lines)
-        solve = self._solve_launches(steps, partition, settings)
-        record = _joined([steps.record_read, *solve, self._verify_launches(steps, partition, settings)])
+        solve = self._solve_launches(work, partition, settings)
+        record = _joined([work.record_read, *solve, self._verify_launches(work, partition, settings)])
         return Plan(partition, Recording(device, record, self._threads), weights.stamp)
 
-    def _prepare_in_steps(self, steps: SolveSteps, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
+    def _prepare_in_steps(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
         """Read and find the islands at once, where problems differ in the rows that are on; record the rest."""
         count = settings.problem_count
-        steps.read(count)
-        partition = steps.discovered(count, join=self._join)
+        work.read(count)
+        partition = work.discovered(count, join=self._join)
         partition.scales.write(weights, partition.row_island)
-        solve = self._solve_launches(steps, partition, settings)
-        record = _joined([*solve, self._verify_launches(steps, partition, settings)])
+        solve = self._solve_launches(work, partition, settings)
+        record = _joined([*solve, self._verify_launches(work, partition, settings)])
         recording = Recording(self._model.device, record, self._threads)
         recording.prepare(count)
 
         def run() -> None:
-            if not steps.inputs.is_faulty():  # no part but the first sees the mark of a reading in one part
+            if not work.inputs.is_faulty():  # no part but the first sees the mark of a reading in one part
                 recording.run(count, self.executor)
 
         return self._prepared(settings, partition, run)
@@ -188,42 +189,42 @@ class CompiledEngine:
         finished = self._joint_q_float64 if settings.float64_finish else None
         return PreparedSolve(partition, run, finished, self._choice if settings.runs_all_seeds else None)
 
-    def _make_room(self, steps: SolveSteps, settings: SolveSettings) -> None:
+    def _make_room(self, work: Workspace, settings: SolveSettings) -> None:
         """Allocate what options need, and drop plans that hold what it replaces."""
-        problems, choice = steps.problems, self._choice
+        problems, choice = work.problems, self._choice
         if settings.runs_all_seeds:
             wanted = (settings.seeds, settings.options.solutions)
             if choice is None or (choice.seeds, choice.solutions) != wanted:
                 self.forget()
-                self._choice = choice = SolutionSelection(self._model, problems, *wanted, steps.turns)
+                self._choice = choice = SolutionSelection(self._model, problems, *wanted, work.turns)
             choice.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (problems.capacity, self._model.joint_coord_count)
             self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
 
-    def _solve_launches(self, steps: SolveSteps, partition: Partition, settings: SolveSettings) -> list[_Record]:
+    def _solve_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> list[_Record]:
         """What makes attempts, and what then chooses among them and finishes in float64."""
-        problems, count = steps.problems, settings.problem_count
-        of_problems = (problems, steps.inputs, partition, count)
+        problems, count = work.problems, settings.problem_count
+        of_problems = (problems, work.inputs, partition, count)
         choice = self._choice if settings.runs_all_seeds else None
         finished = self._joint_q_float64 if settings.float64_finish else None
-        work = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
+        attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
-        modules = dict(block for one, _ in (*work, *finish) for block in one.blocks().items())
+        modules = dict(block for one, _ in (*attempts, *finish) for block in one.blocks().items())
         extras = [] if choice is None and finished is None else [SOLVE_EXTRAS]
         load_kernels(modules | dict.fromkeys([SOLVE_IO, *extras], LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
         record = partial(launches.record, launches.size(count, settings.seeds))
-        found: list[_Record] = [partial(record, work)]
+        found: list[_Record] = [partial(record, attempts)]
         if choice is not None:
             found = [choice.record_begin, *found, partial(choice.record_choice, partition)]
         if finished is not None:
             found += [partial(_record_widening, problems, finished.device), partial(record, finish)]
         return found
 
-    def _verify_launches(self, steps: SolveSteps, partition: Partition, settings: SolveSettings) -> _Record:
+    def _verify_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> _Record:
         finished = self._joint_q_float64 if settings.float64_finish else None
-        return partial(steps.record_verify, partition, None if finished is None else finished.device)
+        return partial(work.record_verify, partition, None if finished is None else finished.device)
 
 
 def _record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:

@@ -6,13 +6,14 @@ from typing import Any, Literal, NoReturn
 import warp as wp
 
 from ik_service.errors import EngineError
+from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE
-from ik_service.solver.launches.solve_steps import PreparedSolve, SolveSteps
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.staged.batch import Batch
+from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
@@ -64,11 +65,11 @@ class StagedEngine:
     def forget(self) -> None:
         """Do nothing: the versions of the objectives' data tell when an array has been exchanged."""
 
-    def prepare(self, steps: SolveSteps, settings: SolveSettings) -> PreparedSolve:
+    def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
         """Solve, with the device lock held; again where a row depends on a tree that was not known.
 
         Args:
-            steps: Arrays and launches of the solver.
+            work: Arrays and launches of the solver.
             settings: Size of the solve.
 
         Raises:
@@ -76,19 +77,19 @@ class StagedEngine:
         """
         count = settings.problem_count
         while True:
-            batch = self._fit_batch(steps.problems, settings)  # binds the objectives, whose weights tell the islands
-            steps.read(count)
-            prepared = PreparedSolve(steps.discovered(count, join=self._join))
-            if not steps.inputs.is_faulty():
+            batch = self._fit_batch(work.problems, settings)  # binds the objectives, whose weights tell the islands
+            work.read(count)
+            prepared = PreparedSolve(work.discovered(count, join=self._join))
+            if not work.inputs.is_faulty():
                 batch.run(self._options.use_graph, self._options.check_jacobians)
             if not self._layout.support.extend():
-                steps.verify(prepared, count)
+                work.verify(prepared, count)
                 return prepared
             self._layout.refresh()
-            steps.use_layout(self._layout)
+            work.use_layout(self._layout)
             self.use_layout()
 
-    def record_islands(self, steps: SolveSteps, count: int, **options: Any) -> NoReturn:
+    def record_islands(self, work: Workspace, count: int, **options: Any) -> NoReturn:
         """Refuse: nothing can be exported.
 
         Raises:
