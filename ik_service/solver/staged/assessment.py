@@ -182,35 +182,10 @@ def assess(
         row_kind: `RowKind` of each row.
     """
     islands = problems.islands
-    wp.launch(
-        _assess,
-        dim=slots.phase.shape,
-        inputs=[
-            coordinates.active_coordinate,
-            coordinates.limit_lower,
-            coordinates.limit_upper,
-            islands.island_dofadr,
-            islands.island_dof,
-            islands.island_rowadr,
-            islands.island_row,
-            row_kind,
-            islands.hessian_adr,
-            problems.settings,
-            problems.best.rank,
-            problems.lightest2,
-            problems.heaviest2,
-            slots.problem_idx,
-            slots.seed,
-            slots.iterations,
-            slots.ended,
-            slots.damping_factor,
-            joint_q,
-            equations.residuals,
-            equations.hessian,
-            equations.gradient,
-            equations.factor,
-            equations.step,
-        ],
-        outputs=[slots.phase, slots.running, slots.met, slots.cost, slots.damping, equations.at_bound],
-        device=slots.phase.device,
-    )
+    inputs = [coordinates.active_coordinate, coordinates.limit_lower, coordinates.limit_upper, islands.island_dofadr]
+    inputs += [islands.island_dof, islands.island_rowadr, islands.island_row, row_kind, islands.hessian_adr]
+    inputs += [problems.settings, problems.best.rank, problems.lightest2, problems.heaviest2, slots.problem_idx]
+    inputs += [slots.seed, slots.iterations, slots.ended, slots.damping_factor, joint_q, equations.residuals]
+    inputs += [equations.hessian, equations.gradient, equations.factor, equations.step]
+    outputs = [slots.phase, slots.running, slots.met, slots.cost, slots.damping, equations.at_bound]
+    wp.launch(_assess, slots.phase.shape, inputs, outputs, device=slots.phase.device)

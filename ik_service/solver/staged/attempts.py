@@ -50,13 +50,8 @@ def _rank_ended(
 
 def rank_ended(slots: Slots, best: BestAttempts) -> None:
     """Rank the attempts that have just ended and keep the best rank of every problem and island."""
-    wp.launch(
-        _rank_ended,
-        dim=slots.phase.shape,
-        inputs=[slots.phase, slots.met, slots.cost, slots.seed, slots.problem_idx],
-        outputs=[slots.rank, best.rank],
-        device=slots.phase.device,
-    )
+    inputs = [slots.phase, slots.met, slots.cost, slots.seed, slots.problem_idx]
+    wp.launch(_rank_ended, slots.phase.shape, inputs, [slots.rank, best.rank], device=slots.phase.device)
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -109,32 +104,10 @@ def collect(islands: Islands, slots: Slots, best: BestAttempts, joint_q: wp.arra
         best: The best attempts.
         joint_q: Accepted configurations, shape [n_batch, joint_coord_count].
     """
-    wp.launch(
-        _collect,
-        dim=slots.phase.shape,
-        inputs=[
-            islands.island_coordadr,
-            islands.island_coord,
-            best.rank,
-            slots.problem_idx,
-            slots.seed,
-            slots.rank,
-            slots.cost,
-            slots.iterations,
-            slots.met,
-            joint_q,
-        ],
-        outputs=[
-            slots.phase,
-            best.joint_q,
-            best.cost,
-            best.seed,
-            best.iterations,
-            best.status,
-            best.met,
-        ],
-        device=slots.phase.device,
-    )
+    inputs = [islands.island_coordadr, islands.island_coord, best.rank, slots.problem_idx, slots.seed, slots.rank]
+    inputs += [slots.cost, slots.iterations, slots.met, joint_q]
+    outputs = [slots.phase, best.joint_q, best.cost, best.seed, best.iterations, best.status, best.met]
+    wp.launch(_collect, slots.phase.shape, inputs, outputs, device=slots.phase.device)
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -215,23 +188,7 @@ def refill(
         next_attempt: The next attempt to hand out, [1].
         running_count: Out: number of slots that run afterwards, [1]; zeroed by the caller.
     """
-    wp.launch(
-        _refill,
-        dim=slots.phase.shape[0],
-        inputs=[problems.settings, problems.islands.nisland, problems.best.rank, problems.start_joint_q],
-        outputs=[
-            slots.problem_idx,
-            slots.seed,
-            slots.phase,
-            slots.running,
-            slots.fresh,
-            slots.iterations,
-            slots.ended,
-            slots.damping_factor,
-            joint_q,
-            joint_q_trial,
-            next_attempt,
-            running_count,
-        ],
-        device=slots.phase.device,
-    )
+    inputs = [problems.settings, problems.islands.nisland, problems.best.rank, problems.start_joint_q]
+    outputs = [slots.problem_idx, slots.seed, slots.phase, slots.running, slots.fresh, slots.iterations, slots.ended]
+    outputs += [slots.damping_factor, joint_q, joint_q_trial, next_attempt, running_count]
+    wp.launch(_refill, slots.phase.shape[0], inputs, outputs, device=slots.phase.device)

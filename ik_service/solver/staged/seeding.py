@@ -107,29 +107,9 @@ def write_seeds(
         joint_q: In and out: configurations, which are those of seed 0 before, [n_batch, joint_coord_count].
     """
     islands = problems.islands
-    wp.launch(
-        _write_seeds,
-        dim=slots.fresh.shape,
-        inputs=[
-            coordinates.active_coordinate,
-            coordinates.active_quaternion,
-            *coordinates.followers,
-            coordinates.mid_joint_q,
-            problems.settings,
-            ranges.lower,
-            ranges.upper,
-            ranges.drawn,
-            ranges.increment,
-            ranges.tree,
-            ranges.place,
-            problems.tree_hash,
-            islands.island_dofadr,
-            islands.island_dof,
-            islands.island_coordadr,
-            islands.island_coord,
-            slots.problem_idx,
-            slots.seed,
-        ],
-        outputs=[slots.fresh, tangent, joint_q],
-        device=slots.fresh.device,
-    )
+    inputs = [coordinates.active_coordinate, coordinates.active_quaternion, *coordinates.followers]
+    inputs += [coordinates.mid_joint_q, problems.settings, ranges.lower, ranges.upper, ranges.drawn]
+    inputs += [ranges.increment, ranges.tree, ranges.place, problems.tree_hash, islands.island_dofadr]
+    inputs += [islands.island_dof, islands.island_coordadr, islands.island_coord, slots.problem_idx, slots.seed]
+    outputs = [slots.fresh, tangent, joint_q]
+    wp.launch(_write_seeds, slots.fresh.shape, inputs, outputs, device=slots.fresh.device)

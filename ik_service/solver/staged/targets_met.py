@@ -83,10 +83,5 @@ def meet_target(
         slots: The slots.
         residuals: Residuals of the accepted configurations, [n_batch, total_residuals].
     """
-    wp.launch(
-        _meet_target,
-        dim=slots.phase.shape[0],
-        inputs=[start, row_weights, tolerances, islands.row_island, slots.problem_idx, slots.phase, residuals],
-        outputs=[slots.met],
-        device=slots.phase.device,
-    )
+    inputs = [start, row_weights, tolerances, islands.row_island, slots.problem_idx, slots.phase, residuals]
+    wp.launch(_meet_target, slots.phase.shape[0], inputs, [slots.met], device=slots.phase.device)

@@ -111,29 +111,13 @@ def propose(
         joint_q_trial: Out: trial configurations, [n_batch x candidates, joint_coord_count].
     """
     count, trees = slots.running.shape
-    wp.launch(
-        _propose,
-        dim=(count, joint_q_trial.shape[0] // count, trees),
-        inputs=[
-            coordinates.active_coordinate,
-            coordinates.active_quaternion,
-            coordinates.limit_lower,
-            coordinates.limit_upper,
-            *coordinates.followers,
-            islands.island_dofadr,
-            islands.island_dof,
-            islands.island_coordadr,
-            islands.island_coord,
-            islands.hessian_adr,
-            slots.problem_idx,
-            slots.running,
-            joint_q,
-            equations.hessian,
-            equations.gradient,
-        ],
-        outputs=[equations.step, joint_q_trial, equations.predicted],
-        device=joint_q_trial.device,
-    )
+    inputs = [coordinates.active_coordinate, coordinates.active_quaternion, coordinates.limit_lower]
+    inputs += [coordinates.limit_upper, *coordinates.followers, islands.island_dofadr, islands.island_dof]
+    inputs += [islands.island_coordadr, islands.island_coord, islands.hessian_adr, slots.problem_idx, slots.running]
+    inputs += [joint_q, equations.hessian, equations.gradient]
+    outputs = [equations.step, joint_q_trial, equations.predicted]
+    dim = (count, joint_q_trial.shape[0] // count, trees)
+    wp.launch(_propose, dim, inputs, outputs, device=joint_q_trial.device)
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -209,22 +193,7 @@ def accept(
         slots: The slots.
         joint_q: In and out: accepted configurations, shape [n_batch, joint_coord_count].
     """
-    wp.launch(
-        _accept,
-        dim=slots.phase.shape,
-        inputs=[
-            islands.island_rowadr,
-            islands.island_row,
-            islands.island_coordadr,
-            islands.island_coord,
-            candidate_damping,
-            trials.joint_q,
-            trials.residuals,
-            predicted,
-            slots.problem_idx,
-            slots.running,
-            slots.cost,
-        ],
-        outputs=[slots.damping_factor, slots.iterations, slots.ended, joint_q],
-        device=slots.phase.device,
-    )
+    inputs = [islands.island_rowadr, islands.island_row, islands.island_coordadr, islands.island_coord]
+    inputs += [candidate_damping, trials.joint_q, trials.residuals, predicted, slots.problem_idx, slots.running]
+    outputs = [slots.damping_factor, slots.iterations, slots.ended, joint_q]
+    wp.launch(_accept, slots.phase.shape, [*inputs, slots.cost], outputs, device=slots.phase.device)
