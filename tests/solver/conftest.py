@@ -46,6 +46,11 @@ class Reachable:
         return distance, 4.0 * np.arcsin(np.minimum(0.5 * chord, 1.0))
 
 
+def assert_same_bytes(a, b):
+    for name in ("joint_q", "success", "status", "cost", "iterations", "seed_index", "position_error"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
 def inside_limits(robot, joint_q):
     """Whether every coordinate with a DOF of its own is inside the float64 limits, without slack, [n]."""
     own = robot.dof_coordinate >= 0

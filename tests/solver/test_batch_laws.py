@@ -8,7 +8,7 @@ import pytest
 
 import ik_service
 from ik_service.solver.launches import recording
-from tests.solver.conftest import Reachable
+from tests.solver.conftest import Reachable, assert_same_bytes
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
@@ -18,11 +18,6 @@ def solve(problems, order=None, **options):
     solver = ik_service.IKSolver(problems.robot, problems.links, device="cpu", options=chosen)
     order = slice(None) if order is None else order
     return solver.solve(problems.positions[order], problems.orientations_xyzw[order])
-
-
-def assert_same_bytes(a, b):
-    for name in ("joint_q", "success", "status", "cost", "iterations", "seed_index", "position_error"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
 @pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])

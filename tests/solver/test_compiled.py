@@ -9,7 +9,7 @@ from ik_service.robots import load_urdf
 from ik_service.solver.compiled import island_launches
 from objectives import IKObjectivePosition, IKObjectiveRelativePose
 from tests.solver.conftest import Reachable, inside_limits
-from tests.solver.test_contract import QuickObjective
+from tests.solver.quick_objective import QuickObjective
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

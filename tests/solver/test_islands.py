@@ -13,7 +13,7 @@ from ik_service.solver.lm.damping import DAMPING_MIN, DAMPING_SHARE
 from ik_service.solver.problems.arrays import ROTATION_LENGTH
 from objectives import IKObjective, IKObjectivePosition, IKObjectivePosture, IKObjectiveRelativePose
 from tests.solver.conftest import Reachable
-from tests.solver.test_contract import QuickObjective
+from tests.solver.quick_objective import QuickObjective
 
 pytestmark = pytest.mark.usefixtures("each_way")
 

@@ -5,8 +5,7 @@ import pytest
 import ik_service
 from ik_service.solver.problems import host_device_array
 from ik_service.solver.staged import engine as staged_engine
-from tests.solver.conftest import Reachable
-from tests.solver.test_batch_laws import assert_same_bytes
+from tests.solver.conftest import Reachable, assert_same_bytes
 
 
 @pytest.fixture(autouse=True, params=["one memory", "memory apart"])

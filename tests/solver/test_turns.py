@@ -9,7 +9,7 @@ import ik_service
 from ik_service.solver.problems.nearest_turn import coordinates_read
 from objectives import IKObjectivePosture
 from tests.solver.conftest import Reachable, inside_limits
-from tests.solver.test_contract import QuickObjective
+from tests.solver.quick_objective import QuickObjective
 
 TURN = 2.0 * np.pi
 ROUNDING = 2e-6  # [rad] of float32 angles of a few turns
