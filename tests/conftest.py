@@ -26,12 +26,12 @@ PROCESS_END_S = 120.0
 SHARED = ("ray_cluster", "exported")  # fixtures whose tests run in one process
 LONGEST = (  # groups of tests that take longest; the others follow in their order
     *SHARED,
-    "tests/solver/test_kernel_cache.py",
+    "tests/solver/launches/test_kernel_cache.py",
     "tests/test_cuda_compiles.py",
-    "tests/solver/test_gpu_kernels.py",
+    "tests/solver/launches/test_gpu_kernels.py",
     "tests/cli/test_drain.py",
     "tests/attacks/test_answers.py",
-    "tests/solver/test_path_bridges.py",
+    "tests/solver/paths/test_path_bridges.py",
     "tests/api/routes/test_schema_conformance.py",
 )
 

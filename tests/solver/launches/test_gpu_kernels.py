@@ -102,7 +102,7 @@ def test_other_cards_with_a_recent_driver_take_the_ptx(arch, compiled, monkeypat
 
 
 def test_warp_itself_would_look_for_what_is_not_there(compiled, monkeypatch):
-    monkeypatch.setattr("tests.solver.test_gpu_kernels.use_gpu_code", lambda card: None)
+    monkeypatch.setattr("tests.solver.launches.test_gpu_kernels.use_gpu_code", lambda card: None)
     with pytest.raises(pytest.fail.Exception, match="would be compiled"):
         found_by(Card(90, TOOLKIT), compiled, monkeypatch)
 
