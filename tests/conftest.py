@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import warp as wp
 
+from tests.bounded import until
 from tests.kept_code import code_is_kept
 
 wp.config.log_level = wp.LOG_WARNING
@@ -90,9 +90,8 @@ def running_service(**options: Any) -> Iterator[tuple[str, Any]]:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
         thread.start()
         try:
-            while not (server.started and hasattr(app.state, "service")):
-                assert thread.is_alive()
-                time.sleep(0.01)
+            until(lambda: (server.started and hasattr(app.state, "service")) or not thread.is_alive())
+            assert thread.is_alive()
             app.state.service.warm_up.result(SERVICE_START_S)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
         finally:

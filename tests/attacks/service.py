@@ -8,16 +8,16 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.bounded import until
+
 KEYS = {"attacker": "attacker-0123456789", "victim": "victim-0123456789"}
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 END_TIMEOUT_S = 60.0
-POLL_S = 0.05
 READY = re.compile(r"Ready at (http://[^\s\"]+), solving on")
 MEGABYTE = 2**20
 
@@ -50,11 +50,9 @@ class Service:
 
     def wait_until_ready(self) -> None:
         """Reads the log until it says that the service is ready."""
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while not (found := READY.search(self.log())):
-            assert self.process.poll() is None, f"ended before it was ready: {self.log()}"
-            assert time.monotonic() < deadline, f"not ready in time: {self.log()}"
-            time.sleep(POLL_S)
+        until(lambda: READY.search(self.log()) or self.process.poll() is not None, READY_TIMEOUT_S)
+        found = READY.search(self.log())
+        assert found, f"ended before it was ready: {self.log()}"
         address = urlsplit(found[1])
         self.host, self.port = str(address.hostname), int(address.port or 80)
 

@@ -1,7 +1,5 @@
 """What Prometheus reads is what happened, under bounded labels, for each application apart."""
 
-import time
-
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -16,6 +14,7 @@ from ik_service.batching.queue.queued_request import QueuedRequest
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
 from ik_service.robots import builtin_urdf
 from ik_service.settings import ServiceSettings
+from tests.bounded import until
 
 PATIENCE_S = 60.0
 KEY = "0123456789abcdef"
@@ -32,12 +31,8 @@ def samples(client, **headers):
 
 def samples_after(client, batches, robot="panda"):
     """The samples once a batch has been counted, which may be after its answer."""
-    deadline = time.monotonic() + PATIENCE_S
-    found = samples(client)
-    while of_robot(found, "ik_service_batch_problems_count", robot) < batches and time.monotonic() < deadline:
-        time.sleep(0.01)
-        found = samples(client)
-    return found
+    until(lambda: of_robot(samples(client), "ik_service_batch_problems_count", robot) >= batches, PATIENCE_S)
+    return samples(client)
 
 
 def of_robot(found, name, robot="panda", **labels):

@@ -1,18 +1,16 @@
 """The server on a real socket: slow, large and broken requests end, with a problem document where there can be one."""
 
-import asyncio
 import contextlib
 import json
 import socket
-import threading
 import time
 
 import pytest
-import uvicorn
 
 from ik_service.api.server.connection_slots import EXTRA_MOST, ConnectionSlots
-from ik_service.api.server.server_config import server_config
 from ik_service.settings import ServiceSettings
+from tests.api.server.real_server import PATIENCE_S, real_server
+from tests.bounded import until
 
 SETTINGS = ServiceSettings(
     max_header_bytes=2048,
@@ -24,8 +22,6 @@ SETTINGS = ServiceSettings(
     keep_alive_s=1.0,
 )
 PIECES, PIECE_BYTES = 4000, 100_000
-BUSY_S = 0.1  # until requests that have been sent are under way
-PATIENCE_S = 20.0  # for a server that is to act within half a second, on a busy machine
 
 
 async def application(scope, receive, send):
@@ -48,18 +44,8 @@ async def application(scope, receive, send):
 
 @pytest.fixture(scope="module")
 def server():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = uvicorn.Server(server_config(application, SETTINGS))
-        thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
-        thread.start()
-        deadline = time.monotonic() + PATIENCE_S
-        while not running.started and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert running.started
-        yield running, listener.getsockname()
-        running.should_exit = True
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+    with real_server(application, SETTINGS) as running:
+        yield running
 
 
 @pytest.fixture
@@ -73,10 +59,7 @@ def connect(server):
     yield open_one
     for connection in opened:
         connection.close()
-    deadline = time.monotonic() + PATIENCE_S
-    while server[0].server_state.connections and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not server[0].server_state.connections
+    until(lambda: not server[0].server_state.connections, PATIENCE_S)
 
 
 def rest(connection):
@@ -151,15 +134,15 @@ def test_a_body_that_goes_on_after_the_answer_is_cut_off(connect):
     connection = connect()
     connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\nxx")
     assert answer(connection).startswith(b"HTTP/1.1 200")
-    deadline = time.monotonic() + PATIENCE_S
-    is_open = True
-    while is_open and time.monotonic() < deadline:
+
+    def is_cut_off():
         try:
             connection.sendall(b"x")
         except (BrokenPipeError, ConnectionResetError):
-            is_open = False
-        time.sleep(0.05)
-    assert not is_open
+            return True
+        return False
+
+    until(is_cut_off, PATIENCE_S)
 
 
 def test_a_body_that_ends_after_the_answer_leaves_the_connection_good(connect):
@@ -174,17 +157,18 @@ def test_a_body_that_ends_after_the_answer_leaves_the_connection_good(connect):
 def test_a_caller_who_does_not_take_the_answer_is_cut_off(server, connect):
     connection = connect()
     connection.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-    deadline = time.monotonic() + PATIENCE_S
-    while not server[0].server_state.connections:
-        time.sleep(0.01)
-    while server[0].server_state.connections and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not server[0].server_state.connections
+    until(lambda: server[0].server_state.connections, PATIENCE_S)
+    until(lambda: not server[0].server_state.connections, PATIENCE_S)
     assert len(rest(connection)) < 10_000_000
 
 
-def fill(connect, *, busy):
-    """As many connections as are allowed; each is known to be open, and if busy to have a request under way."""
+@pytest.fixture
+def fill(server, connect):
+    """Opens as many connections as are allowed; each is known to be open, and if busy to have a request under way."""
+    return lambda *, busy: opened_by(connect, server[0].server_state.tasks, busy)
+
+
+def opened_by(connect, tasks, busy):
     held = [connect() for _ in range(SETTINGS.max_connections)]
     for connection in held:
         connection.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -192,12 +176,12 @@ def fill(connect, *, busy):
         if busy:
             connection.sendall(b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n")
     if busy:
-        time.sleep(BUSY_S)
+        until(lambda: len(tasks) == len(held), PATIENCE_S)
     return held
 
 
-def test_the_connection_that_is_idle_for_longest_gives_way_to_a_new_one(connect):
-    first, second, *_ = fill(connect, busy=False)
+def test_the_connection_that_is_idle_for_longest_gives_way_to_a_new_one(connect, fill):
+    first, second, *_ = fill(busy=False)
     newest = connect()
     newest.sendall(b"GET /early HTTP/1.1\r\nHost: a\r\n\r\n")
     assert answer(newest).startswith(b"HTTP/1.1 200")
@@ -206,8 +190,8 @@ def test_the_connection_that_is_idle_for_longest_gives_way_to_a_new_one(connect)
     assert answer(second).startswith(b"HTTP/1.1 200")
 
 
-def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(connect):
-    fill(connect, busy=True)
+def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(connect, fill):
+    fill(busy=True)
     for method in (b"GET", b"HEAD"):
         supervisor = connect()
         supervisor.sendall(method + b" /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -222,8 +206,8 @@ def test_where_all_connections_are_busy_health_is_answered_and_all_else_is_503(c
         assert b"retry-after: " in refused
 
 
-def test_an_extra_connection_is_closed_for_the_next(connect):
-    fill(connect, busy=True)
+def test_an_extra_connection_is_closed_for_the_next(connect, fill):
+    fill(busy=True)
     extra = [connect() for _ in range(EXTRA_MOST + 1)]
     supervisor = connect()
     supervisor.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")

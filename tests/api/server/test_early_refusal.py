@@ -1,22 +1,18 @@
 """Requests that are answered unread, on a real socket: the answer is whole, and the connection good where it can be."""
 
-import asyncio
 import json
 import socket
-import threading
 import time
 
 import pytest
-import uvicorn
 
 from ik_service.api.admission.admission import Admission
 from ik_service.api.server.early_refusal import DISCARDED_BYTES_MAX, EarlyRefusalMiddleware
-from ik_service.api.server.server_config import server_config
 from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.settings import ServiceSettings
+from tests.api.server.real_server import PATIENCE_S, real_server
 
 SETTINGS = ServiceSettings(body_timeout_s=0.5, keep_alive_s=20.0)
-PATIENCE_S = 20.0
 SOLVE = b"POST /v1/robots/panda/solve?seeds=3 HTTP/1.1\r\nHost: a\r\n"
 FULL = QueueFullError("full", "wait", 7)
 
@@ -66,18 +62,8 @@ class Application:
 def server():
     application = Application()
     app = EarlyRefusalMiddleware(application, application.admission)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = uvicorn.Server(server_config(app, SETTINGS))
-        thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
-        thread.start()
-        deadline = time.monotonic() + PATIENCE_S
-        while not running.started and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert running.started
-        yield application, running, listener.getsockname()
-        running.should_exit = True
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+    with real_server(app, SETTINGS) as (running, address):
+        yield application, running, address
 
 
 @pytest.fixture
