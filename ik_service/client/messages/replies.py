@@ -48,7 +48,8 @@ def _solve_result(document: dict[str, Any]) -> SolveResult:
         targets=tuple(_target_errors(target) for target in document.get("targets", ())),
         **present,
     )
-    lengths = {np.shape(getattr(result, column.edge_name))[:1] for column in ALWAYS_COLUMNS}
+    per_problem = [column.edge_name for column in ALWAYS_COLUMNS if column.edge_name in present]
+    lengths = {np.shape(present[name])[:1] for name in per_problem}
     if len(lengths) != 1 or lengths == {()}:
         raise ValueError("the columns have not a row per problem")
     return result
