@@ -126,6 +126,16 @@ RESULT_COLUMNS = (
         include="active_limits",
     ),
     Column(
+        name="limit_margin",
+        dtype="float64",
+        unit="rad or m",
+        meaning="least distance of a coordinate from its nearer limit [rad or m]; NAN where the robot has no limits",
+        description="Least distance of a coordinate from its nearer limit [rad or m]; null where the robot has no "
+        "limits.",
+        place=8,
+        null="nan",
+    ),
+    Column(
         name="solutions",
         dtype="precision",
         axes=("solutions", "coordinates"),
@@ -182,6 +192,8 @@ class ResultColumns:
         iterations: Steps of the winning attempt, the most of any island, int32 [n].
         seed_index: Its seed, int32 [n]; -1 where islands chose different ones.
         active_limits: DOFs that sit at a limit, bool [n, DOFs].
+        limit_margin: Least distance of a coordinate that the solve may move from its nearer limit [rad or m], in
+            float64 on `joint_q`, float64 [n]; below 0 outside of limits that are not hard, NaN where there are none.
         solutions: Where several were asked for: distinct configurations that succeed, the answer first, [n, solutions,
             coordinates]; NaN past the last one found.
         solution_count: How many were found, int32 [n].
@@ -196,6 +208,7 @@ class ResultColumns:
     iterations: NDArray[np.int32]
     seed_index: NDArray[np.int32]
     active_limits: NDArray[np.bool_]
+    limit_margin: NDArray[np.float64]
     solutions: NDArray[np.floating] | None = None
     solution_count: NDArray[np.int32] | None = None
 
@@ -213,6 +226,8 @@ class EdgeColumns:
         iterations: Iterations of the winning start, shape [n].
         seed_index: The winning start, shape [n]; -1 where islands chose different ones.
         cost: 1/2 |r|^2 of the weighted residuals, shape [n].
+        limit_margin: Least distance of a coordinate from its nearer limit [rad or m], shape [n]; NaN where the robot
+            has no limits; None from a service that does not give it.
         solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if asked for; NaN past the last one.
         solution_count: How many were found, shape [n], if asked for.
         active_limits: DOFs that sit at a limit, shape [n, joint_dof_count], if asked for.
@@ -226,6 +241,7 @@ class EdgeColumns:
     iterations: NDArray[np.integer[Any]]
     seed_index: NDArray[np.integer[Any]]
     cost: NDArray[np.floating[Any]]
+    limit_margin: NDArray[np.float64] | None = None
     solutions: NDArray[np.floating[Any]] | None = None
     solution_count: NDArray[np.integer[Any]] | None = None
     active_limits: NDArray[np.bool_] | None = None

@@ -82,7 +82,8 @@ class FakeSolverCache:
             name: np.repeat(getattr(one, name), n, axis=0)
             for name in ("success", "status", "position_error", "orientation_error", "cost", "iterations")
         }
-        columns |= {name: np.repeat(getattr(one, name), n, axis=0) for name in ("seed_index", "active_limits")}
+        others = ("seed_index", "active_limits", "limit_margin")
+        columns |= {name: np.repeat(getattr(one, name), n, axis=0) for name in others}
         island_names = ("nisland", "tree_island", "row_island", "success", "status", "seed_index", "iterations", "cost")
         islands = {name: np.repeat(getattr(one.islands, name), n, axis=0) for name in island_names}
         joint_q = np.zeros((n, 7), np.float32)

@@ -46,6 +46,7 @@ COLUMNS = {
     "iterations": np.int32,
     "seed_index": np.int32,
     "active_limits": np.bool_,
+    "limit_margin": np.float64,
 }
 
 

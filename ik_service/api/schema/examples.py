@@ -94,6 +94,7 @@ SOLVE_ANSWER: dict[str, Any] = {
     "iterations": [4],
     "seed_index": [0],
     "cost": [3.3e-14],
+    "limit_margin": [0.7142394],
     "resolved": {"engine": "compiled", "seeds": 64, "device": "cpu"},
     "timing_ms": {"queue": 0.1, "solve": 2.8, "total": 3.2},
 }
@@ -117,6 +118,7 @@ TWO_ARMS_ANSWER: dict[str, Any] = {
     "iterations": [4],
     "seed_index": [0],
     "cost": [6.8e-14],
+    "limit_margin": [0.68179],
     "targets": [
         {"link": "left_panda_hand", "position_error_m": [1.3e-7], "orientation_error_rad": [6.3e-7]},
         {"link": "right_panda_hand", "position_error_m": [1.1e-7], "orientation_error_rad": [1.4e-7]},

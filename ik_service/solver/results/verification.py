@@ -30,6 +30,7 @@ from objectives.data_field import fitting_array
 
 TINY = wp.constant(wp.float64(1e-300))
 NAN = wp.constant(wp.float64(math.nan))
+INFINITE = wp.constant(wp.float64(math.inf))
 WARP_TYPES: dict[str, Any] = {
     "precision": wp.float32,
     "status": wp.int8,
@@ -142,7 +143,7 @@ def _target_errors(
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
 @typing.no_type_check
-def _find_active_limits(
+def _compare_with_limits(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
@@ -150,16 +151,25 @@ def _find_active_limits(
     dof_active: wp.array[wp.int32],  # [joint_dof_count]
     lower: wp.array[float],  # [joint_dof_count]
     upper: wp.array[float],  # [joint_dof_count]
+    exact_lower: wp.array[wp.float64],  # [joint_coord_count]
+    exact_upper: wp.array[wp.float64],  # [joint_coord_count]
     joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    judged_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    # out
     active_limits_out: wp.array2d[wp.bool],  # [problem_capacity, joint_dof_count]
+    limit_margin_out: wp.array[wp.float64],  # [problem_capacity]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
+    margin = INFINITE
     for d in range(dof_coordinate.shape[0]):
         at_limit = bool(False)
         c = dof_coordinate[d]
         if c >= 0 and dof_active[d] >= 0:
             at_limit = joint_q[p, c] <= lower[d] or joint_q[p, c] >= upper[d]
+            q = judged_q[p, c]
+            margin = wp.min(margin, wp.min(q - exact_lower[c], exact_upper[c] - q))
         active_limits_out[p, d] = at_limit
+    limit_margin_out[p] = wp.where(margin < INFINITE, margin, NAN)
 
 
 class Verification:
@@ -193,8 +203,8 @@ class Verification:
         self.columns |= {f"island_{column.name}": array_of(column) for column in DEVICE_ISLAND_COLUMNS}
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
-        limits = _exact_limits(model, hard_limits)
-        self._limits: list[wp.array[Any]] = [wp.array(ends, dtype=wp.float64, device=device) for ends in limits]
+        self._limits = _exact_limits(model, hard_limits=True)
+        self._kept_limits = self._limits if hard_limits else _exact_limits(model, hard_limits=False)
         self._turns: Any = None  # this and the next until the rows are known
         self._target_row: Any = None
         self._robot = float64_kinematics(model)
@@ -266,7 +276,7 @@ class Verification:
         device = {name: array.device for name, array in self.columns.items()}
         errors = [device["position_error"], device["orientation_error"]]
         place = [*which, self._turns, problems.start_joint_q, best.joint_q, int(joint_q_float64 is not None)]
-        place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *self._limits]
+        place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *self._kept_limits]
         place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
@@ -280,19 +290,19 @@ class Verification:
         compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
         compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
-        limits += [device["joint_q"], device["active_limits"]]
-        steps += [(compose_islands, compose), (_find_active_limits, limits)]
+        limits += [*self._limits, device["joint_q"], device["judged_q"], device["active_limits"]]
+        steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
 
-def _exact_limits(model: DeviceModel, hard_limits: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact_limits(model: DeviceModel, *, hard_limits: bool) -> list[wp.array[Any]]:
     """Limits of all coordinates, infinite where there are none or where nothing moves."""
     robot, lower = model.robot, np.full(model.joint_coord_count, -np.inf)
     upper = -lower
     own = (robot.dof_coordinate >= 0) & (robot.dof_active >= 0) & hard_limits
     lower[robot.dof_coordinate[own]] = robot.joint_limit_lower[own]
     upper[robot.dof_coordinate[own]] = robot.joint_limit_upper[own]
-    return lower, upper
+    return [wp.array(ends, dtype=wp.float64, device=model.device) for ends in (lower, upper)]
 
 
 def _tool(target: Target) -> NDArray[np.float64]:

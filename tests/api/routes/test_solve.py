@@ -39,7 +39,7 @@ def angle_between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def test_one_pose_is_reached_and_the_document_is_as_designed(client, panda, one_pose):
     answer = solve(client, one_pose)
     keys = "robot joint_names coordinate_names joint_q success status position_error_m orientation_error_rad"
-    assert set(answer) == {*keys.split(), "iterations", "seed_index", "cost", "resolved", "timing_ms"}
+    assert set(answer) == {*keys.split(), "iterations", "seed_index", "cost", "limit_margin", "resolved", "timing_ms"}
     assert answer["robot"] == "panda"
     assert tuple(answer["coordinate_names"]) == panda.coordinate_names
     assert answer["success"] == [True]

@@ -56,6 +56,46 @@ def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, star
     np.testing.assert_array_equal(result.joint_q[:, 2], np.float32(ONLY))
 
 
+def check_margins(precision):
+    """The margins of a robot with a follower and a locked joint, against those of the configurations returned."""
+    robot = ik_service.load_robot("panda_gripper").lock({"panda_joint4": -2.0})
+    solver = ik_service.IKSolver(robot, ["panda_leftfinger"], device="cpu")
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 60), ["panda_leftfinger"])
+    positions = poses.positions + np.random.default_rng(3).normal(0.0, 0.2, poses.positions.shape)
+    result = solver.solve(positions, options={"precision": precision})
+    q, active = result.joint_q.astype(np.float64), robot.dof_active >= 0
+    assert 0 < active.sum() < robot.joint_dof_count
+    margins = np.minimum(q - robot.joint_limit_lower, robot.joint_limit_upper - q)[:, active]
+    assert np.ptp(margins) > 0
+    np.testing.assert_array_equal(result.limit_margin, margins.min(axis=1))
+
+
+@pytest.mark.usefixtures("each_way")
+def test_the_margin_is_the_least_distance_of_a_free_coordinate_from_its_limits():
+    check_margins("float32")
+
+
+def test_the_margin_of_a_float64_answer_is_that_of_the_coordinates_returned():
+    check_margins("float64")
+
+
+def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_limits_has_none():
+    robot, far = ik_service.load_robot("panda"), np.full((5, 3), 2.0)
+    options = ik_service.SolverOptions(joint_limits="off")
+    off = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", options=options)
+    outside = robot.joint_limit_upper[None] + 0.5
+    reached = robot.forward_kinematics(outside, ["panda_hand"])
+    result = off.solve(reached.positions, reached.orientations_xyzw, initial_joint_q=outside)
+    assert result.success.all()
+    np.testing.assert_allclose(result.limit_margin, -0.5, atol=1e-5)
+    assert (ik_service.IKSolver(robot, ["panda_hand"], device="cpu").solve(far).limit_margin >= 0.0).all()
+    free = ik_service.robots.load_urdf(
+        b'<robot name="free"><link name="a"/><link name="b"/><joint name="j" type="continuous"><parent link="a"/>'
+        b'<child link="b"/><axis xyz="0 0 1"/></joint></robot>'
+    )
+    assert np.isnan(ik_service.IKSolver(free, ["b"], device="cpu").solve(far).limit_margin).all()
+
+
 @pytest.mark.usefixtures("each_kernel")
 @pytest.mark.parametrize("leader", ["still", "narrow"])
 @pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
