@@ -29,7 +29,7 @@ LONGEST = (  # groups of tests that take longest; the others follow in their ord
     "tests/solver/launches/test_kernel_cache.py",
     "tests/test_cuda_compiles.py",
     "tests/solver/launches/test_gpu_kernels.py",
-    "tests/cli/test_drain.py",
+    "tests/cli/service/test_drain.py",
     "tests/attacks/test_answers.py",
     "tests/solver/paths/test_path_bridges.py",
     "tests/api/routes/test_schema_conformance.py",

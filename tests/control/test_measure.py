@@ -17,7 +17,7 @@ from objectives import (
     IKObjectiveRotation,
 )
 from tests.control.conftest import pose_of
-from tests.robots.test_foreign_robots import CASES, _link_jacobian, _load
+from tests.robots.host_kinematics.test_foreign_robots import CASES, _link_jacobian, _load
 
 WEIGHTS = np.repeat([1.0, ROTATION_LENGTH], 3)
 UNIT, DOWN = (0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 0.0)

@@ -6,7 +6,7 @@ import warp as wp
 
 from ik_service.kinematics import forward_kinematics, motion_subspace
 from ik_service.robots.transforms import quaternion_multiply, quaternion_rotate
-from tests.robots.test_foreign_robots import CASES, Witness, _link_jacobian, _load
+from tests.robots.host_kinematics.test_foreign_robots import CASES, Witness, _link_jacobian, _load
 
 FLOAT32 = 1e-5  # [m, quaternion, unit twist]: a rounding of 1e-7 per joint on chains of forty, 2 m away from the origin
 CONFIGURATIONS = 3

@@ -90,7 +90,7 @@ def test_a_mimic_across_trees_joins_them(load):
 
 
 def test_pr2_arms_part_when_the_torso_is_locked():
-    from tests.robots.test_foreign_robots import EXAMPLE, _installed
+    from tests.robots.host_kinematics.test_foreign_robots import EXAMPLE, _installed
 
     pr2 = ik_service.load_robot(_installed(EXAMPLE, "pr2_description/urdf/pr2.urdf"))
     locked = pr2.lock({"torso_lift_joint": 0.1})

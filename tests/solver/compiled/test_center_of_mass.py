@@ -9,7 +9,7 @@ import ik_service
 import objectives
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosition, InputError
 from tests.objectives.conftest import weighed
-from tests.robots.test_foreign_robots import EXAMPLE, _installed
+from tests.robots.host_kinematics.test_foreign_robots import EXAMPLE, _installed
 from tests.solver.conftest import Reachable, inside_limits
 
 COUNT = 60

@@ -11,7 +11,7 @@ import ik_service
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply, quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from tests.objectives.conftest import scene
-from tests.robots.test_foreign_robots import EXAMPLE, _installed
+from tests.robots.host_kinematics.test_foreign_robots import EXAMPLE, _installed
 from tests.solver.conftest import Reachable, inside_limits
 
 POSITION, ORIENTATION = 1e-3, 1e-2

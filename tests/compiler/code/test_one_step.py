@@ -7,7 +7,7 @@ import pytest
 
 from ik_service.compiler import Damping, IterationSource, Lanes, LaneState
 from tests.compiler.conftest import half_angle_error, through_native
-from tests.compiler.islands import island
+from tests.compiler.island_cases import island
 from tests.compiler.reference_iteration import States, finished, held, reference_iteration
 
 DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, factor_max=1e4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import Elimination
-from tests.compiler.islands import island
+from tests.compiler.island_cases import island
 
 
 def pairs(matrix):

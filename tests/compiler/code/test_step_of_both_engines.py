@@ -15,7 +15,7 @@ from ik_service.solver.lm.damping import DAMPING, DAMPING_MIN
 from objectives import IKObjectivePose
 from tests.compiler import oracles
 from tests.compiler.conftest import through_native
-from tests.compiler.islands import robots
+from tests.compiler.island_cases import robots
 from tests.compiler.oracles import Island, columns
 from tests.compiler.reference_iteration import States, held
 

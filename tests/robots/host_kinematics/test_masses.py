@@ -9,7 +9,7 @@ import ik_service
 from ik_service.robots import load_robot, load_urdf
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from objectives import InputError
-from tests.robots.test_foreign_robots import CASES, Witness, _load
+from tests.robots.host_kinematics.test_foreign_robots import CASES, Witness, _load
 
 TIGHT = 1e-12  # [m] of float64 sums over some tens of bodies a few metres away
 CONFIGURATIONS = 4

@@ -12,7 +12,7 @@ from objectives.expression import cos, reachable
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import RowGroup
 from tests.compiler import oracles
-from tests.compiler.islands import NAMES, POINT, TURN, island, robots
+from tests.compiler.island_cases import NAMES, POINT, TURN, island, robots
 from tests.compiler.oracles import Island, configuration, evaluated
 from tests.objectives.test_statement import APART, TOGETHER, Weighed
 
