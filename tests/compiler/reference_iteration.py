@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ik_service.compiler import LaneState, coordinate_names, error_outputs
+from ik_service.compiler import Damping, LaneState, coordinate_names, error_outputs
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
+from tests.compiler.conftest import half_angle_error
 from tests.compiler.oracles import columns, evaluated
 
 NOT_EVALUATED = 1e30
@@ -161,3 +162,16 @@ def reference_iteration(case, program, states, source):
 def finished(states, damping, iterations):
     """Whether each lane is at its floor, has a hopeless damping, or is out of iterations."""
     return (states.norm2 <= states.floor2) | (states.damping_factor > damping.factor_max) | (states.steps >= iterations)
+
+
+DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, factor_max=1e4)
+
+
+def program_of(case, lanes):
+    return case.program(dofs=case.touched(), half_angle_error=half_angle_error(lanes))
+
+
+def single(states):
+    """States rounded to float32."""
+    rounded = {field.name: getattr(states, field.name).astype(np.float32) for field in fields(States)}
+    return replace(states, **{name: values.astype(np.float64) for name, values in rounded.items()})

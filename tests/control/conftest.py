@@ -58,3 +58,20 @@ def pose_of(robot, joint_q, link):
     """Position and quaternion xyzw of a link, [7]."""
     poses = robot.forward_kinematics(np.atleast_2d(joint_q), links=[link])
     return np.concatenate([poses.positions[0, 0], poses.orientations_xyzw[0, 0]])
+
+
+HALF = np.sqrt(0.5)
+UPRIGHT, TURNED = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, HALF, HALF]
+AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
+JOINT = """<link name="{name}_link"/><joint name="{name}" type="{kind}">
+<parent link="{parent}"/><child link="{name}_link"/><axis xyz="{axis}"/>
+<limit lower="-1" upper="1" velocity="10" effort="1"/></joint>"""
+
+
+def gantry_text():
+    """Three sliders, one upon the other, and a pivot of its own on the same base."""
+    parents = ("base", "x_link", "y_link")
+    pairs = zip(AXES.items(), parents, strict=True)
+    sliders = [JOINT.format(name=k, kind="prismatic", parent=p, axis=axis) for (k, axis), p in pairs]
+    pivot = JOINT.format(name="w", kind="revolute", parent="base", axis="0 0 1")
+    return f'<robot name="gantry"><link name="base"/>{"".join(sliders)}{pivot}</robot>'

@@ -7,25 +7,11 @@ from ik_service import IKSolver, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
+from tests.control.conftest import TURNED, UPRIGHT, gantry_text
 
-HALF = np.sqrt(0.5)
-UPRIGHT, TURNED = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, HALF, HALF]
 PLACE = [0.3, 0.2, 0.1]
 TICKS, DT = 300, 1e-2
 EXACT = 1e-9  # m or rad: float64, and the way is a fraction of a metre
-AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
-JOINT = """<link name="{name}_link"/><joint name="{name}" type="{kind}">
-<parent link="{parent}"/><child link="{name}_link"/><axis xyz="{axis}"/>
-<limit lower="-1" upper="1" velocity="10" effort="1"/></joint>"""
-
-
-def gantry_text():
-    """Three sliders, one upon the other, and a pivot of its own on the same base."""
-    parents = ("base", "x_link", "y_link")
-    pairs = zip(AXES.items(), parents, strict=True)
-    sliders = [JOINT.format(name=k, kind="prismatic", parent=p, axis=axis) for (k, axis), p in pairs]
-    pivot = JOINT.format(name="w", kind="revolute", parent="base", axis="0 0 1")
-    return f'<robot name="gantry"><link name="base"/>{"".join(sliders)}{pivot}</robot>'
 
 
 @pytest.fixture(scope="module")

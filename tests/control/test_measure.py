@@ -17,7 +17,7 @@ from objectives import (
     IKObjectiveRotation,
 )
 from tests.control.conftest import pose_of
-from tests.robots.host_kinematics.test_foreign_robots import CASES, _link_jacobian, _load
+from tests.foreign_robots import CASES, link_jacobian, load_foreign
 
 WEIGHTS = np.repeat([1.0, ROTATION_LENGTH], 3)
 UNIT, DOWN = (0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 0.0)
@@ -27,7 +27,7 @@ HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 def columns(robot, joint_q, link):
     """Jacobian of a link by the active DOFs, their followers counted in, [6, active DOFs]."""
     pose = pose_of(robot, joint_q, link)
-    full = _link_jacobian(robot, robot.motion_subspace(joint_q[None])[0], link, pose[:3])
+    full = link_jacobian(robot, robot.motion_subspace(joint_q[None])[0], link, pose[:3])
     active = np.zeros((6, robot.active_dof_count))
     for dof, a in enumerate(robot.dof_active):
         if a >= 0:
@@ -80,7 +80,7 @@ def test_a_singular_configuration_is_told(panda):
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES[:6:2] + CASES[12:14])
 def test_robots_that_nobody_here_wrote(distribution, ending, floating):
     """The link deepest in the robot goes a little way and comes to rest there."""
-    robot, _ = _load(distribution, ending, floating)
+    robot, _ = load_foreign(distribution, ending, floating)
     link = max(robot.link_names, key=lambda name: _ancestors(robot, name))
     joint_q = robot.mid_joint_q.copy()
     controller = IKController(robot, [link])

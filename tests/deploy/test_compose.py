@@ -8,7 +8,7 @@ import yaml
 
 from ik_service.deploy import ray_serve
 from ik_service.settings import ENV_PREFIX, ServiceSettings
-from tests.docker.test_dockerfile import only, variables
+from tests.docker.dockerfile import only, variables
 
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.ray.yaml").read_text())

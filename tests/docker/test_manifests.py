@@ -11,7 +11,7 @@ import yaml
 from ik_service.api import create_app
 from ik_service.settings import ENV_PREFIX, ServiceSettings
 from ik_service.solver.launches import cache_bound
-from tests.docker.test_dockerfile import only, variables
+from tests.docker.dockerfile import only, variables
 
 DOCKER = Path(__file__).parents[2] / "docker"
 KUBERNETES = DOCKER / "kubernetes"

@@ -80,3 +80,18 @@ def _clang_cache() -> Iterator[None]:
 def panda(exported):
     """The Panda, exported."""
     return exported("panda")
+
+
+ARM = """
+  <joint name="{n}_yaw" type="revolute"><parent link="base"/><child link="{n}_1"/><origin xyz="0 {y} 0"/>
+    <axis xyz="0 0 1"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="{n}_pitch" type="revolute"><parent link="{n}_1"/><child link="{n}_2"/><origin xyz="0 0 0.2"/>
+    <axis xyz="0 1 0"/><limit lower="-1" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="{n}_slide" type="prismatic"><parent link="{n}_2"/><child link="{n}_3"/>
+    <axis xyz="1 0 0"/><limit lower="0.1" upper="0.5" effort="1" velocity="1"/></joint>
+  <joint name="{n}_follow" type="prismatic"><parent link="{n}_3"/><child link="{n}_tip"/>
+    <axis xyz="1 0 0"/><limit lower="0" upper="0.3" effort="1" velocity="1"/>
+    <mimic joint="{n}_slide" multiplier="0.5"/></joint>
+  <link name="{n}_1"/><link name="{n}_2"/><link name="{n}_3"/><link name="{n}_tip"/>
+"""
+TWO_ARMS = '<robot name="two_arms"><link name="base"/>' + ARM.format(n="a", y="0.3") + ARM.format(n="b", y="-0.3")

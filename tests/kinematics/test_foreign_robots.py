@@ -6,7 +6,7 @@ import warp as wp
 
 from ik_service.kinematics import forward_kinematics, motion_subspace
 from ik_service.robots.transforms import quaternion_multiply, quaternion_rotate
-from tests.robots.host_kinematics.test_foreign_robots import CASES, Witness, _link_jacobian, _load
+from tests.foreign_robots import CASES, Witness, link_jacobian, load_foreign
 
 FLOAT32 = 1e-5  # [m, quaternion, unit twist]: a rounding of 1e-7 per joint on chains of forty, 2 m away from the origin
 CONFIGURATIONS = 3
@@ -14,7 +14,7 @@ CONFIGURATIONS = 3
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_device_poses_and_jacobians_equal_those_of_pinocchio(distribution, ending, floating):
-    robot, theirs = _load(distribution, ending, floating)
+    robot, theirs = load_foreign(distribution, ending, floating)
     witness, model = Witness(robot, theirs), robot.on_device("cpu")
     joint_q = robot.random_joint_q(np.random.default_rng(6), CONFIGURATIONS)
     joint_q = robot.clamp_joint_q(np.clip(joint_q, -np.pi, np.pi))  # some limits are a thousand turns or metres wide
@@ -37,7 +37,7 @@ def test_device_poses_and_jacobians_equal_those_of_pinocchio(distribution, endin
             np.testing.assert_allclose(position, expected.translation, atol=FLOAT32, err_msg=link)
             matrix = np.array([quaternion_rotate(rotation, axis) for axis in np.eye(3)]).T
             np.testing.assert_allclose(matrix, expected.rotation, atol=FLOAT32, err_msg=link)
-            jacobian = _link_jacobian(robot, subspace[row], link, position)
+            jacobian = link_jacobian(robot, subspace[row], link, position)
             np.testing.assert_allclose(jacobian, witness.jacobian(link), atol=FLOAT32, err_msg=link)
             compared += 1
     assert compared >= CONFIGURATIONS * robot.body_count

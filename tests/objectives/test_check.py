@@ -9,7 +9,7 @@ import warp as wp
 
 import objectives
 from objectives import IKObjective, InputError, ObjectiveError
-from tests.objectives.test_contract import Height
+from tests.objectives.objectives_of_tests import Height
 
 TIGHT = 1e-4  # five-point differences of float32 residuals are good to about 1e-5
 

@@ -1,7 +1,6 @@
 """The contract of the base class: hooks, autodiff without further work, binding, and what is refused."""
 
 import gc
-import typing
 
 import numpy as np
 import pytest
@@ -12,44 +11,10 @@ from ik_service import IKSolver, load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
 from objectives.statement.kernels import jacobian_kernel, residual_kernel
 from tests.objectives.conftest import GUARD, scene
+from tests.objectives.objectives_of_tests import Height
 
 ROUNDING = 1e-5  # entries are of the size of 1
 PROBLEM_IDX = [1, 0, 1]
-
-
-@wp.kernel
-@typing.no_type_check
-def _height_residuals(
-    body_q: wp.array2d[wp.transform],
-    joint_q: wp.array2d[float],
-    body: int,
-    targets: wp.array[float],
-    start_idx: int,
-    problem_idx: wp.array[int],
-    residuals_out: wp.array2d[float],
-):
-    i = wp.tid()
-    residuals_out[i, start_idx] = wp.transform_get_translation(body_q[i, body])[2] - targets[problem_idx[i]]
-    residuals_out[i, start_idx + 1] = joint_q[i, 0] * joint_q[i, 1]
-
-
-class Height(IKObjective):
-    """What a user writes in a hurry: rows and a kernel, nothing else."""
-
-    def __init__(self, body, targets):
-        self.body, self.targets = body, wp.array(targets, dtype=float, device="cpu")
-
-    def residual_dim(self):
-        return 2
-
-    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
-        wp.launch(
-            _height_residuals,
-            dim=body_q.shape[0],
-            inputs=[body_q, joint_q, self.body, self.targets, start_idx, problem_idx],
-            outputs=[residuals],
-            device=body_q.device,
-        )
 
 
 class Owner:

@@ -1,7 +1,5 @@
 """Statements of one's own: any mixture of frames, coordinates and quaternions gives rows, Jacobian and support."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,10 +10,10 @@ from objectives.element_table import Element
 from objectives.expression import sin
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import dot, rotate, subtract
-from objectives.robot_indices import BodyFrame
 from objectives.statement.kernels import residual_kernel
 from objectives.statement.rows import RowGroup, RowInputs, state_rows
 from tests.objectives.conftest import GUARD, scene
+from tests.objectives.objectives_of_tests import APART, TOGETHER, Weighed
 
 TIGHT = 1e-4  # five-point differences of float32 residuals are good to about 1e-5
 
@@ -86,48 +84,6 @@ def test_a_mixture_of_all_inputs_has_the_right_jacobian(scene_name, joint_name, 
     report = objectives.check(objective, where.robot, tolerance=TIGHT)
     assert report.methods == ("analytic", "autodiff")
     assert report.nonzero_count > report.compared_count / 2
-
-
-def weighed_rows(inputs: RowInputs):
-    """Rows of frame, coordinate, quaternion and a number of the robot."""
-    frame, q = inputs.frames["a"], inputs.coordinates["q"]
-    turned = rotate(inputs.quaternions_xyzw["turn"], frame.position)
-    size = inputs.constants["size"]
-    return [size * (turned[0] + q * frame.position[1]), size * q + inputs.data["shift"][0] * turned[2]]
-
-
-APART = RowGroup(
-    "apart",
-    2,
-    weighed_rows,
-    frames=("a",),
-    coordinates=("q",),
-    quaternions=("turn",),
-    data=(("shift", 1),),
-    constants=("size",),
-)
-TOGETHER = replace(APART, name="together", summed=True)
-
-
-class Weighed(ExpressionObjective):
-    """Three elements on the floating robot, one of them on a body of its own frame and one static."""
-
-    def __init__(self, group):
-        super().__init__([DataField("Weighed", "shift", 3, [[0.5, 1.5, -1.0], [2.5, 3.5, 0.7]])], row_count=None)
-        self.group = group
-
-    def stated_elements(self, model):
-        joint = model.joint_names.index("base")
-        frames = ("d", BodyFrame(2, (0.1, 0.2, -0.3, 0.0, 0.0, 0.6, 0.8)), BodyFrame(-1, (0.4, 0.1, 0.2, 0, 0, 0, 1)))
-        return [
-            (
-                self.group,
-                [
-                    Element((frame,), (dof,), (joint,), (k,), constants=(1.0 + k,))
-                    for k, (frame, dof) in enumerate(zip(frames, (6, 9, 9), strict=True))
-                ],
-            )
-        ]
 
 
 def test_elements_add_up_where_a_group_says_so(workplace):

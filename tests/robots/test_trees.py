@@ -90,9 +90,9 @@ def test_a_mimic_across_trees_joins_them(load):
 
 
 def test_pr2_arms_part_when_the_torso_is_locked():
-    from tests.robots.host_kinematics.test_foreign_robots import EXAMPLE, _installed
+    from tests.foreign_robots import EXAMPLE, installed
 
-    pr2 = ik_service.load_robot(_installed(EXAMPLE, "pr2_description/urdf/pr2.urdf"))
+    pr2 = ik_service.load_robot(installed(EXAMPLE, "pr2_description/urdf/pr2.urdf"))
     locked = pr2.lock({"torso_lift_joint": 0.1})
     bodies = [pr2.link_frame(f"{side}_gripper_palm_link")[0] for side in "lr"]
     together, apart = (robot.trees.body_treeid[bodies] for robot in (pr2, locked))

@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import IterationSource, Lanes, LaneState, coordinate_names, error_outputs
-from tests.compiler.code.test_one_step import DAMPING, program_of, single
 from tests.compiler.conftest import lanes_name, through_native
 from tests.compiler.island_cases import NAMES, island
-from tests.compiler.reference_iteration import NOT_EVALUATED, States, full_joint_q, held, reference_iteration
+from tests.compiler.reference_iteration import (
+    DAMPING,
+    NOT_EVALUATED,
+    States,
+    full_joint_q,
+    held,
+    program_of,
+    reference_iteration,
+    single,
+)
 
 COUNT = 8  # a multiple of every width
 MANY = 1e6  # iterations that no test takes

@@ -5,12 +5,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from ik_service.compiler import Damping, IterationSource, Lanes, LaneState
-from tests.compiler.conftest import half_angle_error, through_native
+from ik_service.compiler import IterationSource, Lanes, LaneState
+from tests.compiler.conftest import through_native
 from tests.compiler.island_cases import island
-from tests.compiler.reference_iteration import States, finished, held, reference_iteration
+from tests.compiler.reference_iteration import DAMPING, States, finished, held, program_of, reference_iteration, single
 
-DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, factor_max=1e4)
 WIDE = Lanes(4, "float64")
 COUNT = 24  # lanes: random, near a limit, on limits
 ITERATIONS = 5  # the last ones close to a solution, where steps are rejected too
@@ -35,10 +34,6 @@ CASES = [
     "locked base pose and posture",
     "locked middle pose",
 ]
-
-
-def program_of(case, lanes):
-    return case.program(dofs=case.touched(), half_angle_error=half_angle_error(lanes))
 
 
 def starts(case, program):
@@ -95,12 +90,6 @@ def test_iterations_in_float64_equal_numpy(name):
     assert worse > COUNT // 4  # and the others go on from trials that are worse
     assert returned.all()
     assert frozen > 0 or "limits" in name  # that penalty pulls inwards
-
-
-def single(states):
-    """States rounded to float32."""
-    rounded = {field.name: getattr(states, field.name).astype(np.float32) for field in fields(States)}
-    return replace(states, **{name: values.astype(np.float64) for name, values in rounded.items()})
 
 
 @pytest.mark.parametrize("width", [8, 1])

@@ -13,8 +13,8 @@ from ik_service.compiler.program.half_angle import (
 )
 from objectives.expression import ExpressionGraph, evaluate
 from objectives.expression.operation import Operation
-from tests.compiler.code.test_lanes import evaluated
 from tests.compiler.conftest import WIDTHS, half_angle_error, lanes_name
+from tests.compiler.packets import evaluated
 
 HALF = np.linspace(-0.5 * np.pi, 0.5 * np.pi, 1600)
 ROUNDING = {FLOAT32_ERROR: 1.5e-7, FLOAT64_ERROR: 2.5e-15}  # of the arithmetic in that precision besides

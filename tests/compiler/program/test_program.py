@@ -14,7 +14,7 @@ from objectives.statement.rows import RowGroup
 from tests.compiler import oracles
 from tests.compiler.island_cases import NAMES, POINT, TURN, island, robots
 from tests.compiler.oracles import Island, configuration, evaluated
-from tests.objectives.test_statement import APART, TOGETHER, Weighed
+from tests.objectives.objectives_of_tests import APART, TOGETHER, Weighed
 
 COUNT = 6
 EXACT = 1e-12  # rounding of float64 and of the polynomials, on numbers of about 1

@@ -6,7 +6,7 @@ import pytest
 from ik_service.compiler.program.transplant import transplant
 from objectives.expression import ExpressionGraph, evaluate
 from objectives.expression.operation import Operation
-from tests.compiler.code.test_lanes import operations
+from tests.compiler.packets import operations
 
 VALUES = np.linspace(-2.0, 2.0, 9)
 

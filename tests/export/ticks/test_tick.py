@@ -15,7 +15,7 @@ from ik_service.export.entries.tick_example import example_ticks
 from objectives import IKObjectiveLookAt, InputError
 from tests.export.c_controller import RESULTS, Input, bytes_of, controller_in_c
 from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, C99, GUARD, OK, WARNINGS, WRONG_ABI, loaded, run
-from tests.export.gpu.test_gpu_export import TWO_ARMS
+from tests.export.conftest import TWO_ARMS
 
 TICKS = 10_000
 RADIUS, ROUNDS = 0.05, 3

@@ -6,7 +6,7 @@ import pytest
 from ik_service import IKStatus, load_robot
 from ik_service.control import IKController
 from ik_service.export import export_controller
-from tests.control.test_judgement import TURNED, UPRIGHT, gantry_text
+from tests.control.conftest import TURNED, UPRIGHT, gantry_text
 from tests.export.c_controller import bytes_of, controller_in_c
 from tests.export.c_library import BAD_NUMBER, NOT_RESET, OK, loaded
 

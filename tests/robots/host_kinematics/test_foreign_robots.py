@@ -6,124 +6,23 @@ is compared with the file's multipliers separately.
 
 import itertools
 import sys
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
 import pytest
-from numpy.typing import NDArray
 
 from ik_service.errors import RobotFileError
-from ik_service.robots import JointType, RobotModel, load_robot
-
-Float64Array = NDArray[np.float64]
+from ik_service.robots import RobotModel, load_robot
+from tests.foreign_robots import CASES, EXAMPLE, Float64Array, Witness, link_jacobian, load_both, load_foreign
 
 TOLERANCE = 1e-9
 """Both are float64; a chain of 40 joints loses about 1e-14."""
 CONFIGURATIONS = 4
 
 
-def _installed(distribution: str, ending: str) -> Path:
-    """Find a file of a distribution without importing it (frax would ask for JAX)."""
-    found = [file for file in metadata.files(distribution) or [] if str(file).endswith(ending)]
-    assert len(found) == 1, f"{distribution} has {len(found)} files that end in {ending}"
-    return Path(str(found[0].locate()))
-
-
-EXAMPLE = "example-robot-data"
-FIXED_BASE = [
-    (EXAMPLE, "panda_description/urdf/panda.urdf"),
-    (EXAMPLE, "ur_description/urdf/ur5_robot.urdf"),
-    (EXAMPLE, "xarm_description/urdf/xarm7.urdf"),
-    (EXAMPLE, "kinova_description/robots/kinova.urdf"),
-    (EXAMPLE, "baxter_description/urdf/baxter.urdf"),
-    (EXAMPLE, "pr2_description/urdf/pr2.urdf"),
-    (EXAMPLE, "tiago_description/robots/tiago_dual.urdf"),
-    (EXAMPLE, "tiago_pro_description/robots/tiago_pro.urdf"),
-    (EXAMPLE, "allegro_hand_description/urdf/allegro_left_hand.urdf"),
-    (EXAMPLE, "centauro_description/urdf/centauro.urdf"),
-    ("frax", "assets/iiwa/iiwa14.urdf"),
-    ("frax", "assets/unitree_g1/floating_g1_29dof_rev_1_0.urdf"),
-]
-FLOATING_BASE = [
-    (EXAMPLE, "talos_data/robots/talos_full_v2.urdf"),
-    (EXAMPLE, "romeo_description/urdf/romeo.urdf"),
-    (EXAMPLE, "icub_description/robots/icub.urdf"),
-    (EXAMPLE, "solo_description/robots/solo12.urdf"),
-    (EXAMPLE, "anymal_b_simple_description/robots/anymal-kinova.urdf"),
-    ("frax", "assets/unitree_g1/g1_29dof_rev_1_0.urdf"),
-]
-CASES = [pytest.param(*case, False, id=case[1].split("/")[-1]) for case in FIXED_BASE] + [
-    pytest.param(*case, True, id=f"floating {case[1].split('/')[-1]}") for case in FLOATING_BASE
-]
 WITH_FOLLOWERS = {"panda.urdf": 1, "baxter.urdf": 2, "pr2.urdf": 10, "tiago_pro.urdf": 10, "talos_full_v2.urdf": 12}
-
-
-@cache
-def _load(distribution: str, ending: str, floating: bool) -> tuple[RobotModel, pin.Model]:
-    return _load_both(_installed(distribution, ending), floating)
-
-
-def _load_both(path: Path, floating: bool) -> tuple[RobotModel, pin.Model]:
-    robot = load_robot(path, floating_base=floating)
-    root = (pin.JointModelFreeFlyer(), robot.joint_names[0]) if floating else ()
-    return robot, pin.buildModelFromXML(path.read_text(encoding="utf-8"), *root)
-
-
-class Witness:
-    """Pinocchio's model, asked in our coordinates, link names and tangents."""
-
-    def __init__(self, robot: RobotModel, model: pin.Model) -> None:
-        self.robot = robot
-        self.model = model
-        self.data = model.createData()
-        self.frames = {
-            frame.name: index for index, frame in enumerate(model.frames) if frame.type == pin.FrameType.BODY
-        }
-
-    def place(self, joint_q: Float64Array) -> None:
-        """Put the witness into one of our configurations."""
-        q = pin.neutral(self.model)
-        for joint, name in enumerate(self.robot.joint_names):
-            ours = joint_q[self.robot.joint_q_start[joint] : self.robot.joint_q_start[joint + 1]]
-            theirs = self.model.joints[self.model.getJointId(name)]
-            # a continuous joint is (cos, sin) there
-            turns = theirs.nq == 2 and len(ours) == 1
-            q[theirs.idx_q : theirs.idx_q + theirs.nq] = [np.cos(ours[0]), np.sin(ours[0])] if turns else ours
-        pin.computeJointJacobians(self.model, self.data, q)
-        pin.updateFramePlacements(self.model, self.data)
-
-    def pose(self, link: str) -> pin.SE3:
-        return self.data.oMf[self.frames[link]]
-
-    def jacobian(self, link: str) -> Float64Array:
-        """Give the twist of the link's origin per unit of each of our DOFs, world axes, shape [6, joint_dof_count]."""
-        theirs = pin.getFrameJacobian(self.model, self.data, self.frames[link], pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
-        ours = np.zeros((6, self.robot.joint_dof_count))
-        for joint, name in enumerate(self.robot.joint_names):
-            first = int(self.robot.joint_qd_start[joint])
-            their_joint = self.model.joints[self.model.getJointId(name)]
-            block = theirs[:, their_joint.idx_v : their_joint.idx_v + their_joint.nv]
-            if self.robot.joint_type[joint] == JointType.FLOATING:
-                # their tangent is local to the child, ours to the joint-parent frame: the world, for a root
-                R_child_world = self.data.oMi[self.model.getJointId(name)].rotation.T
-                block = np.hstack([block[:, :3] @ R_child_world, block[:, 3:] @ R_child_world])
-            ours[:, first : first + block.shape[1]] = block
-        return ours
-
-
-def _link_jacobian(robot: RobotModel, subspace: Float64Array, link: str, position: Float64Array) -> Float64Array:
-    """Give the same from our motion subspace [joint_dof_count, 6]."""
-    jacobian = np.zeros((6, robot.joint_dof_count))
-    body, _ = robot.link_frame(link)
-    while body >= 0:
-        for dof in range(robot.joint_qd_start[body], robot.joint_qd_start[body + 1]):
-            linear, angular = subspace[dof, :3], subspace[dof, 3:]
-            jacobian[:, dof] = np.concatenate([linear + np.cross(angular, position), angular])
-        body = int(robot.joint_parent[body])
-    return jacobian
 
 
 def _pose_errors(robot: RobotModel, model: pin.Model, joint_q: Float64Array) -> Float64Array:
@@ -152,7 +51,7 @@ def _jacobian_errors(robot: RobotModel, model: pin.Model, joint_q: Float64Array)
     for row, configuration in enumerate(joint_q):
         witness.place(configuration)
         for column, link in enumerate(links):
-            ours = _link_jacobian(robot, subspace[row], link, positions[row, column])
+            ours = link_jacobian(robot, subspace[row], link, positions[row, column])
             errors[row, column] = np.abs(ours - witness.jacobian(link)).max(initial=0.0)
             largest = np.maximum(largest, np.abs(ours).max(axis=0))
     return errors, largest
@@ -160,7 +59,7 @@ def _jacobian_errors(robot: RobotModel, model: pin.Model, joint_q: Float64Array)
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_links_stand_where_pinocchio_puts_them(distribution: str, ending: str, floating: bool) -> None:
-    robot, model = _load(distribution, ending, floating)
+    robot, model = load_foreign(distribution, ending, floating)
     joint_q = robot.random_joint_q(np.random.default_rng(1), CONFIGURATIONS)
     errors = _pose_errors(robot, model, joint_q)
     assert errors.shape == (CONFIGURATIONS, len(robot.link_names) - floating), "all links but the world that we added"
@@ -170,7 +69,7 @@ def test_links_stand_where_pinocchio_puts_them(distribution: str, ending: str, f
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_motion_subspace_gives_the_jacobians_of_pinocchio(distribution: str, ending: str, floating: bool) -> None:
-    robot, model = _load(distribution, ending, floating)
+    robot, model = load_foreign(distribution, ending, floating)
     errors, largest = _jacobian_errors(robot, model, robot.random_joint_q(np.random.default_rng(2), 2))
     assert errors.shape == (2, len(robot.link_names) - floating)
     assert errors.max() < TOLERANCE
@@ -179,7 +78,7 @@ def test_motion_subspace_gives_the_jacobians_of_pinocchio(distribution: str, end
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_followers_do_what_their_file_says(distribution: str, ending: str, floating: bool) -> None:
-    robot, _ = _load(distribution, ending, floating)
+    robot, _ = load_foreign(distribution, ending, floating)
     followers = np.flatnonzero(robot.dof_leader != np.arange(robot.joint_dof_count))
     expected = WITH_FOLLOWERS.get(ending.split("/")[-1], 22 if "romeo" in ending else 0)
     assert len(followers) == expected
@@ -229,7 +128,7 @@ def test_every_readable_file_of_the_packages_agrees_with_pinocchio() -> None:
     robots = links = 0
     readable = [path for path in _all_files() if path.name not in REFUSED]
     for path, floating in itertools.product(readable, (False, True)):
-        robot, model = _load_both(path, floating)
+        robot, model = load_both(path, floating)
         joint_q = robot.random_joint_q(np.random.default_rng(robots), 10)
         poses = _pose_errors(robot, model, joint_q)
         robots, links = robots + 1, links + poses.shape[1]

@@ -9,7 +9,7 @@ import ik_service
 from ik_service.robots import load_robot, load_urdf
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from objectives import InputError
-from tests.robots.host_kinematics.test_foreign_robots import CASES, Witness, _load
+from tests.foreign_robots import CASES, Witness, load_foreign
 
 TIGHT = 1e-12  # [m] of float64 sums over some tens of bodies a few metres away
 CONFIGURATIONS = 4
@@ -94,7 +94,7 @@ class TestParts:
 
 @pytest.mark.parametrize(("distribution", "ending", "floating"), CASES)
 def test_the_centre_of_mass_is_that_of_pinocchio(distribution, ending, floating):
-    robot, theirs = _load(distribution, ending, floating)
+    robot, theirs = load_foreign(distribution, ending, floating)
     witness = Witness(robot, theirs)
     joint_q = robot.clamp_joint_q(
         np.clip(robot.random_joint_q(np.random.default_rng(8), CONFIGURATIONS), -np.pi, np.pi)

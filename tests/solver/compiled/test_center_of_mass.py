@@ -8,8 +8,8 @@ import pytest
 import ik_service
 import objectives
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosition, InputError
+from tests.foreign_robots import EXAMPLE, installed
 from tests.objectives.conftest import weighed
-from tests.robots.host_kinematics.test_foreign_robots import EXAMPLE, _installed
 from tests.solver.conftest import Reachable, inside_limits
 
 COUNT = 60
@@ -112,7 +112,7 @@ def test_a_robot_without_masses_is_refused():
     ],
 )
 def test_its_jacobian_is_right_on_robots_of_others(file, floating):
-    robot = ik_service.load_robot(_installed(EXAMPLE, file), floating_base=floating)
+    robot = ik_service.load_robot(installed(EXAMPLE, file), floating_base=floating)
     report = objectives.check(IKObjectiveCenterOfMass([0.1, 0.2, 0.3]), robot, tolerance=TIGHT)
     assert report.methods == ("analytic", "autodiff")
     assert report.nonzero_count > robot.joint_dof_count

@@ -10,8 +10,8 @@ import warp as wp
 import ik_service
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply, quaternion_rotate
 from objectives import IKObjectiveLookAt, IKObjectivePosture
+from tests.foreign_robots import EXAMPLE, installed
 from tests.objectives.conftest import scene
-from tests.robots.host_kinematics.test_foreign_robots import EXAMPLE, _installed
 from tests.solver.conftest import Reachable, inside_limits
 
 POSITION, ORIENTATION = 1e-3, 1e-2
@@ -38,11 +38,11 @@ def builtin(name, *links, **options):
 
 
 def foreign(file, *links, distribution=EXAMPLE, **options):
-    return Case(lambda: ik_service.load_robot(_installed(distribution, file)), links, **options)
+    return Case(lambda: ik_service.load_robot(installed(distribution, file)), links, **options)
 
 
 def flying(file):
-    return ik_service.load_robot(_installed(EXAMPLE, file), floating_base=True)
+    return ik_service.load_robot(installed(EXAMPLE, file), floating_base=True)
 
 
 def standing_humanoid():
