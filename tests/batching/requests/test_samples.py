@@ -1,9 +1,6 @@
 """The least that needs all kernels of a request: it is small, and after it a solve of the whole loads nothing new."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,21 +11,22 @@ from ik_service.batching.requests.solve_request import SolveRequest, TargetColum
 from ik_service.solver import SolverOptions
 from objectives import IKObjectivePosture
 from tests.batching.conftest import chain, numbered
+from tests.fork_server import fork_server
 
-ROOT = Path(__file__).parents[3]
 COUNT = 200
 STAGED_DOFS = 36  # of a chain that generated code does not hold
-PROGRAM = """
-import sys
+IMPORTS = """
+import os
 import warp as wp
 from ik_service.batching.solver_cache import SolverCache
 from tests.batching.requests.test_samples import KINDS
-
+"""
+PROGRAM = """
 def loaded():
     modules = list(wp._src.context.user_modules.values())
     return {module.get_module_identifier(block_dim=block) for module in modules for _, block in list(module.execs)}
 
-robot, request = KINDS[sys.argv[1]]()
+robot, request = KINDS[os.environ["KIND"]]()
 wp.config.log_level = wp.LOG_WARNING
 sample = request.sample()
 assert sample.problem_count <= 4
@@ -57,12 +55,17 @@ def test_a_sample_has_a_problem_of_each_pattern_of_weights():
     assert sample.targets[0].row_weights.tolist() == weights[[0, 500, 900]].tolist()
 
 
+@pytest.fixture(scope="module")
+def processes():
+    with fork_server(IMPORTS) as server:
+        yield server
+
+
 @pytest.mark.parametrize(
     "kind", ["pose", "position", "best_of", "solutions", "float64", "patterns", "two_arms", "objectives", "staged"]
 )
-def test_after_its_sample_a_request_needs_no_other_kernels(kind):
-    ended = subprocess.run([sys.executable, "-c", PROGRAM, kind], cwd=ROOT, check=True, capture_output=True, text=True)
-    before, *new = ended.stdout.split()
+def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
+    before, *new = processes.finish(processes.start(PROGRAM, {"KIND": kind})).split()
     assert int(before) >= 2
     assert not new
 
