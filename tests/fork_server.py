@@ -44,10 +44,14 @@ class ForkServer:
 
     def finish(self, connection: socket.socket) -> str:
         """What a program has printed; it must succeed."""
+        return self.finish_both(connection)[0]
+
+    def finish_both(self, connection: socket.socket) -> tuple[str, str]:
+        """What a program has written to standard output and to standard error; it must succeed."""
         with connection, connection.makefile("rb") as reply:
             code, out, err = json.loads(reply.read())
         assert code == 0, err
-        return out
+        return out, err
 
 
 @contextmanager

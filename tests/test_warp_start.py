@@ -1,9 +1,8 @@
 """What Warp says while it starts and loads: into the log; to standard output only where it was asked for."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.fork_server import fork_server
 
 PROGRAM = """
 import logging, os, sys, threading
@@ -19,34 +18,33 @@ def init():
     os.write(2, b"Warp CUDA error 1: a fault\\n\\nanother thread\\n")
 
 wp.init = init
-warp_start.start_warp(log_notes=sys.argv[1] == "log")
+warp_start.start_warp(log_notes=os.environ["HOW"] == "log")
 warp_start.start_warp()
 os.write(2, b"after\\n")
 """
 
 
-def lines(how):
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how], check=True, capture_output=True, text=True, timeout=120
-    )
-    assert not ended.stdout
-    return ended.stderr.splitlines()
+@pytest.fixture(scope="module")
+def said():
+    """Gives what a program writes to standard output and to standard error; it finds Warp imported, not started."""
+    with fork_server("import warp") as server:
+        yield lambda program, **variables: server.finish_both(server.start(program, variables))
 
 
-def test_notes_of_native_code_are_logged_line_by_line():
-    found = lines("log")
+def lines(said, how, program=PROGRAM):
+    stdout, stderr = said(program, HOW=how)
+    assert not stdout
+    return stderr.splitlines()
+
+
+def test_notes_of_native_code_are_logged_line_by_line(said):
+    found = lines(said, "log")
     assert all(line.startswith("LOG Warp ") for line in found[:-2])
     assert found[-3:] == ["LOG Warp CUDA error 1: a fault", "another thread", "after"]
 
 
-def test_notes_of_native_code_may_be_dropped():
-    assert lines("drop") == ["another thread", "after"]
-
-
-def said(program):
-    """What a program writes to standard output and to standard error."""
-    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300)
-    return ended.stdout, ended.stderr
+def test_notes_of_native_code_may_be_dropped(said):
+    assert lines(said, "drop") == ["another thread", "after"]
 
 
 NOTE = "Warp CUDA warning: Could not find or load the NVIDIA CUDA driver. GPU execution will not be available."
@@ -64,13 +62,13 @@ print("level", wp.config.log_level)
 """
 
 
-def test_a_program_that_solves_prints_nothing():
+def test_a_program_that_solves_prints_nothing(said):
     stdout, stderr = said(SOLVE)
     assert stdout == ""
     assert NOTE not in stderr.splitlines()
 
 
-def test_an_application_that_wants_the_lines_of_warp_gets_them():
+def test_an_application_that_wants_the_lines_of_warp_gets_them(said):
     stdout, _ = said("import warp as wp; wp.config.quiet = False" + SOLVE)
     assert stdout.startswith("Warp ")
     assert "Module " in stdout
@@ -92,17 +90,15 @@ def test_an_application_that_wants_the_lines_of_warp_gets_them():
         ("wp.init()", 20),
     ],
 )
-def test_settings_of_the_application_are_respected(settings, level):
+def test_settings_of_the_application_are_respected(said, settings, level):
     assert said(SETTINGS.format(settings))[0].splitlines()[-1] == f"level {level}"
 
 
 @pytest.mark.parametrize("card", [True, False])
-def test_a_missing_driver_is_a_warning_only_where_there_is_a_card(card):
+def test_a_missing_driver_is_a_warning_only_where_there_is_a_card(said, card):
     program = PROGRAM.replace("Warp CUDA error 1: a fault", NOTE).replace(
         "def init", f"warp_start._has_card = lambda: {card}\ndef init"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, "log"], check=True, capture_output=True, text=True, timeout=120
-    )
-    assert (f"LOG {NOTE}" in ended.stderr.splitlines()) is card
-    assert ended.stderr.splitlines()[-2:] == ["another thread", "after"]
+    found = lines(said, "log", program)
+    assert (f"LOG {NOTE}" in found) is card
+    assert found[-2:] == ["another thread", "after"]
