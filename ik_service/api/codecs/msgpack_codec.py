@@ -7,7 +7,6 @@ number by number; a list of rows is accepted too. Extension types are refused.
 import re
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -15,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.codecs.codec import CONTAINER_BYTES, Document, LazyRows
-from ik_service.api.codecs.packed_column import PACKED_FIELDS, PackedColumn
+from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedMsgpackError
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
+from ik_service.packed_columns import PACKED_FIELDS, packed
 
 _THREE_PAIRS = b"\x83"  # begins a map of three
 _DATA = msgpack.packb("data")
@@ -121,7 +121,7 @@ class MsgpackCodec:
 
 def _column_parts(packer: msgpack.Packer, array: NDArray[Any]) -> list[bytes | memoryview]:
     """Return the bytes of a column in pieces; the last one is a view of its numbers."""
-    column = _packed(array)
+    column = packed(array)
     data = column["data"]
     head = packer.pack_map_pairs([("dtype", column["dtype"]), ("shape", column["shape"])])
     return [_THREE_PAIRS, head[1:], _DATA, _BIN_HEADER.pack(_BIN_32, data.nbytes), data]
@@ -130,11 +130,4 @@ def _column_parts(packer: msgpack.Packer, array: NDArray[Any]) -> list[bytes | m
 def _packed(array: object) -> dict[str, Any]:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{type(array).__name__} cannot be written as MessagePack")
-    name, wire_type = _on_the_wire(array.dtype)
-    return {"dtype": name, "shape": array.shape, "data": np.ascontiguousarray(array, wire_type).data}
-
-
-@lru_cache(maxsize=64)
-def _on_the_wire(dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
-    """Return the name of a number type, and the type in little-endian."""
-    return dtype.name, dtype.newbyteorder("<")
+    return packed(array)

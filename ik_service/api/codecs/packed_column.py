@@ -10,9 +10,6 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
 from ik_service.batching.requests.solve_request import FloatArray
 
-PACKED_FIELDS = frozenset(("dtype", "shape", "data"))
-"""Names of the fields of a packed column; all are required."""
-
 DTYPES: dict[object, np.dtype[np.floating[Any]]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8")}
 """Number types that are accepted."""
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ik_service.client.errors import ClientError
 from ik_service.client.messages.reply_errors import check_reply, foreign_reply, media_type
 from ik_service.client.messages.results import ForwardResult, SolveResult
+from ik_service.packed_columns import PACKED_FIELDS
 from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column
 
-_COLUMN = {"dtype", "shape", "data"}
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
 
 
@@ -143,7 +143,7 @@ def _as_client_error(reply: httpx2.Response) -> Iterator[None]:
 
 def _unpacked(entries: dict[str, Any]) -> Any:
     """A packed column as an array, anything else as it is."""
-    if entries.keys() != _COLUMN or entries["dtype"] not in _DTYPES:
+    if entries.keys() != PACKED_FIELDS or entries["dtype"] not in _DTYPES:
         return entries
     wire_type = np.dtype(entries["dtype"]).newbyteorder("<")
     return np.frombuffer(entries["data"], wire_type).reshape(entries["shape"])

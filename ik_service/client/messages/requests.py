@@ -11,6 +11,8 @@ import msgpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.packed_columns import packed
+
 Encoding = Literal["msgpack", "json"]
 MEDIA_TYPES: Mapping[str, str] = {"msgpack": "application/msgpack", "json": "application/json"}
 
@@ -201,10 +203,7 @@ def _as_list(array: Any) -> Any:
 
 
 def _as_column(array: Any) -> Any:
-    if not array.ndim:
-        return array.item()
-    data = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data
-    return {"dtype": array.dtype.name, "shape": array.shape, "data": data}
+    return packed(array) if array.ndim else array.item()
 
 
 def _names(label: str, names: Sequence[str]) -> list[str]:
