@@ -159,6 +159,12 @@ class RobotArrays:
         return read_only(np.stack([linear, np.diff(self.joint_qd_start) - linear], axis=-1))
 
     @cached_property
+    def quaternion_starts(self) -> dict[int, int]:
+        """First coordinate of the quaternion of each joint that has one, by joint."""
+        offsets = [JointType(t).quaternion_offset for t in self.joint_type]
+        return {j: int(self.joint_q_start[j]) + offset for j, offset in enumerate(offsets) if offset is not None}
+
+    @cached_property
     def follower_dofs(self) -> Int32Array:
         """DOFs that follow another, increasing, shape [followers]."""
         return read_only(np.flatnonzero(self.dof_leader != np.arange(self.joint_dof_count)).astype(np.int32))

@@ -14,7 +14,6 @@ from ik_service.api.schema.objective import JointObjective, Objective
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData
 from ik_service.batching.requests.solve_request import FloatArray
 from ik_service.robots import RobotModel
-from ik_service.robots.joint_type import JointType
 from objectives.errors import InputError
 
 
@@ -87,10 +86,8 @@ def _read_column(column: NumericColumn, value: Any, robot: RobotModel, pointer: 
     elif column.kind == "quaternion":
         check_unit_quaternions(numbers, pointer)
     elif column.kind == "configuration":
-        for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
-            if joint_type.quaternion_offset is not None:
-                first = int(robot.joint_q_start[joint]) + joint_type.quaternion_offset
-                check_unit_quaternions(numbers[..., first : first + 4], pointer)
+        for first in robot.quaternion_starts.values():
+            check_unit_quaternions(numbers[..., first : first + 4], pointer)
     return numbers
 
 

@@ -17,7 +17,6 @@ from ik_service.export.frames.call_frame import indented
 from ik_service.export.frames.stored_frame import StoredFrame
 from ik_service.export.template_files import filled
 from ik_service.robots import RobotModel
-from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 
@@ -178,14 +177,12 @@ class TickEntry:
 
 def _robot_words(robot: RobotModel) -> dict[str, object]:
     """What texts tell of the configurations of a robot."""
-    joints = [(joint, JointType(kind).quaternion_offset) for joint, kind in enumerate(robot.joint_type)]
-    quaternions = [robot.joint_q_start[joint] + offset for joint, offset in joints if offset is not None]
     followers = robot.follower_dofs
     pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
     factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]
     return {
         "middle": ", ".join(c_numbers(robot.mid_joint_q)),
-        "quaternions": _list([str(column) for column in quaternions]),
+        "quaternions": _list([str(first) for first in robot.quaternion_starts.values()]),
         "followers": _list([f"{{{own}, {leader}}}" for own, leader in pairs], "{0, 0}"),
         "follower_numbers": _list([f"{{{', '.join(pair)}}}" for pair in factors], "{0, 0}"),
         "largest": repr(NUMBER_MAX),

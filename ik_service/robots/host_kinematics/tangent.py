@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.host_kinematics.forward import BodyPose, poses_of_bodies, rotated
-from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
@@ -45,10 +44,7 @@ def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float
     result = np.broadcast_to(start, (n, robot.joint_coord_count)).copy()
     additive = robot.dof_coordinate >= 0
     result[:, robot.dof_coordinate[additive]] += step[:, additive]
-    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
-        if joint_type.quaternion_offset is None:
-            continue
-        first = robot.joint_q_start[joint] + joint_type.quaternion_offset
+    for joint, first in robot.quaternion_starts.items():
         w = step[:, robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]]
         turned = quaternion_multiply(quaternion_exp(w), result[:, first : first + 4])
         result[:, first : first + 4] = turned / np.linalg.norm(turned, axis=-1, keepdims=True)
@@ -67,13 +63,11 @@ def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> F
     if n < 0:
         raise InputError(f"n must not be negative, got {n}.")
     joint_q = np.broadcast_to(robot.mid_joint_q, (n, robot.joint_coord_count)).copy()
-    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
-        if joint_type.quaternion_offset is not None:
-            first = robot.joint_q_start[joint] + joint_type.quaternion_offset
-            gaussian = rng.standard_normal((n, 4))
-            if robot.dof_active[robot.joint_qd_start[joint + 1] - 1] < 0:
-                continue  # drawn all the same: what else is drawn does not depend on what is locked
-            joint_q[:, first : first + 4] = gaussian / np.linalg.norm(gaussian, axis=-1, keepdims=True)
+    for joint, first in robot.quaternion_starts.items():
+        gaussian = rng.standard_normal((n, 4))
+        if robot.dof_active[robot.joint_qd_start[joint + 1] - 1] < 0:
+            continue  # drawn all the same: other numbers do not depend on what is locked
+        joint_q[:, first : first + 4] = gaussian / np.linalg.norm(gaussian, axis=-1, keepdims=True)
     lower, upper = _ranges(robot)
     coordinate = robot.dof_coordinate[robot.active_dof]
     has_own = coordinate >= 0

@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.arrays import RobotArrays
-from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
@@ -29,12 +28,9 @@ def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
     """
     array = _checked_rows(joint_q, robot.joint_coord_count, "joint_q", robot.name)
     copied = False
-    for joint, joint_type in enumerate(map(JointType, robot.joint_type)):
-        if joint_type.quaternion_offset is None:
-            continue
+    for joint, start in robot.quaternion_starts.items():
         if not copied:
             array, copied = array.copy(), True
-        start = robot.joint_q_start[joint] + joint_type.quaternion_offset
         q_xyzw = array[:, start : start + 4]
         largest = np.abs(q_xyzw).max(axis=-1, keepdims=True, initial=0.0)
         np.divide(q_xyzw, largest, out=q_xyzw, where=largest > MAX_QUATERNION_NUMBER)

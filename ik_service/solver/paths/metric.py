@@ -94,8 +94,8 @@ def _turning(robot: RobotModel) -> NDArray[np.bool_]:
 def _quaternions(robot: RobotModel, dofs: NDArray[Any]) -> list[tuple[int, int]]:
     """Where the rotation of a ball or floating joint stands among the DOFs, and its first coordinate."""
     found = []
-    for joint, kind in enumerate(map(JointType, robot.joint_type)):
+    for joint, first in robot.quaternion_starts.items():
         places = np.flatnonzero(dofs == robot.joint_qd_start[joint + 1] - 3)
-        if kind.quaternion_offset is not None and places.size:
-            found.append((int(places[0]), int(robot.joint_q_start[joint]) + kind.quaternion_offset))
+        if places.size:
+            found.append((int(places[0]), first))
     return found

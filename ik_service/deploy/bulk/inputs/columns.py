@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from objectives.data_field import UNIT_TOLERANCE
@@ -116,17 +115,10 @@ def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
         length = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1).reshape(count, -1)
         faulty |= ~(np.abs(length - 1.0) <= UNIT_TOLERANCE).all(axis=1)
     if "initial_joint_q" in columns:
-        for first in quaternion_starts(robot):
+        for first in robot.quaternion_starts.values():
             quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
             faulty |= ~(np.linalg.norm(quaternions_xyzw, axis=1) >= MIN_QUATERNION_LENGTH)
     return faulty
-
-
-def quaternion_starts(robot: RobotModel) -> list[int]:
-    """Return the first coordinate of every quaternion in a configuration."""
-    offsets = [JointType(number).quaternion_offset for number in robot.joint_type]
-    starts = zip(robot.joint_q_start, offsets, strict=False)  # the last start is the number of coordinates
-    return [int(start) + offset for start, offset in starts if offset is not None]
 
 
 def with_placeholders(robot: RobotModel, columns: Columns, faulty: NDArray[np.bool_]) -> Columns:
@@ -144,6 +136,6 @@ def with_placeholders(robot: RobotModel, columns: Columns, faulty: NDArray[np.bo
         if name == "orientations_xyzw":
             replaced[name][faulty, ..., 3] = 1.0
         if name == "initial_joint_q":
-            for first in quaternion_starts(robot):
+            for first in robot.quaternion_starts.values():
                 replaced[name][faulty, first + 3] = 1.0
     return replaced
