@@ -145,8 +145,7 @@ class SolverPool:
             except QueueFullError as error:
                 self._observer.refused(error.reason)
                 raise
-            is_open = self._queue.is_open(queued.key)
-            must_compile = not is_open and self._gate.open_or_wait(queued, compile_here)
+            must_compile = not self._queue.is_open(queued.key) and self._gate.open_or_wait(queued, compile_here)
             if must_compile and self._to_compile is not None:
                 self._to_compile.append(queued)
                 must_compile = False

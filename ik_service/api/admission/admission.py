@@ -19,7 +19,6 @@ less than those that are served).
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,6 +27,7 @@ from starlette.types import Scope
 
 from ik_service.api.admission import deadline
 from ik_service.api.admission.loop_lag import LoopLag
+from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.errors import ExpiredError, QueueFullError, RefusalReason
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.queued_request import Expected
@@ -98,7 +98,7 @@ class Admission:
         self._timeout_s, self._observer = timeout_s, observer
         self.lag = LoopLag()
         self.pool: SolverPool | None = None
-        self._last: OrderedDict[Hashable, Expected] = OrderedDict()  # by sender
+        self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
 
     def arrival(self, scope: Scope) -> Arrival:
@@ -158,9 +158,6 @@ class Admission:
     def remember(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
         """Remember a request as what its sender is expected to send next."""
         self._last[arrival.sender] = Expected.like(robot, request, owner)
-        self._last.move_to_end(arrival.sender)
-        if len(self._last) > SENDERS_MOST:
-            self._last.popitem(last=False)
 
     def count_refused(self, reason: RefusalReason) -> None:
         """Count a request that was refused elsewhere, for the share of its caller."""

@@ -10,11 +10,10 @@ from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.columns import check_unit_quaternions
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
 from ik_service.batching.requests.solve_request import Float64Array, SolveRequest, TargetColumns
+from ik_service.deploy.bulk.inputs.columns import CSV_COLUMNS
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
 
-POSITION_COLUMNS = ("x", "y", "z")
-ORIENTATION_COLUMNS = ("qx", "qy", "qz", "qw")
 NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
 """Arrays of a target file with the width of their rows; 0 is the number of the robot's coordinates."""
 
@@ -64,9 +63,8 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"'{path}' is not CSV in UTF-8: {error}.") from error
     header = [name.strip() for name in rows[0]] if rows else []
-    groups = {"positions": POSITION_COLUMNS, "orientations_xyzw": ORIENTATION_COLUMNS}
-    known = [name for columns in groups.values() for name in columns]
-    present = {key: columns for key, columns in groups.items() if set(columns) & set(header)}
+    known = [name for columns in CSV_COLUMNS.values() for name in columns]
+    present = {key: columns for key, columns in CSV_COLUMNS.items() if set(columns) & set(header)}
     wanted = sorted(name for columns in present.values() for name in columns)
     if not present or sorted(header) != wanted:
         raise InputError(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.api.admission import admission as subject
 from ik_service.api.admission.admission import LOOP_ROUNDS, Admission
 from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.api.admission.loop_lag import TICK_S, LoopLag
+from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.queue.queued_request import Expected, QueuedRequest
 from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
@@ -116,7 +116,7 @@ def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
 
 
 def test_senders_are_forgotten_when_there_are_too_many(door, panda, monkeypatch):
-    monkeypatch.setattr(subject, "SENDERS_MOST", 3)
+    monkeypatch.setattr(door, "_last", BoundedDict(3))
     arrivals = [door.arrives(PATH, [(b"x-api-key", b"%d" % k)]) for k in range(5)]
     for arrival in arrivals:
         door.remember(arrival, panda, request(1), None)
