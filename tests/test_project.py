@@ -3,6 +3,7 @@
 import ast
 import fnmatch
 import functools
+import importlib
 import importlib.metadata
 import pathlib
 import re
@@ -154,6 +155,14 @@ def test_each_floor_imports_only_the_packages_it_may(package):
             allowed = allowed | {"ik_service"} | FURTHER_IMPORTS.get(floor, set())
         found += [f"{file.relative_to(ROOT)} imports {name}" for name in sorted(imported_packages(file) - allowed)]
     assert not found
+
+
+def test_every_benchmark_finds_what_it_imports():
+    apart = ("benchmarks/peers/[!e]*", "benchmarks/scale/ray_cluster_start.py")  # programs that run on their own
+    files = set(files_like("benchmarks/*.py")) - set(files_like(*apart))
+    assert len(files) > 30
+    for file in files:
+        importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def test_changelog_has_an_entry_for_this_version():
