@@ -68,7 +68,7 @@ class DataField:
         Args:
             owner: Name of the objective, for messages.
             name: Name of the field.
-            columns: Numbers per problem; None if only the robot tells (see `set_columns`).
+            columns: Numbers per problem; None if it depends on the robot (see `set_columns`).
             value: Numbers of all problems [columns] or per problem [n, columns], or a Warp array; None for weights: 1.
             quaternion_columns: First columns of unit quaternions xyzw.
             direction_columns: First columns of three numbers that give a direction, of any length but 0; they are

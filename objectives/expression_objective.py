@@ -48,7 +48,7 @@ class ExpressionObjective(IKObjective):
 
         Args:
             fields: Data fields, by the names that the row groups use.
-            row_count: Number of rows; None if only the robot tells.
+            row_count: Number of rows; None if it depends on the robot.
             row_weights: Weights of the rows, shape [row_count] or [problem_count, row_count]; 0 switches a row off; a
                 Warp array is used in place. None for ones.
             weight: Factor of all rows, positive.
@@ -68,7 +68,7 @@ class ExpressionObjective(IKObjective):
 
     # ------------------------------------------------------------------ what a subclass states
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
-        """Say which row groups apply to what on this robot; the rows follow one another in this order.
+        """Give the row groups and what they apply to on this robot; the rows follow one another in this order.
 
         Raises:
             UnknownNameError: The robot lacks a link or joint.
@@ -176,14 +176,14 @@ class ExpressionObjective(IKObjective):
         """Give the number of rows.
 
         Raises:
-            ObjectiveError: Only the robot tells, and `bind_model` has not been called.
+            ObjectiveError: It depends on the robot, and `bind_model` has not been called.
         """
         if self._row_count is None:
             raise ObjectiveError(f"{type(self).__name__}: the number of rows is known after bind_model().")
         return self._row_count
 
     def supports_analytic(self) -> bool:
-        """Say yes: the Jacobian follows from the statement."""
+        """Return True: the Jacobian follows from the statement."""
         return True
 
     def row_support(self, model: IKModel) -> BoolArray:

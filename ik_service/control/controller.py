@@ -47,7 +47,7 @@ class IKController:
     Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
     acceleration together (`ik_service.control.tick.joint_box` has their precedence). They hold inside the solve, so
     what one joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once
-    constructed, a controller neither allocates nor compiles in a tick. It commands nothing before it knows where the
+    constructed, a controller neither allocates nor compiles in a tick. It commands nothing before it is given where the
     robots are: by `reset`, a start of `follow`, or a `joint_q` of the first `step`.
 
     Args:
@@ -137,10 +137,10 @@ class IKController:
         self._numbers[POSITION_TOLERANCE] = position_tolerance
         self._numbers[ORIENTATION_TOLERANCE] = orientation_tolerance
         self.reset(robot.mid_joint_q[self._order.coordinates])
-        self._is_placed = False  # nobody has said yet where the robots are
+        self._is_placed = False  # the place of the robots is not given yet
 
     def reset(self, joint_q: Any, joint_qd: Any = 0.0) -> None:
-        """Say where the robots are, and how fast; the next step starts from there.
+        """Set where the robots are, and how fast; the next step starts from there.
 
         Args:
             joint_q: Configuration, shape [coordinates] or [robots, coordinates]. Locked joints stay where it says.

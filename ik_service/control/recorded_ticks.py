@@ -1,4 +1,4 @@
-"""The kernels of a tick one by one, with all that they work on, for whoever runs them without this package."""
+"""The kernels of a tick with all the arrays that they work on: the export writes them as C."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -49,13 +49,13 @@ class ControlResult:
     seconds: float = 0.0
 
     def __repr__(self) -> str:
-        """Say how many robots there are, and what became of them."""
+        """Give the number of robots and their statuses."""
         names = ", ".join(sorted({IKStatus(int(code)).word for code in self.status}))
         return f"<ControlResult: robots {len(self.joint_q)}, coordinates {self.joint_q.shape[1]}, status {names}>"
 
     @property
     def status(self) -> Int32Array:
-        """The gravest status of the islands of each robot, `IKStatus`, [robots]."""
+        """The worst status of the islands of each robot, `IKStatus`, [robots]."""
         return np.asarray(self.island_status.max(axis=1, initial=int(IKStatus.CONVERGED)))
 
     @property

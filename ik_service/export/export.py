@@ -144,7 +144,7 @@ def _cpu_texts(
 
 
 def _example_words(prefix: str, objects: Sequence[str], examples: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """What texts tell of the example programs."""
+    """Words of templates that describe the example programs."""
     targets = [
         f"add_executable({prefix}_{program} {program}.c)\ntarget_link_libraries({prefix}_{program} PRIVATE {prefix}_ik)"
         for program, _ in examples

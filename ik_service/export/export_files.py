@@ -25,7 +25,7 @@ class Export:
     files: dict[str, bytes]
 
     def __repr__(self) -> str:
-        """Say what the files are called and how many they are; their contents are long."""
+        """Give the prefix, and the number and size of the files; their contents are long."""
         return f"<Export '{self.prefix}': {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
 
     def write(self, folder: Path) -> None:

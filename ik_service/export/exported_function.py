@@ -19,7 +19,7 @@ class ExportedFunction(Protocol):
         objects: Names of its objects.
         prologue: What comes before all includes of the source.
         example: Name of the example program, and of the file that it reads.
-        advice: What a host should know, as a list.
+        advice: Notes for the README, as a list.
     """
 
     name: str

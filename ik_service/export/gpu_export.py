@@ -115,7 +115,7 @@ def export_for_gpus(
         solver: A solver of pose targets by the compiled engine, on any device.
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name and `_gpu`.
         orientations: Whether targets have orientations, or are positions alone.
-        architectures: For which to compile, such as 90 for compute capability 9.0; each serves later minor versions.
+        architectures: For which to compile, such as 90 for compute capability 9.0 and later minor versions.
 
     Raises:
         InputError: The prefix is no identifier, or an architecture is not one that Warp compiles for.

@@ -37,12 +37,12 @@ def checked_prefix(robot: RobotModel, prefix: str | None, end: str = "") -> str:
 
 
 def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
-    """Return what all texts tell of a robot.
+    """Return the words of all templates that describe a robot.
 
     Args:
         robot: The robot.
         prefix: What all names begin with.
-        tag: What tells the export from others.
+        tag: Tag of the export.
     """
     PREFIX = prefix.upper()
     return {
@@ -60,7 +60,7 @@ def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
 
 
 def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
-    """Return what tells an export from others: a hash of its texts and of what its kernels are made from.
+    """Return the tag of an export: a hash of its texts and of what its kernels are made from.
 
     Args:
         steps: Its launches.

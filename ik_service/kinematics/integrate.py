@@ -77,7 +77,7 @@ def integrate(
         model: The robot on the device of the arrays.
         joint_q: Coordinates before the step, shape [n_batch, joint_coord_count].
         dq_dof: Step in the DOFs [m or rad], shape [n_batch, joint_dof_count]. All DOFs: coupling and locking are the
-            caller's business.
+            responsibility of the caller.
         joint_q_out: Out: coordinates after the step, shape [n_batch, joint_coord_count]. May alias `joint_q` where no
             tape is recording.
     """

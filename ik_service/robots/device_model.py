@@ -94,7 +94,7 @@ class DeviceModel:
     mid_joint_q: wp.array[wp.float32]
 
     def __repr__(self) -> str:
-        """Say what it is a view of, and where."""
+        """Give the robot and the device."""
         return f"<DeviceModel on {self.device} of {self.robot!r}>"
 
     @property

@@ -1,4 +1,4 @@
-"""What the functions on robots ask of one: the abstract class below `RobotModel`, and the records that it names.
+"""What the functions on robots need of one: the abstract class below `RobotModel`, and the records that it names.
 
 The functions stand in `structure`, `host_kinematics` and `variants`; `RobotModel` implements the class by them.
 """
@@ -67,7 +67,7 @@ class KinematicTrees:
     coordinate_treeid: Int32Array
 
     def __repr__(self) -> str:
-        """Say how many trees of how many active DOFs there are."""
+        """Give the number of trees and of their active DOFs."""
         return f"<KinematicTrees: {self.ntree} of {self.tree_dofnum.tolist()} active DOFs>"
 
 

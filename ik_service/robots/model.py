@@ -34,7 +34,7 @@ class RobotModel(KinematicRobot):
     """A robot: its arrays (see ``RobotArrays``), its float64 kinematics, and the ways to derive others from it."""
 
     def __repr__(self) -> str:
-        """Say which robot it is in a line; its arrays are many."""
+        """Give the name and the sizes in one line."""
         dofs = f"{self.joint_dof_count} DOFs ({self.active_dof_count} active)"
         return f"<RobotModel '{self.name}': {self.joint_count} joints, {dofs}, {len(self.link_names)} links>"
 
@@ -104,7 +104,7 @@ class RobotModel(KinematicRobot):
         return {}
 
     def dof_at(self, index: int) -> DofInfo:
-        """Tell what DOF ``index`` is.
+        """Describe DOF ``index``.
 
         Raises:
             InputError: There is no such DOF.

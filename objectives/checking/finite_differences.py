@@ -1,4 +1,4 @@
-"""Slopes of residual rows from five points on every DOF, and what such slopes can tell of a Jacobian.
+"""Slopes of residual rows from five points on every DOF, and what they show of a Jacobian.
 
 The residuals come from float32 kernels, so the step is wide; the five-point rule keeps the truncation small. Rows may
 bend (a hinge) or jump (a rotation by pi): there the slopes on both sides are all that can be said.

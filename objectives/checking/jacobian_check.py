@@ -84,7 +84,7 @@ def check(
         objective: The objective, bound to a solver or not.
         robot: The robot.
         joint_q: Configurations, shape [n, joint_coord_count]; None draws them, half of them beyond the limits.
-        problem_count: Number of problems that the objective has data for; None asks the objective.
+        problem_count: Number of problems that the objective has data for; None takes the number from the objective.
         sample_count: Number of configurations to draw.
         random_seed: Seed of the drawing.
         tolerance: Largest difference allowed, as a part of the largest slope of the row.

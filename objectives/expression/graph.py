@@ -1,6 +1,6 @@
 """Scalar expressions: a graph of operations in which equal ones exist once, with derivatives and an evaluator.
 
-The graph knows neither vectors nor widths: the same expressions become scalar Warp source (see
+The graph has neither vectors nor widths: the same expressions become scalar Warp source (see
 `objectives.expression.emission`) or code for SIMD packets. Expressions are built with Python's operators and the
 functions of this module, once per statement; nothing here runs in a solve. `objectives.expression.folding` keeps the
 graph small while it is built.

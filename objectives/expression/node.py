@@ -1,4 +1,4 @@
-"""A node of a graph of scalar expressions, and what it asks of the graph that made it."""
+"""A node of a graph of scalar expressions, and what it needs of the graph that made it."""
 
 from typing import Protocol, TypeAlias
 

@@ -12,15 +12,15 @@ from ik_service.cli.console import message_console, output_console
 
 LIVE, READY = "/health/live", "/health/ready"
 HOST, PORT = "127.0.0.1", "8000"
-"""Where a service listens that is not told."""
+"""Where a service listens by default."""
 
 
 def print_health(url: str | None, *, live: bool, timeout_s: float) -> bool:
-    """Ask a service and print what it says; return whether it is well.
+    """Request the health of a service and print the answer; return whether it is healthy.
 
     Args:
-        url: Where it listens; None asks on this machine, on the port that the settings name.
-        live: Whether to ask if it lives, instead of if it is ready.
+        url: Where it listens; None is this machine, on the port of the settings.
+        live: Whether to request the live route instead of the ready route.
         timeout_s: Longest time for the answer [s].
     """
     try:

@@ -62,9 +62,9 @@ def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with
     Args:
         host: Address that the service listens on.
         port: Port that it listens on.
-        robot: Name of a robot that it serves.
+        robot: Name of a robot of the service.
         body: The request.
-        with_key: Whether the service wants an API key.
+        with_key: Whether the service requires an API key.
     """
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     authority = f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
@@ -105,10 +105,10 @@ def _serve(settings: ServiceSettings) -> None:
 
 
 class ServiceServer(uvicorn.Server):
-    """A server that says when it is ready, stops when it cannot become so, and ends without haste."""
+    """A server that prints when it is ready, stops when its first solve fails, and finishes its requests at the end."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings) -> None:
-        """Keep the application, whose state tells when it is ready."""
+        """Keep the application; its state says when it is ready."""
         super().__init__(config)
         self.failure: BaseException | None = None
         self._app, self._settings = app, settings
@@ -122,7 +122,7 @@ class ServiceServer(uvicorn.Server):
             self._announcing = asyncio.create_task(self._announce(host, port))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Be no longer ready, and end."""
+        """Report that it is no longer ready, and shut down."""
         service = getattr(self._app.state, "service", None)
         if service is not None:
             service.draining = True
@@ -132,7 +132,7 @@ class ServiceServer(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Go on for a while, so that whoever watches the ready route sends nothing more; then end what is under way."""
+        """Answer a while longer, until load balancers have seen that it is not ready; then finish all requests."""
         if self.failure is None:
             await asyncio.sleep(max(self._settings.drain_delay_s, SETTLE_S))
             for _ in range(SETTLE_TURNS):
@@ -168,7 +168,7 @@ class ServiceServer(uvicorn.Server):
             self._say(f"Ready at http://{host}:{port}, solving on {warm_up.result().device}. Try: {line}")
 
     def _say(self, text: str) -> None:
-        """Tell whoever started the service: as text to people, as a line of the log to machines."""
+        """Print a message on a terminal; write a line of the log elsewhere."""
         if is_for_people(self._settings):
             message_console().print(text, markup=False)
         else:
@@ -176,7 +176,7 @@ class ServiceServer(uvicorn.Server):
 
 
 def _end_children() -> None:
-    """End processes that compile for nobody any more: they would hold up the end."""
+    """Stop the processes that compile kernels: the service would wait for them."""
     for child in multiprocessing.active_children():
         child.terminate()
 

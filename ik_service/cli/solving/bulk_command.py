@@ -100,7 +100,7 @@ def workers_of(options: BulkOptions) -> Workers:
 
 @contextmanager
 def reported_progress() -> Iterator[Progress]:
-    """Give what tells of progress: a bar on a terminal, else a line from time to time."""
+    """Show progress: a bar on a terminal, else a line from time to time."""
     console, last_line = message_console(), time.perf_counter()
 
     def tell_line(done: int, total: int) -> None:

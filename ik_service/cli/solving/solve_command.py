@@ -61,7 +61,7 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     result = answer.result
     if output is None:
         sys.stdout.write(csv_text(robot, result))
-        sys.stdout.flush()  # before anything is said of it
+        sys.stdout.flush()  # before the messages
     else:
         write_answer(output, robot, decoded, answer)
     solved, count = int(result.success.sum()), request.problem_count

@@ -19,7 +19,7 @@ NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
 
 
 def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
-    """Return the problems of a file, with default options unless the file has its own, and what it wants included.
+    """Return the problems of a file, with default options unless the file has its own, and the optional columns.
 
     Args:
         path: A .csv, .npz or .json file.

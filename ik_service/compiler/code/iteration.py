@@ -144,8 +144,9 @@ class IterationSource:
         """Factors L D L' of J'J + damping I at the trial, column by column, but for what is always zero.
 
         Without the roots of a Cholesky factor, on which every following column would wait. A pivot below the damping is
-        one that rounding has eaten: its step would be noise, and long. The column of a DOF at its bound is zero, and
-        so is its step, exactly: moved off a limit of 0 by as little as rounding, it would not count as being on it.
+        one that rounding has made too small: its step would be noise, and long. The column of a DOF at its bound is
+        zero, and so is its step, exactly: moved off a limit of 0 by as little as rounding, it would not count as at
+        its bound.
         """
         dofs, lanes, number = self.program.dofs, self.lanes, self._number
         lines = [f"F largest = hessian{dofs[0]}_{dofs[0]};"]
@@ -207,7 +208,7 @@ class IterationSource:
         return lines
 
     def _finish(self) -> list[str]:
-        """Store what has changed, and tell whether any lane has finished."""
+        """Store what has changed, and return whether any lane has finished."""
         state, number = self.state, self._number
         lines = [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
         factor = "damping_factor"

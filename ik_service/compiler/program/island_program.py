@@ -1,6 +1,6 @@
 """The program of one island: its rows, their Jacobian and the normal equations at a trial configuration.
 
-Everything is one graph of scalar expressions; how wide a scalar is, is the emitter's business.
+Everything is one graph of scalar expressions; the code made from it decides how wide a scalar is.
 """
 
 from dataclasses import dataclass

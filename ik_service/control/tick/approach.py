@@ -42,7 +42,7 @@ NUMBERS = {
 }
 
 
-# A lane that has ended is put back to where it ended: others do not lend it their iterations.
+# A lane that has ended is put back to where it ended: the iterations of other lanes do not count for it.
 PAUSE_ENDED = f"""
 U* const kept = (U*)&paused;
 const auto may_gain = {MAY_GAIN};

@@ -1,7 +1,7 @@
 """The kernel that takes an island of one or many robots through a tick, from their commands of the tick before.
 
 A launch can do a whole tick, or begin it, make some iterations, or end it; the state then waits in an array. So the one
-kernel serves ticks of so many iterations and ticks that iterate until a deadline, which the caller watches.
+kernel serves ticks of so many iterations and ticks that iterate until a deadline, which the caller checks.
 """
 
 import typing

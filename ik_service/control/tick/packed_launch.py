@@ -10,7 +10,7 @@ import warp as wp
 def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp.Device) -> Callable[[], None]:
     """Return a function that launches a kernel on these arguments again and again.
 
-    It holds the arrays by address: whoever calls it keeps them. On a CPU it neither allocates nor locks, and has ended
+    It holds the arrays by address: the caller keeps them. On a CPU it neither allocates nor locks, and has ended
     when it returns; on a GPU it takes its turn on the device's stream.
 
     Args:

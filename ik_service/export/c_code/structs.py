@@ -1,7 +1,7 @@
 """Structs of Warp kernels in C: their argument lists, the structs in these, and Warp's arrays.
 
 The layout is taken from Warp itself: members and their order from its argument lists and structs, sizes from its
-ctypes. It belongs to the release that compiles the kernels; whoever changes Warp exports anew.
+ctypes. It belongs to the release of Warp that compiles the kernels: after a change of Warp, export again.
 """
 
 import ctypes

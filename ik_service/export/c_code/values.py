@@ -72,7 +72,7 @@ class Filler:
         self.used: set[str] = set()
 
     def place(self, array: "wp.array[Any]", place: Place) -> None:
-        """Say where one more array stands."""
+        """Register the place of one more array."""
         self._places[array.ptr] = place
 
     def fill(self, kernel: wp.Kernel, symbol: str, arguments: tuple[Any, ...], size: str) -> list[str]:

@@ -49,7 +49,7 @@ class SolveEntry:
         objects: Names of its objects.
         prologue: What comes before all includes of the source.
         example: The example program and what it reads.
-        advice: What a host should know.
+        advice: Notes for the README, as a list.
 
     Raises:
         EngineError: The solver cannot be exported.
@@ -89,7 +89,7 @@ class SolveEntry:
         """Return the example program and what it reads.
 
         Args:
-            words: What all texts tell of the robot.
+            words: Words of all templates.
         """
         program, data = self.example
         problems = example_problems(self._solver, self._problem_count, orientations=self._orientations)
@@ -97,7 +97,7 @@ class SolveEntry:
 
 
 def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[str, object]:
-    """Return what texts tell of the solves of a solver.
+    """Return the words of templates that describe the solves of a solver.
 
     Args:
         solver: The solver.

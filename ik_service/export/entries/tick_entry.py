@@ -68,7 +68,7 @@ class TickEntry:
         objects: Names of its objects.
         prologue: What comes before all includes of the source.
         example: Name of the example program, and of what it reads.
-        advice: What a host should know.
+        advice: Notes for the README, as a list.
 
     Raises:
         EngineError: The controller cannot be exported.
@@ -108,7 +108,7 @@ class TickEntry:
         """Return the example program and what it reads.
 
         Args:
-            words: What all texts tell of the robot.
+            words: Words of all templates.
         """
         program, data = self.example
         path = example_ticks(self._controller, self.recorded.numbers, self._tick_count)
@@ -176,7 +176,7 @@ class TickEntry:
 
 
 def _robot_words(robot: RobotModel) -> dict[str, object]:
-    """What texts tell of the configurations of a robot."""
+    """Words of templates that describe the configurations of a robot."""
     followers = robot.follower_dofs
     pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
     factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]

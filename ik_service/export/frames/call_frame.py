@@ -1,6 +1,6 @@
 """What a function of an export works on, in C: a struct with all arrays that change, and a step for every launch.
 
-This knows nothing of solves. Whatever is recorded as launches becomes, under a name of its own:
+Recorded launches of any kind become, under a name of their own:
 
     typedef struct { ... } NAME_frame           its `numbers`, and where arrays with a line for every problem stand
     lay_out_NAME(frame, memory)                 gives those a place that the caller does not bring

@@ -4,7 +4,8 @@
     place_NAME(frame)                           has everything that points into the frame point there
     NAME_step_0(frame), NAME_step_1(frame) ...  call a kernel on its arguments
 
-A frame may be copied like any struct: whoever uses it looks whether `self` still says where it is, or places it anew.
+A frame may be copied like any struct: before each use, `self` is compared with its address, and it is placed anew if
+they differ.
 """
 
 import ctypes

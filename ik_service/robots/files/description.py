@@ -74,7 +74,7 @@ class JointDescription:
 
 @dataclass(frozen=True)
 class RobotDescription:
-    """A robot as its file tells it, links and joints in document order."""
+    """A robot as its file describes it, links and joints in document order."""
 
     name: str
     links: tuple[LinkDescription, ...]

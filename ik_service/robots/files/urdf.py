@@ -147,7 +147,7 @@ def _read_bound(limit: XmlElement, attribute: str) -> float:
     value = limit.number(attribute, 0.0)
     if value < 0.0:
         raise limit.error(f"attribute '{attribute}' must not be negative, got {value:g}.")
-    # exporters write 0 where they know none
+    # exporters write 0 where there is none
     return value if 0.0 < value < UNBOUNDED_RATE else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Forward kinematics in float64 on the host: the judge of every solution.
+"""Forward kinematics in float64 on the host: every solution is verified by it.
 
 Loops over joints and is vectorised over configurations, components first ([4, n] and [3, n]) so that every operation
 runs over contiguous memory; long batches go in blocks that stay in the cache.

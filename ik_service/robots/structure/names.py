@@ -59,7 +59,7 @@ def _joined(joint: str, component: str) -> str:
 
 
 def dof_at(robot: KinematicRobot, index: int) -> DofInfo:
-    """Tell what a DOF is.
+    """Describe a DOF.
 
     Raises:
         InputError: There is no such DOF.

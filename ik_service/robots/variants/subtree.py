@@ -58,7 +58,7 @@ def _checked_link(robot: KinematicRobot, kept: BoolArray, root: str, link: str) 
 
 
 def _below(robot: KinematicRobot, link: int) -> BoolArray:
-    """Tell which links are this one or below it; parents stand before children."""
+    """Mark the links that are this one or below it; parents stand before children."""
     below = np.zeros(len(robot.link_names), dtype=bool)
     below[link] = True
     for index, parent in enumerate(robot.link_parent):
@@ -67,7 +67,7 @@ def _below(robot: KinematicRobot, link: int) -> BoolArray:
 
 
 def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
-    """Tell which links lead to a tip, are one, or are below one."""
+    """Mark the links that lead to a tip, are one, or are below one."""
     on = np.zeros(len(robot.link_names), dtype=bool)
     for tip in tips:
         on |= _below(robot, tip)

@@ -56,7 +56,7 @@ class PathResult:
     dof_names: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Say how many waypoints there were and how many are met."""
+        """Give the number of waypoints and how many are met."""
         met = f"{int(self.success.sum())} of {len(self)} waypoints met"
         return f"<PathResult: {met}, {len(self.coordinate_names)} coordinates, dt {self.dt:g} s>"
 

@@ -102,7 +102,7 @@ class Waypoints:
         return np.stack([of_tree[:, group.trees].all(axis=1) for group in self.groups], axis=1)
 
     def grouped(self, result: IKResult) -> "Waypoints":
-        """Return the same with the groups that the islands of a result tell."""
+        """Return the same with the groups of joints that the islands of a result give."""
         trees, joined = self.robot.trees, np.arange(self.robot.trees.ntree)
         touched = np.zeros(trees.ntree, dtype=bool)
         for line in np.unique(result.islands.tree_island, axis=0):
