@@ -25,7 +25,7 @@ class BatchRunner:
         solver_cache: The solvers.
         queue: The queue that batches come from.
         changed: Has the lock of the queue.
-        gate: Is told of code that cannot be compiled.
+        gate: Fails the requests whose code cannot be compiled.
         batch_sizer: Records the times of batches.
         observer: Is notified of what is solved and dropped.
     """

@@ -1,1 +1,1 @@
-"""Compiling kernels in a process of its own, and knowing which requests have theirs."""
+"""Compiling kernels in a process of its own, and which requests wait for them."""

@@ -1,1 +1,1 @@
-"""What is asked of a solver and what comes back, free of any wire format."""
+"""Requests to a solver and their answers, independent of any wire format."""

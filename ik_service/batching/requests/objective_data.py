@@ -1,7 +1,7 @@
-"""Objectives of a request besides its targets: what a solver is made for, and the numbers of every problem.
+"""Objectives of a request besides its targets: their structure, and the numbers of every problem.
 
-The frames, joints and kinds are code; all numbers are data, weights too, which stand in the rows' weights. Requests
-whose objectives agree in the first, and in which rows have weight 0, can be solved together.
+Kinds, frames and joints are code; all numbers are data, row weights included. Requests with the same code, and the same
+rows of weight 0, can be solved together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ class ObjectiveData:
 
     Attributes:
         kind: Name of its kind, as in a request.
-        objective_class: Makes the objective.
-        names: What it is about: the arguments of its class that are no numbers, such as `link` or `joints`.
-        data: Its numbers by the names of the class's arguments, shape [width] or [problem_count, width]; `row_weights`,
-            into which the weight of the whole is multiplied, are among them.
+        objective_class: Its class.
+        names: Arguments of its class that are not numbers, such as `link` or `joints`.
+        data: Numeric arguments of its class by name, shape [width] or [problem_count, width]; the weight of the
+            objective is a factor of `row_weights`.
     """
 
     kind: str
@@ -37,21 +37,21 @@ class ObjectiveData:
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """All that a solver must be built for."""
+        """All of it that a solver depends on."""
         return (self.kind, self.names, tuple(self.data))
 
     @property
     def rows_on(self) -> NDArray[np.bool_]:
-        """Which rows have a weight above 0, one line for each pattern that there is, shape [patterns, rows]."""
+        """Patterns of rows with a weight above 0, shape [patterns, rows]."""
         return patterns_on(self.data[ROW_WEIGHTS])
 
     @property
     def label(self) -> str:
-        """What its rows are called: its kind, and the link that it is about."""
+        """Label of its rows: its kind and its link."""
         return " ".join((self.kind, *(str(value) for name, value in self.names if name == "link")))
 
     def objective(self) -> ExpressionObjective:
-        """Return the objective as a solver wants it."""
+        """Return the objective for a solver."""
         return self.objective_class(**dict(self.names), **self.data)
 
     def part(self, rows: slice | NDArray[np.intp]) -> Self:
@@ -62,35 +62,35 @@ class ObjectiveData:
 
 
 def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveData], counts: Sequence[int]) -> None:
-    """Give an objective the numbers of the problems of several requests, one after the other.
+    """Set the numbers of an objective for the problems of several requests, in order.
 
     Args:
-        objective: Made for the structure that all of them have.
-        several: The columns of each request.
-        counts: Its number of problems.
+        objective: An objective of their structure.
+        several: Its data in each request.
+        counts: Number of problems of each request.
     """
     for name in several[0].data:
         objective.set_data(name, joined_lines([one.data[name] for one in several], counts))
 
 
 def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
-    """Return a line for every problem of several requests, shape [problems, width].
+    """Return the rows of all problems of several requests, shape [problems, width].
 
     Args:
-        columns: Of each request, shape [width] for all of its problems or [problem_count, width].
-        counts: Its number of problems.
+        columns: Column of each request, shape [width] for all of its problems or [problem_count, width].
+        counts: Number of problems of each request.
     """
     pairs = zip(columns, counts, strict=True)
     return np.concatenate([column if column.ndim == 2 else _repeated(column, count) for column, count in pairs])
 
 
 def _repeated(row: Column, count: int) -> Column:
-    """A row as the lines of a request; most have one."""
+    """A row repeated for the problems of a request; most requests have one."""
     return row[None] if count == 1 else np.broadcast_to(row, (count, len(row)))
 
 
 def patterns_on(weights: Column) -> NDArray[np.bool_]:
-    """Return which weights are above 0, one line for each pattern that there is, shape [patterns, rows].
+    """Return the patterns of weights above 0, shape [patterns, rows].
 
     Args:
         weights: Shape [rows] or [problem_count, rows].

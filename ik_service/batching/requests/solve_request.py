@@ -1,7 +1,7 @@
-"""What goes to a solver, free of any wire format.
+"""Requests to a solver, independent of any wire format.
 
-Values are taken as checked: shapes, finiteness and unit quaternions are the business of whoever reads the wire, and the
-solver checks them once more before it launches anything.
+Values are not checked here: readers of the wire check shapes, finite numbers and unit quaternions, and the solver
+checks them again before it launches anything.
 """
 
 import math

@@ -99,20 +99,20 @@ def _run(plan: BulkPlan, workers: Workers, mark_faulty: bool, progress: Progress
     report.resumed_parts = len(plan.parts) - len(waiting)
     over, under_way = report.done, 0
 
-    def tell(solved: int = 0) -> None:
+    def report_progress(solved: int = 0) -> None:
         nonlocal under_way
         under_way += solved
         if progress is not None:
             progress(over + under_way, plan.problem_count)
 
-    tell()
+    report_progress()
     if not waiting:
         return report
-    reports = workers.run(plan, waiting, mark_faulty=mark_faulty, solved=tell)
+    reports = workers.run(plan, waiting, mark_faulty=mark_faulty, solved=report_progress)
     started = time.perf_counter()
     for made in reports:
         report.add(made)
         over, under_way = over + plan.parts[made.number].row_count, 0
-        tell()
+        report_progress()
     report.wall_s = time.perf_counter() - started
     return report

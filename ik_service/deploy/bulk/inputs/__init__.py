@@ -1,1 +1,1 @@
-"""Files of targets: their columns, read a range of rows at a time."""
+"""Files of targets, read in ranges of rows."""

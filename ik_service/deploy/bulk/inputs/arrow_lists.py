@@ -18,7 +18,7 @@ def numbers_of(values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         values: Numbers, lists of numbers, or lists of lists.
         shape: Shape of a row.
     """
-    if not _is_list(values.type):
+    if not is_list(values.type):
         return as_floats(values.to_numpy(zero_copy_only=False)).reshape(-1, *shape)
     length, inner = _inner(values.type, shape)
     fits = _have_length(values, length)
@@ -37,7 +37,7 @@ def rows_that_fit(values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         values: Numbers, lists of numbers, or lists of lists.
         shape: Shape of a row.
     """
-    if not _is_list(values.type):
+    if not is_list(values.type):
         return np.ones(len(values), dtype=bool)
     length, inner = _inner(values.type, shape)
     fits = _have_length(values, length)
@@ -48,7 +48,7 @@ def rows_that_fit(values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 def _inner(kind: Any, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
     """Length of the lists of a row with some shape, and the shape of their elements."""
-    return (shape[0], shape[1:]) if _is_list(kind.value_type) else (math.prod(shape), ())
+    return (shape[0], shape[1:]) if is_list(kind.value_type) else (math.prod(shape), ())
 
 
 def _have_length(values: Any, length: int) -> NDArray[np.bool_]:
@@ -56,5 +56,6 @@ def _have_length(values: Any, length: int) -> NDArray[np.bool_]:
     return fits
 
 
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Return whether a type of Arrow is a list."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

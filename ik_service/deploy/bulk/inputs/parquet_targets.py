@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ik_service.deploy.bulk.inputs.arrow_lists import _is_list, numbers_of, rows_that_fit
+from ik_service.deploy.bulk.inputs.arrow_lists import is_list, numbers_of, rows_that_fit
 from ik_service.deploy.bulk.inputs.columns import CSV_COLUMNS, Columns, ColumnShapes
 from ik_service.deploy.bulk.inputs.target_file import TargetFile, fingerprint_of, groups_of
 from objectives.errors import InputError
 
 _BATCH_ROWS = 1 << 14
-_ROWS_LOOKED_AT = 1 << 20  # before a column whose lists all have another length is given up
+_ROWS_CHECKED = 1 << 20  # for a list of the right length, before a column is refused
 _SAMPLE_BYTES = 1 << 16
 _SAMPLES = 16  # in all as much as takes a millisecond to hash; files of up to so much are hashed whole
 _TAIL_BYTES = 8  # length of the footer and the mark of the format
@@ -60,7 +60,7 @@ class ParquetTargets(TargetFile):
                 self._check_numbers(shapes, name)
                 continue
             kind, sizes = self._file.schema_arrow.field(name).type, []
-            while _is_list(kind):
+            while is_list(kind):
                 sizes.append(kind.list_size if pa.types.is_fixed_size_list(kind) else None)
                 kind = kind.value_type
             if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)) or not sizes:
@@ -92,7 +92,7 @@ class ParquetTargets(TargetFile):
                     return
                 rows += len(values)
                 seen += len(values) - values.null_count
-                if seen >= _ROWS_LOOKED_AT:
+                if seen >= _ROWS_CHECKED:
                     break
         except (OSError, pa.ArrowException):  # the part with these rows fails; others can be solved
             return

@@ -1,1 +1,1 @@
-"""Files of results, one a part, and the folder that holds them."""
+"""Files of results, one for each part, and their folder."""
