@@ -24,6 +24,7 @@ from ik_service.api.schema.examples import SOLVE_REQUESTS
 from ik_service.api.server.server_config import server_config
 from ik_service.api.state import ServiceState
 from ik_service.api.warm_up import first_request, warmed_robots
+from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.cli.console import message_console
 from ik_service.cli.service.descriptors import with_descriptors
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
@@ -147,7 +148,7 @@ class ServiceServer(uvicorn.Server):
 
     async def _announce(self, host: str, port: int) -> None:
         self._say(f"Listening on http://{host}:{port}, loading kernels ...")
-        warm_up = asyncio.wrap_future(self._app.state.service.warm_up)
+        warm_up: asyncio.Future[TimedResult] = asyncio.wrap_future(self._app.state.service.warm_up)
         await asyncio.wait([warm_up])
         if warm_up.cancelled():
             return
@@ -161,11 +162,12 @@ class ServiceServer(uvicorn.Server):
         gc.freeze()
         example = example_request(self._app.state.service)
         line = curl_line(host, port, *example, with_key=bool(self._settings.keys))
+        device = warm_up.result().result.device
         if is_for_people(self._settings):
-            self._say(f"Ready, solving on {warm_up.result().device}. Try:\n\n{line}\n")
+            self._say(f"Ready, solving on {device}. Try:\n\n{line}\n")
             self._say(f"Documentation: http://{host}:{port}/docs - stop with Ctrl+C.")
         else:
-            self._say(f"Ready at http://{host}:{port}, solving on {warm_up.result().device}. Try: {line}")
+            self._say(f"Ready at http://{host}:{port}, solving on {device}. Try: {line}")
 
     def _say(self, text: str) -> None:
         """Print a message on a terminal; write a line of the log elsewhere."""
