@@ -35,7 +35,7 @@ from ik_service.solver.compiled.island_launches import PacketLaunches
 from ik_service.solver.compiled.island_task import island_constants
 from ik_service.solver.device_lock import turn_on
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
-from ik_service.solver.lm.damping import DAMPING
+from ik_service.solver.lm.damping import TICK_DAMPING
 from ik_service.solver.problems.partition import common_partition
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -44,13 +44,6 @@ from ik_service.solver.problems.rows.weights import RowWeights, objective_weight
 from objectives import IKJacobianType, InputError
 
 TARGET_ROWS = 6
-
-TICK_DAMPING = replace(
-    DAMPING,
-    progress=1e-10,  # with more, joints that tasks leave free have not come to rest, and it is taken for motion
-    bend=0.5,  # about the second derivatives of an arm's rows [1/m]; with less it swings at the edge of the workspace
-    settles=True,
-)
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,7 @@ class TickIslands:
             self._rows.start,
             [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)],
             [int(row) for row in rows],
-            len(self._tasks.targets),
+            self._rows.of_kind(RowKind.TARGET),
             FLOAT64_ERROR,
             goal_count=self._tasks.task_count,
             limit_turns=True,

@@ -265,7 +265,7 @@ class Island:
     def program(self, dofs=None, rows=None, half_angle_error=FLOAT64_ERROR):
         dofs = range(self.robot.active_dof_count) if dofs is None else dofs
         rows = range(self.row_count) if rows is None else rows
-        arguments = (self.robot, self.model, self.objectives, self.starts, dofs, rows, self.target_count)
+        arguments = (self.robot, self.model, self.objectives, self.starts, dofs, rows, range(self.target_count))
         return build_program(*arguments, half_angle_error)
 
     def touched(self):

@@ -5,7 +5,7 @@ statements of the objectives -> rows and derivatives by twist, transplanted onto
 Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and the errors of the pose targets
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ik_service.compiler.program.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of
 from ik_service.compiler.program.chain import build_chain, fixed_name
@@ -40,7 +40,7 @@ def build_program(
     starts: Sequence[int],
     dofs: Sequence[int],
     rows: Sequence[int],
-    target_count: int,
+    targets: Collection[int],
     half_angle_error: float = FLOAT32_ERROR,
     goal_count: int = 0,
     limit_turns: bool = False,
@@ -51,11 +51,11 @@ def build_program(
     Args:
         robot: The robot.
         model: Its view, which the objectives read.
-        objectives: Objectives of the solver, pose targets first.
+        objectives: Objectives of the solver.
         starts: First row of each objective.
         dofs: Active DOFs of the island: at least those on which its rows depend.
         rows: Rows of the island.
-        target_count: How many of the objectives are pose targets with six rows.
+        targets: Numbers of the objectives that are pose targets with six rows.
         half_angle_error: Largest error of sines and cosines.
         goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
             inputs, instead of 0.
@@ -77,7 +77,7 @@ def build_program(
         terms = [transplant([state_rows(one.group).rows[r] for r in one.wanted], own, graph) for own in weighted]
         stated += [total(of_row, zero) for of_row in zip(*terms, strict=True)]
         columns += [jacobian_row(one, r, weighted, scope) for r in one.wanted]
-        if one.objective < target_count:
+        if one.objective in targets:
             first = starts[one.objective] + one.first_row
             further = [row - first for row in judged if 0 <= row - first < one.group.row_count]
             errors.append(_target_error(one, bound[0][1], graph, further))
@@ -98,7 +98,7 @@ def build_program(
         gradient=tuple(total((column[a] * row for row, column in pairs), zero) for a in n),
         hessian=tuple(tuple(total((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
         errors=tuple(errors),
-        has_other_rows=any(one.objective >= target_count for one in applied),
+        has_other_rows=any(one.objective not in targets for one in applied),
         rows=tuple(stated),
         jacobian=tuple(tuple(row) for row in columns),
         row_objective=row_objective,

@@ -123,7 +123,7 @@ class IslandKernels:
         self._layout, self.launches, self._hard_limits = layout, launches, hard_limits
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
         model, support = self._model, self._support
-        self._target_count = len(self._rows.of_kind(RowKind.TARGET))
+        self._targets = self._rows.of_kind(RowKind.TARGET)
         self._ranges = SeedRanges.build(model, support.active_dofs)
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
@@ -145,7 +145,7 @@ class IslandKernels:
 
     def data_key(self) -> tuple[object, ...]:
         """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
-        objectives: Any = self._rows.objectives[self._target_count :]
+        objectives: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
         arrays = [objective.data(name) for objective in objectives for name in objective.data_rows()]
         return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
@@ -226,7 +226,7 @@ class IslandKernels:
             dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
             objectives: Any = self._rows.objectives
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
-            starts, targets = self._rows.start, self._target_count
+            starts, targets = self._rows.start, self._targets
             program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
             kernel = self.launches.kernel(program, precision)
             constants = island_constants(program, self._model, hard_limits=self._hard_limits)
@@ -258,13 +258,13 @@ class IslandKernels:
         objectives: Any = self._rows.objectives
         lines: list[tuple[int, int, int, int]] = []
         for one in needed:
-            staged = None if exact is None or one.objective >= self._target_count else exact.float64_targets(one.field)
+            staged = None if exact is None or one.objective not in self._targets else exact.float64_targets(one.field)
             if one.field == FIXED:
                 array = problems.start_joint_q
             else:
                 array = objectives[one.objective].data(one.field) if staged is None else staged
             size = wp.types.type_size_in_bytes(array.dtype)
-            first = 0 if staged is None else one.objective * array.shape[2]
+            first = 0 if staged is None else self._targets.index(one.objective) * array.shape[2]
             address = array.ptr + size * (first + one.column)
             lines.append((address, array.shape[0], array.strides[0] // size, int(staged is not None)))
         names = ("source", "source_lines", "source_stride", "source_is_float64")

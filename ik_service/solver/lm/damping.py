@@ -40,3 +40,10 @@ DAMPING = Damping(
 )
 # Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
 OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
+# Ticks of a controller
+TICK_DAMPING = replace(
+    DAMPING,
+    progress=1e-10,  # with more, joints that tasks leave free still move slowly, which is taken for motion
+    bend=0.5,  # about the second derivatives of an arm's rows [1/m]; with less it swings at the edge of the workspace
+    settles=True,
+)
