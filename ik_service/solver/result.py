@@ -144,9 +144,9 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
 def _with_solutions(
     head: ResultHead, work: Workspace, result: IKResult, prepared: PreparedSolve, settings: SolveSettings
 ) -> IKResult:
-    """Add the solutions, each judged; where the winner fails and another one succeeds, that one becomes the answer.
+    """Add the solutions, each verified; where the first fails and another one succeeds, that one becomes the answer.
 
-    The winner is chosen in float32, where an error near the tolerance may round to the other side of it.
+    The first is chosen in float32, where an error near the tolerance may round to the other side of it.
     """
     selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
     columns = work.verification.columns

@@ -233,7 +233,7 @@ class IKSolver:
         Args:
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
-            float64_finish: Whether the answers are taken on in float64, in steps of the phase "finish".
+            float64_finish: Whether the answers are improved in float64, in steps of the phase "finish".
 
         Raises:
             EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order

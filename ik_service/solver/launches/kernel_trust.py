@@ -20,7 +20,7 @@ def check_cache() -> None:
     """Refuse a kernel cache in which others may have put code; once for each folder of this process.
 
     Raises:
-        KernelCacheError: It is not believed; the message names the file or folder.
+        KernelCacheError: Others can write to it; the message names the file or folder.
         InputError: The bound on its size is not a number.
         OSError: It cannot be read.
     """
@@ -42,10 +42,10 @@ def _check_folder(cache: str) -> None:
 
 
 def check_trust(paths: list[str] | list[Path]) -> None:
-    """Refuse files or folders that are not believed.
+    """Raise an error where others can write to files or folders.
 
     Raises:
-        KernelCacheError: One of them is not.
+        KernelCacheError: Others can write to one of them.
         FileNotFoundError: One of them is not there.
     """
     for path in paths:

@@ -62,6 +62,6 @@ class HostDeviceArray:
 
 
 def wait(device: wp.Device) -> None:
-    """Wait until a device has done all that it was told."""
+    """Wait until a device has finished all launches and copies."""
     if device.is_cuda:
         wp.synchronize_stream(device.stream)

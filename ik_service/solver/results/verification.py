@@ -255,7 +255,7 @@ class Verification:
     def launches(
         self,
         problems: Any,
-        intake: InputArrays,
+        given: InputArrays,
         partition: Partition,
         part: int,
         parts: int,
@@ -265,7 +265,7 @@ class Verification:
 
         Args:
             problems: The solved `Problems`.
-            intake: What the caller gave.
+            given: What the caller gave.
             partition: Their islands.
             part: Which part.
             parts: Number of parts.
@@ -281,8 +281,8 @@ class Verification:
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
             inputs = [*which, self._robot, *self._paths, device["judged_q"], k, len(targets), tool]
-            inputs += [int(target.reference_link is not None), intake.positions.device]
-            inputs += [intake.orientations_xyzw.device, problems.row_weights[k], *errors]
+            inputs += [int(target.reference_link is not None), given.positions.device]
+            inputs += [given.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_target_errors, inputs))
         compose = [*which, self.tolerances.device, self._target_row, *errors]
         compose += [partition.device_nisland, partition.device_row_island, best.status, best.met]
