@@ -75,6 +75,7 @@ class CompiledEngine:
     def __init__(self, layout: RowLayout, *, join: bool, hard_limits: bool, threads: int) -> None:
         self._layout, self._join, self._threads = layout, join, threads
         self._model = layout.rows.model
+        self._soft = [layout.rows.objectives[k] for k in layout.rows.of_kind(RowKind.SOFT)]
         self.kernels = IslandKernels(layout, launches_on(self._model.device), hard_limits=hard_limits)
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
@@ -107,8 +108,7 @@ class CompiledEngine:
             EngineError: An island is too large.
         """
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
-        others = [self._layout.rows.objectives[k] for k in self._layout.rows.of_kind(RowKind.SOFT)]
-        weights = work.weights.with_objectives(given, others, count)
+        weights = work.weights.with_objectives(given, self._soft, count)
         self._make_room(work, settings)
         if weights.pattern is None:
             return self._prepare_in_steps(work, settings, weights)
@@ -142,7 +142,7 @@ class CompiledEngine:
         Raises:
             EngineError: There are rows of other kinds than targets, or an island is too large.
         """
-        if len(self._layout.rows.of_kind(RowKind.TARGET)) != len(self._layout.rows.objectives):
+        if self._soft:
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
         load_kernels_alone(SOLVE_IO, self._model.device)

@@ -124,6 +124,7 @@ class IslandKernels:
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
         model, support = self._model, self._support
         self._targets = self._rows.of_kind(RowKind.TARGET)
+        self._soft: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
         self._ranges = SeedRanges.build(model, support.active_dofs)
         coordinates = Coordinates.build(model, hard_limits=hard_limits)
         self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
@@ -145,8 +146,7 @@ class IslandKernels:
 
     def data_key(self) -> tuple[object, ...]:
         """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
-        objectives: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
-        arrays = [objective.data(name) for objective in objectives for name in objective.data_rows()]
+        arrays = [objective.data(name) for objective in self._soft for name in objective.data_rows()]
         return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
     def tasks(
