@@ -1,6 +1,6 @@
 """What both clients have in common: their state, and their methods as generators, see `actions`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import httpx2
@@ -22,26 +22,44 @@ from ik_service.client.retries import Retries
 from ik_service.client.stream_core import StreamCore
 
 StreamT = TypeVar("StreamT", bound=StreamCore)
+TransportT = TypeVar("TransportT")
 
 
-class ClientCore(Generic[StreamT]):
-    """The state of a client.
-
-    Args:
-        timeout_s: As of the clients.
-        retries: As of the clients.
-        encoding: As of the clients.
-    """
+class ClientCore(Generic[StreamT, TransportT]):
+    """The state of a client."""
 
     _stream_class: type[StreamT]
-    _http: httpx2.Client | httpx2.AsyncClient
+    _http_class: Callable[..., httpx2.Client | httpx2.AsyncClient]
+    _http: Any  # made by `_http_class`, whose type the clients name
 
-    def __init__(self, timeout_s: float, retries: int, encoding: Encoding) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        retries: int = 3,
+        encoding: Encoding = "msgpack",
+        transport: TransportT | None = None,
+    ) -> None:
+        """Check the arguments; the first call connects.
+
+        Args:
+            url: Address of the service, such as "http://127.0.0.1:8000".
+            api_key: API key, where the service requires one.
+            timeout_s: Longest time to connect, to send or to wait for bytes, and of all waits between tries [s]. The
+                service gets it as the deadline of a solve. Infinity is eleven days.
+            retries: Further tries where the service is busy or there is no connection.
+            encoding: Encoding of problems and results, "msgpack" or "json".
+            transport: Replaces the network in tests.
+        """
         if encoding not in requests.MEDIA_TYPES:
             raise ValueError(f"encoding is {encoding!r}. Allowed: {', '.join(map(repr, requests.MEDIA_TYPES))}.")
         timeout_s = requests.checked_timeout_s(timeout_s)
+        headers = {} if api_key is None else {"X-API-Key": api_key}
         self._encoding: Encoding = encoding
         self._timeout_s, self._retries = timeout_s, Retries(retries, timeout_s)
+        self._http = self._http_class(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
 
     def stream(
         self,
@@ -89,7 +107,7 @@ class ClientCore(Generic[StreamT]):
         raise failure(call.method, self._http.base_url, reply_or_error) from reply_or_error
 
 
-class ClientMethods(ClientCore[Any]):
+class ClientMethods(ClientCore[Any, Any]):
     """The methods of both clients as generators."""
 
     def solve(
