@@ -12,6 +12,7 @@ from ik_service.batching.requests.solve_request import SolveRequest, TargetColum
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.structure.names import leaf_links
+from ik_service.solver import SolverOptions
 from objectives.errors import IKError
 
 WARM_UP_TIMEOUT_S = 600.0  # longer than that of requests: with an empty cache kernels are compiled first
@@ -52,12 +53,24 @@ def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> li
     return named or list(moving.items())[:1] or [("panda", load_robot("panda"))]
 
 
-def first_request(robot: RobotModel) -> SolveRequest:
-    """Return a problem that is solved at once: the pose of the last leaf link in the middle of the ranges."""
-    link = leaf_links(robot)[-1]
-    pose = robot.forward_kinematics(robot.mid_joint_q, links=[link])
-    positions, orientations = np.array(pose.positions).reshape(1, 3), np.array(pose.orientations_xyzw).reshape(1, 4)
-    return SolveRequest((TargetColumns(link, positions, orientations),))
+def first_request(
+    robot: RobotModel, links: Sequence[str] = (), *, orientations: bool = True, options: SolverOptions | None = None
+) -> SolveRequest:
+    """Return a problem that is solved at once: links at their poses in the middle of the ranges.
+
+    Args:
+        robot: The robot.
+        links: The links; none: the last leaf link.
+        orientations: Whether orientations are given, too.
+        options: Options of the solve; None: the defaults.
+    """
+    links = links or leaf_links(robot)[-1:]
+    poses = robot.forward_kinematics(np.asarray(robot.mid_joint_q)[None], links)
+    targets = [
+        TargetColumns(link, poses.positions[:, k], poses.orientations_xyzw[:, k] if orientations else None)
+        for k, link in enumerate(links)
+    ]
+    return SolveRequest(tuple(targets), options=options or SolverOptions())
 
 
 def _join(futures: "Sequence[Future[TimedResult]]", joined: "Future[TimedResult]") -> None:

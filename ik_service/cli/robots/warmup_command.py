@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import orjson
 import warp as wp
 
+from ik_service.api.warm_up import first_request
 from ik_service.batching.kernels.kernel_marks import mark_compiled
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.cli.console import message_console, output_console
 from ik_service.compiler import cpu_target
 from ik_service.errors import EngineError
@@ -143,7 +143,7 @@ def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tupl
     """Solve on the device; return engine, device, and how many modules were compiled."""
     solver = IKSolver(robot, links, device=job.device)
     before = compiled_objects()
-    request = first_request(robot, links, job)
+    request = request_of(robot, links, job)
     given = [[getattr(target, name) for target in request.targets] for name in ("positions", "orientations_xyzw")]
     options = None if solver.engine == "staged" else request.options
     solver.solve(*given, options=options)
@@ -165,17 +165,13 @@ def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -
     return "compiled", architectures, compiled
 
 
-def first_request(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> SolveRequest:
-    """Return a problem that is solved at once: every link where it is in the middle of the ranges."""
-    poses = robot.forward_kinematics(np.asarray(robot.mid_joint_q)[None], list(links))
-    targets = [
-        TargetColumns(link, poses.positions[:, k], None if job.position_only else poses.orientations_xyzw[:, k])
-        for k, link in enumerate(links)
-    ]
-    return SolveRequest(tuple(targets), options=SolverOptions(precision="float64" if job.float64 else "float32"))
+def request_of(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> SolveRequest:
+    """Return the problem that is solved for a set of links."""
+    options = SolverOptions(precision="float64" if job.float64 else "float32")
+    return first_request(robot, links, orientations=not job.position_only, options=options)
 
 
 def _mark_compiled(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> None:
     """Mark what was compiled, so that services load it at once; with float64, what goes before it too."""
     for one in (job, replace(job, float64=False)) if job.float64 else (job,):
-        mark_compiled(robot, first_request(robot, links, one), job.device)
+        mark_compiled(robot, request_of(robot, links, one), job.device)

@@ -37,11 +37,11 @@ def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, tmp_path):
 def test_warmup_marks_what_a_service_need_not_compile_apart(run):
     from ik_service import load_robot
     from ik_service.batching.kernels.kernel_marks import mark_of
-    from ik_service.cli.robots.warmup_command import WarmUpJob, first_request
+    from ik_service.cli.robots.warmup_command import WarmUpJob, request_of
 
     wp.init()  # says where the cache is
     robot, jobs = load_robot("ur5e"), (WarmUpJob(), WarmUpJob(float64=True))
-    requests = [first_request(robot, ["tool0"], job) for job in jobs]
+    requests = [request_of(robot, ["tool0"], job) for job in jobs]
     marks = [mark_of(robot, request, device) for request in requests for device in ("cpu", "auto")]
     for mark in marks:
         mark.unlink(missing_ok=True)
