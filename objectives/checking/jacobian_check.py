@@ -14,7 +14,7 @@ from objectives.errors import InputError, ObjectiveError
 from objectives.model import FloatArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 
-CANCELLED = 1e-5  # part of the largest entry that counts as zero outside the support
+SUPPORT_ROUNDING = 1e-5  # part of the largest entry that counts as zero outside the support
 GUARD, POISON = 2, -54321.0  # rows around the block that must stay as they are, and what stands there
 
 
@@ -206,7 +206,9 @@ class _Probe:
             return
         if support.shape != jacobian.shape[1:]:
             raise ObjectiveError(f"{self.name}: row_support() has shape {support.shape}, not {jacobian.shape[1:]}.")
-        allowed = 0.0 if method == "analytic" else CANCELLED * np.abs(jacobian).max()  # autodiff adds what cancels
+        allowed = (
+            0.0 if method == "analytic" else SUPPORT_ROUNDING * np.abs(jacobian).max()
+        )  # autodiff adds what cancels
         outside = (np.abs(jacobian) > allowed) & ~support
         if outside.any():
             _, row, dof = np.argwhere(outside)[0]

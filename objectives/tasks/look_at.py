@@ -10,13 +10,13 @@ from objectives.statement.rows import RowInputs
 from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
 
 NEAREST = 1e-4  # [m] below this distance the point gives no direction, and the rows shrink to the axis itself
-AXIS, TARGETS, TARGET_AXIS = "axis", "target_points", "target_axis"
+AXIS, TARGET_POINT, TARGET_AXIS = "axis", "target_points", "target_axis"
 
 
 def _look_at_rows(inputs: RowInputs) -> Sequence[Scalar]:
     frame = seen_frame(inputs)
     pointing = rotate(frame.orientation_xyzw, vector(inputs.data[AXIS]))
-    return subtract(pointing, direction(subtract(vector(inputs.data[TARGETS]), frame.position), NEAREST))
+    return subtract(pointing, direction(subtract(vector(inputs.data[TARGET_POINT]), frame.position), NEAREST))
 
 
 def _axis_align_rows(inputs: RowInputs) -> Sequence[Scalar]:
@@ -58,7 +58,7 @@ class IKObjectiveLookAt(FrameObjective):
         """
         owner = type(self).__name__
         fields = [
-            DataField(owner, TARGETS, 3, target_points),
+            DataField(owner, TARGET_POINT, 3, target_points),
             DataField(owner, AXIS, 3, axis, direction_columns=(0,)),
         ]
         super().__init__(link, fields, offset=offset, reference_link=None, row_weights=row_weights, weight=weight)
@@ -69,7 +69,7 @@ class IKObjectiveLookAt(FrameObjective):
         Raises:
             InputError: The value has a wrong shape or is not finite.
         """
-        self.set_data(TARGETS, target_points)
+        self.set_data(TARGET_POINT, target_points)
 
 
 class IKObjectiveAxisAlign(FrameObjective):
