@@ -1,35 +1,18 @@
 """Objectives that state their rows as expressions: the kernels, the Jacobian and the support follow from that."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import warp as wp
 
 from objectives.data_field import DataField
+from objectives.element_block import ElementBlock
 from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError, ObjectiveError, UnknownNameError
 from objectives.model import BoolArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
-from objectives.statement.kernels import jacobian_kernel, residual_kernel
 from objectives.statement.rows import ROW_WEIGHTS, RowGroup
-
-
-@dataclass(frozen=True)
-class _Block:
-    """The elements of one group, on the device."""
-
-    table: ElementTable
-    integers: wp.array[wp.int32]
-    frame_offsets: wp.array[wp.transformf]
-    constants: wp.array[wp.float32]
-    moving_dofs: wp.array[wp.int32]
-
-    @property
-    def threads(self) -> int:
-        """Threads per instance."""
-        return 1 if self.table.group.summed else int(self.integers.shape[0])
 
 
 class ExpressionObjective(IKObjective):
@@ -63,7 +46,7 @@ class ExpressionObjective(IKObjective):
         weights = DataField(type(self).__name__, ROW_WEIGHTS, row_count, row_weights, non_negative=True)
         self._fields: dict[str, DataField] = {field.name: field for field in (*fields, weights)}
         self._tables: list[ElementTable] | None = None
-        self._blocks: list[_Block] = []
+        self._blocks: list[ElementBlock] = []
         self._row_count = row_count
 
     # ------------------------------------------------------------------ what a subclass states
@@ -214,26 +197,15 @@ class ExpressionObjective(IKObjective):
         """
         super().init_buffers(model, jacobian_mode)
         if not self._blocks:
-            self._blocks = [self._block(table) for table in self._tables_on(model)]
+            self._blocks = [ElementBlock.on_device(table, self.device) for table in self._tables_on(model)]
         for block in self._blocks:  # a module must not be loaded while a graph is recorded
-            wp.load_module(residual_kernel(block.table.group).module, device=self.device)
-            if jacobian_mode.name != "AUTODIFF":
-                wp.load_module(jacobian_kernel(block.table.group).module, device=self.device)
+            block.load_kernels(with_jacobian=jacobian_mode.name != "AUTODIFF")
 
     def _tables_on(self, model: IKModel) -> list[ElementTable]:
         if self._tables is None:
             self.bind_model(model)
         assert self._tables is not None
         return self._tables
-
-    def _block(self, table: ElementTable) -> _Block:
-        return _Block(
-            table,
-            wp.array(table.integers, dtype=wp.int32, device=self.device),
-            wp.array(table.frame_offsets.astype(np.float32), dtype=wp.transformf, device=self.device),
-            wp.array(table.constants, dtype=wp.float32, device=self.device),
-            wp.array(table.moving_dofs, dtype=wp.int32, device=self.device),
-        )
 
     def compute_residuals(
         self,
@@ -246,13 +218,7 @@ class ExpressionObjective(IKObjective):
     ) -> None:
         """Write the weighted rows of all instances; see `IKObjective.compute_residuals`."""
         for block in self._blocks:
-            wp.launch(
-                residual_kernel(block.table.group),
-                dim=(body_q.shape[0], block.threads),
-                inputs=self._inputs(block, body_q, joint_q, problem_idx, start_idx),
-                outputs=[residuals],
-                device=body_q.device,
-            )
+            block.write_residuals(self._inputs(block, body_q, joint_q, problem_idx, start_idx), residuals)
 
     def compute_jacobian_analytic(
         self,
@@ -272,17 +238,11 @@ class ExpressionObjective(IKObjective):
             raise ObjectiveError(f"{type(self).__name__}: call bind_problem_index() first.")
         for block in self._blocks:
             inputs = self._inputs(block, body_q, joint_q, self.problem_index, start_idx)
-            wp.launch(
-                jacobian_kernel(block.table.group),
-                dim=(body_q.shape[0], block.threads),
-                inputs=[*inputs, joint_S_s, block.moving_dofs],
-                outputs=[jacobian],
-                device=body_q.device,
-            )
+            block.write_jacobian(inputs, joint_S_s, jacobian)
 
     def _inputs(
         self,
-        block: _Block,
+        block: ElementBlock,
         body_q: wp.array[wp.transformf],
         joint_q: wp.array[wp.float32],
         problem_idx: wp.array[wp.int32],
