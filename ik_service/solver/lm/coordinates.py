@@ -53,11 +53,10 @@ class Coordinates:
                 wp.full(len(limits[0]), end, dtype=wp.float32, device=model.device) for end in (-np.inf, np.inf)
             )
         quaternion = np.full(robot.active_dof_count, -1)
-        for joint in range(robot.joint_count):
-            first = robot.joint_qd_start[joint + 1] - 3
-            rotates = robot.joint_dof_dim[joint, 1] == 3 and robot.dof_active[first] >= 0
-            if rotates:
-                quaternion[robot.dof_active[first]] = robot.joint_q_start[joint + 1] - 4
+        for joint, first in robot.quaternion_starts.items():
+            active = robot.dof_active[robot.joint_qd_start[joint + 1] - 3]
+            if active >= 0:
+                quaternion[active] = first
         return cls(
             active_coordinate=_integers(model, robot.dof_coordinate[robot.active_dof]),
             active_quaternion=_integers(model, quaternion),
@@ -115,13 +114,10 @@ def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> list[wp.array
     dof_lower, dof_upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
     fixed_lower, fixed_upper = inwards(*leader_limits(robot))
     active_lower, active_upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
-    quaternions = []
     for joint in range(robot.joint_count):
         coordinates = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))
         moving = robot.dof_active[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] >= 0
         fixed[coordinates] = 0 if moving.any() else 1
-        if robot.joint_dof_dim[joint, 1] == 3:
-            quaternions.append(coordinates.stop - 4)
     for dof, active in enumerate(robot.dof_active):
         c, leads = robot.dof_coordinate[dof], robot.dof_leader[dof]
         if c < 0:
@@ -137,5 +133,5 @@ def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> list[wp.array
         if leads != dof:
             leader[c] = robot.dof_coordinate[leads]
             multiplier[c], offset[c] = robot.dof_multiplier[dof], robot.dof_offset[dof]
-    arrays = (leader, multiplier, offset, lower, upper, fixed, np.array(quaternions, np.int32))
+    arrays = (leader, multiplier, offset, lower, upper, fixed, np.array([*robot.quaternion_starts.values()], np.int32))
     return [wp.array(a, dtype=wp.dtype_from_numpy(a.dtype), device=device) for a in arrays]

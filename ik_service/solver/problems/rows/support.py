@@ -173,12 +173,9 @@ def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np
 
 def rotation_dofs(model: DeviceModel) -> list[slice]:
     """Return the active DOFs of every rotation that has a quaternion."""
-    robot, found = model.robot, []
-    for joint in range(robot.joint_count):
-        first = int(robot.joint_qd_start[joint + 1]) - 3
-        if robot.joint_dof_dim[joint, 1] == 3 and robot.dof_active[first] >= 0:
-            found.append(slice(int(robot.dof_active[first]), int(robot.dof_active[first]) + 3))
-    return found
+    robot = model.robot
+    starts = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in robot.quaternion_starts]
+    return [slice(active, active + 3) for active in starts if active >= 0]
 
 
 def row_labels(rows: Rows, targets: Sequence[str]) -> list[str]:
