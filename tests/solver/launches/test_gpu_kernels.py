@@ -17,7 +17,7 @@ from ik_service.solver.launches import shipped_kernels
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels
 from ik_service.solver.launches.shipped_kernels import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
-from tests.cubins import island_kernels
+from tests.gpu_code.cubins import island_kernels
 
 ARCHITECTURES = (75, 90)
 CONTEXT = wp._src.context

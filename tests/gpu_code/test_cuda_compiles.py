@@ -22,7 +22,7 @@ from objectives import (
     IKObjectiveRelativePose,
     IKObjectiveRotation,
 )
-from tests.cubins import compiled_for, island_kernels, usage
+from tests.gpu_code.cubins import compiled_for, island_kernels, usage
 
 ARCHITECTURE = 90
 UNIT = (0.0, 0.0, 0.0, 1.0)

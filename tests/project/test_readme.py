@@ -21,7 +21,7 @@ from ik_service.api import create_app
 from ik_service.cli.app import app as command_line
 from ik_service.settings import ServiceSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 HTTP_API = (ROOT / "docs" / "http_api.md").read_text()
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()

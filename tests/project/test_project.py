@@ -17,7 +17,7 @@ import pytest
 
 import ik_service
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST_FILE = 400  # lines, the house limit
 PUBLIC_TWICE = {"LinkPoses", "SolveTarget", "StreamTarget"}  # names of the HTTP schema, and of Python's interface
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -209,7 +209,7 @@ def test_built_package_declares_its_licence_and_command(wheel):
 
 def test_tests_that_run_side_by_side_are_sent_in_groups(request):
     side_by_side = getattr(request.config.option, "loadgroup", False)
-    assert request.node.nodeid.endswith("@tests/test_project.py" if side_by_side else request.node.name)
+    assert request.node.nodeid.endswith("@tests/project/test_project.py" if side_by_side else request.node.name)
 
 
 def test_the_groups_that_run_first_exist():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 2
 WAIT_S = 240.0  # for the limit, and for the process that hangs to be ended
 

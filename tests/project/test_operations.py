@@ -11,7 +11,7 @@ from ik_service.api import create_app
 from ik_service.cli.service.setting_options import shown_default
 from ik_service.settings import ServiceSettings
 
-TEXT = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
 
 def settings_table():
@@ -57,7 +57,7 @@ def test_the_figures_of_sizing_are_those_of_the_benchmarks():
     assert len(rows) >= 9
     for measured, file in rows:
         figures = re.findall(r"\d+(?:\.\d+)?", measured)
-        text = (Path(__file__).parents[1] / file).read_text()
+        text = (Path(__file__).parents[2] / file).read_text()
         assert figures
         assert [
             figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", text)

@@ -12,7 +12,7 @@ import pytest
 import ik_service
 from ik_service.robots import load_urdf
 from ik_service.solver.compiled.waves import BLOCK
-from tests.cubins import compiled_for, island_kernels, usage
+from tests.gpu_code.cubins import compiled_for, island_kernels, usage
 
 pytestmark = pytest.mark.evidence
 

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text()
 FILES_MOST = 10  # of a room, `__init__.py` not counted
 PACKAGES = sorted(path.parent for top in ("ik_service", "objectives") for path in (ROOT / top).rglob("__init__.py"))
