@@ -8,11 +8,12 @@ from threading import Thread
 import numpy as np
 
 from ik_service.api.state import ServiceState
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.structure.names import leaf_links
-from ik_service.solver import SolverOptions
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from objectives.errors import IKError
 
 WARM_UP_TIMEOUT_S = 600.0  # longer than that of requests: with an empty cache kernels are compiled first
@@ -66,11 +67,9 @@ def first_request(
     """
     links = links or leaf_links(robot)[-1:]
     poses = robot.forward_kinematics(np.asarray(robot.mid_joint_q)[None], links)
-    targets = [
-        TargetColumns(link, poses.positions[:, k], poses.orientations_xyzw[:, k] if orientations else None)
-        for k, link in enumerate(links)
-    ]
-    return SolveRequest(tuple(targets), options=options or SolverOptions())
+    positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
+    arrays = TargetArrays.of(positions, turned if orientations else None)
+    return SolveRequest(tuple(map(Target, links)), arrays, options=options or SolverOptions())
 
 
 def _join(futures: "Sequence[Future[TimedResult]]", joined: "Future[TimedResult]") -> None:

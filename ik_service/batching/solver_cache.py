@@ -12,7 +12,8 @@ import numpy as np
 
 from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.requests.objective_data import set_columns
-from ik_service.batching.requests.solve_request import FloatArray, Progress, SolveRequest, joined_data
+from ik_service.batching.requests.solve_request import Progress, SolveRequest
+from ik_service.batching.requests.target_keys import FloatArray, joined_data
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, IKSolver, SolverOptions
 from ik_service.solver.result import join_results
@@ -99,13 +100,13 @@ class SolverCache:
             self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
         for k, target in enumerate(first.targets):
-            if not target.is_bare:
+            if target.offset is not None or target.row_weights is not None:
                 cached.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
         for k, objective in enumerate(cached.objectives):
             set_columns(objective, [request.objectives[k] for request in requests], counts)
         result = cached.solver.solve(
-            [_column([request.targets[k].positions for request in requests]) for k in targets] or None,
-            [_column([request.targets[k].orientations_xyzw for request in requests]) for k in targets] or None,
+            [_column([request.arrays.positions[k] for request in requests]) for k in targets] or None,
+            [_column([request.arrays.orientations_xyzw[k] for request in requests]) for k in targets] or None,
             initial_joint_q=_column([request.initial_joint_q for request in requests]),
             problem_count=None if targets else sum(counts),
             options=first.options,
@@ -128,9 +129,8 @@ class SolverCache:
         return cached
 
     def _build(self, robot: RobotModel, request: SolveRequest) -> CachedSolver:
-        targets = [target.declaration() for target in request.targets]
         further = tuple(columns.objective() for columns in request.objectives)
-        solver = IKSolver(robot, targets=targets, objectives=further, device=self.device, threads=self._threads)
+        solver = IKSolver(robot, targets=request.targets, objectives=further, device=self.device, threads=self._threads)
         return CachedSolver(solver, further)
 
 

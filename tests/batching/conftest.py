@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, load_robot
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import load_urdf
-from ik_service.solver import SolverOptions
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +42,8 @@ def numbered(first, count, *, link="panda_hand", weights=None, seeds=None):
     """A request whose k-th problem asks for x = first + k."""
     positions = np.zeros((count, 3))
     positions[:, 0] = first + np.arange(count)
-    target = TargetColumns(link, positions, np.tile([0.0, 0.0, 0.0, 1.0], (count, 1)), None, None, weights)
-    return SolveRequest((target,), options=SolverOptions(seeds=seeds))
+    arrays = TargetArrays.of([positions], [np.tile([0.0, 0.0, 0.0, 1.0], (count, 1))])
+    return SolveRequest((Target(link, row_weights=weights),), arrays, options=SolverOptions(seeds=seeds))
 
 
 @dataclass
@@ -64,7 +65,7 @@ class FakeSolverCache:
             assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
-        numbers = np.concatenate([request.targets[0].positions[:, 0] for request in requests])
+        numbers = np.concatenate([request.arrays.positions[0][:, 0] for request in requests])
         if self.refused is not None and self.refused in numbers:
             raise_input_error()
         self.batches.append(numbers.tolist())

@@ -7,11 +7,12 @@ import pytest
 
 from ik_service.batching import solver_cache
 from ik_service.batching.queue.queued_request import QueuedRequest
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.result_schema import worst_over_targets
-from ik_service.solver import SolverOptions
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from tests.batching.conftest import chain
@@ -20,7 +21,8 @@ from tests.batching.conftest import chain
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
     joint_q = robot.random_joint_q(np.random.default_rng(seed), count)
     poses = robot.forward_kinematics(joint_q, links=[link])
-    return SolveRequest((TargetColumns(link, poses.positions[:, 0], poses.orientations_xyzw[:, 0], offset),))
+    arrays = TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    return SolveRequest((Target(link, offset),), arrays)
 
 
 def test_requests_of_equal_structure_share_a_solver(panda):
@@ -120,7 +122,9 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
     robot = chain(40)
     most = int(EFFORT_MOST / 40**3)
     request = SolveRequest(
-        (TargetColumns("l40", np.full((1, 3), 9.0)),), options=SolverOptions(seeds=1024, max_iterations=1000)
+        (Target("l40"),),
+        TargetArrays.of([np.full((1, 3), 9.0)]),
+        options=SolverOptions(seeds=1024, max_iterations=1000),
     )
     pool = SolverPool("cpu", compile_apart=False)
     try:
@@ -136,7 +140,7 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     robot = chain(40)
     options = SolverOptions(seeds=1024, max_iterations=100)
     here = robot.forward_kinematics(robot.mid_joint_q, links=["l40"]).positions[0]
-    request = SolveRequest((TargetColumns("l40", here),), options=options)
+    request = SolveRequest((Target("l40"),), TargetArrays.of([here]), options=options)
     pool = SolverPool("cpu", compile_apart=False)
     try:
         assert pool.solve(robot, request).result.success.all()

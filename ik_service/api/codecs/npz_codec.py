@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ik_service.api.codecs.codec import Document
 from ik_service.api.codecs.packed_column import DTYPES
 from ik_service.api.errors.exceptions import BodyTooLargeError, MalformedNpzError, faulty_field
-from ik_service.batching.requests.solve_request import FloatArray
+from ik_service.batching.requests.target_keys import FloatArray
 from objectives.errors import InputError
 
 MEMBERS_MOST = 16

@@ -8,7 +8,7 @@ import numpy as np
 
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT
-from ik_service.batching.requests.solve_request import FloatArray
+from ik_service.batching.requests.target_keys import FloatArray
 
 DTYPES: dict[object, np.dtype[np.floating[Any]]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8")}
 """Number types that are accepted."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
 from ik_service.api.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
-from ik_service.batching.requests.solve_request import FloatArray
+from ik_service.batching.requests.target_keys import FloatArray
 from objectives.data_field import UNIT_TOLERANCE
 
 ROWS_AT_ONCE = 2048

@@ -5,7 +5,7 @@ import numpy as np
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.fields import Offset
-from ik_service.batching.requests.solve_request import FloatArray
+from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from objectives.errors import UnknownNameError
 

@@ -12,7 +12,7 @@ from ik_service.api.schema.fields import NumericColumn, numeric_columns
 from ik_service.api.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.api.schema.objective import JointObjective, Objective
 from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData
-from ik_service.batching.requests.solve_request import FloatArray
+from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from objectives.errors import InputError
 

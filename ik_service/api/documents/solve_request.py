@@ -13,11 +13,16 @@ from ik_service.api.documents.objective import read_objective, row_counts
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
 from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
-from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
-from ik_service.solver import SolverOptions
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.options import DEFAULT_SEEDS
 from objectives.errors import InputError
+
+TargetPose = tuple[Target, FloatArray | None, FloatArray | None]
+"""A target with its positions and orientations."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,12 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     if not envelope.targets and not envelope.objectives:
         code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
         raise faulty_field("/targets", code, "Give targets, objectives or both.")
-    targets = tuple(_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets))
+    poses = [_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
     start = _read_start(envelope.initial_joint_q, robot)
     objectives = tuple(
         read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
     )
-    counts = [(f"/targets/{k}", target.problem_count) for k, target in enumerate(targets)]
+    counts = [(f"/targets/{k}", _count_of(pose[1], pose[2])) for k, pose in enumerate(poses)]
     if envelope.problem_count is not None:
         counts.append(("/problem_count", envelope.problem_count))
     if start is not None:
@@ -64,11 +69,13 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     for pointer, given in counts:
         check_count(given, count, pointer)
     _check_attempts(envelope.options, count)
-    request = SolveRequest(targets, start, solver_options(envelope.options), objectives, count)
+    arrays = TargetArrays(tuple(pose[1] for pose in poses), tuple(pose[2] for pose in poses), count)
+    targets = tuple(pose[0] for pose in poses)
+    request = SolveRequest(targets, arrays, start, solver_options(envelope.options), objectives)
     return DecodedSolve(request, frozenset(envelope.include))
 
 
-def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetColumns:
+def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetPose:
     check_link(target.link, robot, f"{pointer}/link")
     if target.reference_link is not None:
         check_link(target.reference_link, robot, f"{pointer}/reference_link")
@@ -82,19 +89,20 @@ def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> Target
         weights = read_row_or_rows(target.row_weights, 6, f"{pointer}/row_weights")
         check_weights(weights, f"{pointer}/row_weights")
     offset = None if target.offset is None else read_offset(target.offset, f"{pointer}/offset")
-    columns = TargetColumns(target.link, positions, orientations, offset, target.reference_link, weights)
-    _check_target_counts(columns, pointer)
-    return columns
-
-
-def _check_target_counts(columns: TargetColumns, pointer: str) -> None:
-    if not columns.problem_count:
+    count = _count_of(positions, orientations)
+    if not count:
         detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
         raise faulty_field(pointer, "missing_field", detail)
-    for name in ("orientations_xyzw", "offset", "row_weights"):
-        array = getattr(columns, name)
+    for name, array in (("orientations_xyzw", orientations), ("offset", offset), ("row_weights", weights)):
         if array is not None and array.ndim == 2:
-            check_count(len(array), columns.problem_count, f"{pointer}/{name}")
+            check_count(len(array), count, f"{pointer}/{name}")
+    return Target(target.link, offset, target.reference_link, weights), positions, orientations
+
+
+def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> int:
+    """Number of problems of a target, 0 where it constrains nothing."""
+    rows = orientations if positions is None else positions
+    return 0 if rows is None else len(rows)
 
 
 def _read_start(value: object, robot: RobotModel) -> FloatArray | None:

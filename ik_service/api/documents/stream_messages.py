@@ -16,10 +16,13 @@ from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_documents import error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
-from ik_service.batching.requests.solve_request import FloatArray, SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.result_schema import EDGE_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
+from ik_service.solver.inputs.reading import has_lines
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.lm.status import STATUS_WORDS
 
 JSON, MSGPACK = JsonCodec(), MsgpackCodec()
@@ -73,7 +76,7 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
     document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
     request = read_solve(document, robot).request
     for k, target in enumerate(request.targets):
-        if target.varies:
+        if has_lines(target):
             raise faulty_field(f"/targets/{k}", "wrong_shape", "Give one row of offset and of weights, for all ticks.")
     joint_q: FloatArray = np.asarray(robot.mid_joint_q, np.float64)
     if given.initial_joint_q is not None:
@@ -109,15 +112,12 @@ def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequ
     Raises:
         FaultyFieldsError: Rows that are missing or not allowed.
     """
-    templates = plan.request.targets
-    positions = _rows("positions", tick.positions, templates)
-    orientations = _rows("orientations_xyzw", tick.orientations_xyzw, templates)
-    targets = tuple(
-        TargetColumns(target.link, position, orientation, target.offset, target.reference_link, target.row_weights)
-        for target, position, orientation in zip(templates, positions, orientations, strict=True)
-    )
+    templates = plan.request.arrays
+    positions = _rows("positions", tick.positions, templates.positions)
+    orientations = _rows("orientations_xyzw", tick.orientations_xyzw, templates.orientations_xyzw)
     start = joint_q if tick.joint_q is None else read_row(tick.joint_q, len(joint_q), "/joint_q")
-    return SolveRequest(targets, start[None], plan.request.options)
+    arrays = TargetArrays(positions, orientations, 1)
+    return SolveRequest(plan.request.targets, arrays, start[None], plan.request.options)
 
 
 def configured_message(robot: RobotModel, name: str, warm_up: IKResult) -> dict[str, Any]:
@@ -161,21 +161,21 @@ def _as_target(target: StreamTarget) -> dict[str, Any]:
     return {**fields, "row_weights": target.row_weights, **given}
 
 
-def _rows(name: str, value: object, templates: tuple[TargetColumns, ...]) -> list[FloatArray | None]:
+def _rows(name: str, value: object, templates: tuple[FloatArray | None, ...]) -> tuple[FloatArray | None, ...]:
     """Return the rows of a tick, [1, width] per target; None where the target has no such column."""
-    wanted = [getattr(template, name) is not None for template in templates]
+    wanted = [template is not None for template in templates]
     pointer = f"/{name}"
     if value is None:
         if any(wanted):
             raise faulty_field(pointer, "missing_field", "Give one row per target.")
-        return [None] * len(templates)
+        return (None,) * len(templates)
     rows: Any = value.array(pointer) if isinstance(value, PackedColumn) else value
     if not isinstance(rows, (list, np.ndarray)):
         raise faulty_field(pointer, "wrong_type", "Give a list with one row per target.")
     if (isinstance(rows, np.ndarray) and rows.ndim == 0) or len(rows) != len(templates):
         raise faulty_field(pointer, "wrong_shape", f"Give one row per target: {len(templates)}.")
     pairs = enumerate(zip(rows, wanted, strict=True))
-    return [_row(name, row, is_wanted, f"{pointer}/{k}") for k, (row, is_wanted) in pairs]
+    return tuple(_row(name, row, is_wanted, f"{pointer}/{k}") for k, (row, is_wanted) in pairs)
 
 
 def _row(name: str, row: object, is_wanted: bool, pointer: str) -> FloatArray | None:

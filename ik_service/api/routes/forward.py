@@ -21,7 +21,7 @@ from ik_service.api.server.body_limits import read_body
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import RobotName, State
-from ik_service.batching.requests.solve_request import FloatArray
+from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 
 POSE_BYTES = 2 * 7 * 8

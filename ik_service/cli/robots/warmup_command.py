@@ -144,9 +144,8 @@ def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tupl
     solver = IKSolver(robot, links, device=job.device)
     before = compiled_objects()
     request = request_of(robot, links, job)
-    given = [[getattr(target, name) for target in request.targets] for name in ("positions", "orientations_xyzw")]
     options = None if solver.engine == "staged" else request.options
-    solver.solve(*given, options=options)
+    solver.solve(list(request.arrays.positions), list(request.arrays.orientations_xyzw), options=options)
     _mark_compiled(robot, links, job)
     new = {path for path in compiled_objects() - before if path.parent.name in folders_of_this_process()}
     return solver.engine, str(solver.device), len(new)

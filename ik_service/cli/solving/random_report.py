@@ -9,13 +9,14 @@ import orjson
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.bench.pose_problems import PoseProblems
 from ik_service.cli.console import output_console
 from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
-from ik_service.solver import IKResult
+from ik_service.solver import IKResult, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,10 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
         UnknownNameError: A link is not in the robot.
     """
     problems = PoseProblems.random(robot, links, problem_count, seed)
-    columns = zip(links, problems.positions.swapaxes(0, 1), problems.orientations_xyzw.swapaxes(0, 1), strict=True)
-    return SolveRequest(tuple(TargetColumns(*column) for column in columns))
+    arrays = TargetArrays.of(
+        *(list(array.swapaxes(0, 1)) for array in (problems.positions, problems.orientations_xyzw))
+    )
+    return SolveRequest(tuple(map(Target, links)), arrays)
 
 
 def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> RandomSolveReport:
@@ -144,12 +147,8 @@ def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
 
 def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
     """Which problems meet their targets and limits by host arithmetic alone, shape [problem_count]."""
-    positions, orientations = [], []
-    for target in request.targets:
-        assert target.positions is not None  # random_request gives both
-        assert target.orientations_xyzw is not None
-        positions.append(target.positions)
-        orientations.append(target.orientations_xyzw)
+    positions = [array for array in request.arrays.positions if array is not None]  # random_request gives both
+    orientations = [array for array in request.arrays.orientations_xyzw if array is not None]
     links = tuple(target.link for target in request.targets)
     problems = PoseProblems(robot, links, np.stack(positions, axis=1), np.stack(orientations, axis=1))
     return problems.judge(result.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)

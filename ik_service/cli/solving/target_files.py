@@ -9,9 +9,11 @@ import numpy as np
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.documents.columns import check_unit_quaternions
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
-from ik_service.batching.requests.solve_request import Float64Array, SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import Float64Array, SolveRequest
 from ik_service.deploy.bulk.inputs.columns import CSV_COLUMNS
 from ik_service.robots import RobotModel
+from ik_service.solver import Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from objectives.errors import InputError
 
 NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
@@ -42,12 +44,12 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> Decoded
         )
     robot.link_frame(links[0])
     columns = readers[path.suffix](path, robot)
-    target = TargetColumns(links[0], columns.get("positions"), columns.get("orientations_xyzw"))
-    if not target.problem_count:
+    arrays = TargetArrays.of([columns.get("positions")], [columns.get("orientations_xyzw")])
+    if not arrays.problem_count:
         raise InputError(f"'{path}' holds no targets. Give positions, orientations or both, for one problem at least.")
-    if target.orientations_xyzw is not None:
-        check_unit_quaternions(target.orientations_xyzw, "/orientations_xyzw")
-    return DecodedSolve(SolveRequest((target,), columns.get("initial_joint_q")), frozenset())
+    if "orientations_xyzw" in columns:
+        check_unit_quaternions(columns["orientations_xyzw"], "/orientations_xyzw")
+    return DecodedSolve(SolveRequest((Target(links[0]),), arrays, columns.get("initial_joint_q")), frozenset())
 
 
 def _read_bytes(path: Path) -> bytes:

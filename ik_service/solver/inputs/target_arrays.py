@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import warp as wp
@@ -21,14 +21,30 @@ class TargetArrays:
     """The targets of one solve, checked, on the host.
 
     Attributes:
-        positions: Per target, float64 [problem_count, 3] [m], or None where positions are unconstrained.
-        orientations_xyzw: Per target, unit float64 [problem_count, 4], or None where orientations are unconstrained.
+        positions: Per target, [problem_count, 3] [m], or None where positions are unconstrained.
+        orientations_xyzw: Per target, unit [problem_count, 4], or None where orientations are unconstrained.
         problem_count: Problems of the solve.
     """
 
-    positions: tuple[NDArray[np.float64] | None, ...]
-    orientations_xyzw: tuple[NDArray[np.float64] | None, ...]
+    positions: tuple[NDArray[np.floating[Any]] | None, ...]
+    orientations_xyzw: tuple[NDArray[np.floating[Any]] | None, ...]
     problem_count: int
+
+    @classmethod
+    def of(cls, positions: Sequence[Any], orientations_xyzw: Sequence[Any] | None = None) -> Self:
+        """Return arrays that are checked already, one or None for every target; without orientations all are free."""
+        orientations = (None,) * len(positions) if orientations_xyzw is None else tuple(orientations_xyzw)
+        count = next((len(array) for array in (*positions, *orientations) if array is not None), 0)
+        return cls(tuple(positions), orientations, count)
+
+    def part(self, problems: slice | NDArray[np.intp]) -> Self:
+        """Return the arrays of some of the problems."""
+        positions, orientations = (
+            tuple(None if array is None else array[problems] for array in arrays)
+            for arrays in (self.positions, self.orientations_xyzw)
+        )
+        count = len(range(self.problem_count)[problems]) if isinstance(problems, slice) else len(problems)
+        return type(self)(positions, orientations, count)
 
 
 def check_targets(

@@ -1,6 +1,5 @@
 """The waypoints of a path, and solves of some of them from given starts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -81,7 +80,7 @@ class Waypoints:
         Returns:
             Configurations, [n, coordinates], and which groups of joints succeed, bool [n, groups].
         """
-        result = self.solve(lines_of(self.targets, which), start, self.options)
+        result = self.solve(self.targets.part(which), start, self.options)
         assert result is not None  # the numbers have been good before
         return result.joint_q, self.successes(result)
 
@@ -117,15 +116,6 @@ class Waypoints:
             dofs = np.flatnonzero(np.isin(trees.dof_treeid, chosen))
             groups.append(Group(chosen, coordinates, JointMetric(self.robot, dofs.tolist())))
         return replace(self, groups=tuple(groups))
-
-
-def lines_of(targets: TargetArrays, which: NDArray[np.intp]) -> TargetArrays:
-    """Return the targets of some problems."""
-
-    def chosen(arrays: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(None if array is None else array[which] for array in arrays)
-
-    return TargetArrays(chosen(targets.positions), chosen(targets.orientations_xyzw), len(which))
 
 
 def tree_success(result: IKResult) -> NDArray[np.bool_]:

@@ -12,7 +12,9 @@ from ik_service.api.admission.loop_lag import TICK_S, LoopLag
 from ik_service.batching.bounded_dict import BoundedDict
 from ik_service.batching.errors import ExpiredError, QueueFullError
 from ik_service.batching.queue.queued_request import Expected, QueuedRequest
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.solver import Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 
 PATH = b"/v1/robots/panda/solve"
 LIMIT_S = 10.0
@@ -55,7 +57,7 @@ def panda():
 
 
 def request(count, link="panda_hand"):
-    return SolveRequest((TargetColumns(link, np.zeros((count, 3))),))
+    return SolveRequest((Target(link),), TargetArrays.of([np.zeros((count, 3))]))
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_float32_columns_reach_the_solver_as_they_are(client, poses, by_json, mo
     columns = {"positions": packed(poses[0], "float32"), "orientations_xyzw": packed(poses[1], "float32")}
     content = msgpack.packb({"targets": [{"link": "panda_hand", **columns}], "options": {"seeds": 32}})
     answer = unpacked(post(client, content, MSGPACK).content)
-    assert taken[0].targets[0].positions.dtype == np.float32
+    assert taken[0].arrays.positions[0].dtype == np.float32
     assert answer["success"].all()
     near = np.abs(answer["joint_q"] - np.array(by_json["joint_q"])).max(axis=1) < FLOAT32_STEP
     assert near.mean() > 0.8  # a target rounded anew may find another of its solutions

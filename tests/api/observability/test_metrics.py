@@ -11,9 +11,11 @@ from ik_service.api import create_app
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.queue.queued_request import QueuedRequest
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.robots import builtin_urdf
 from ik_service.settings import ServiceSettings
+from ik_service.solver import Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from tests.bounded import until
 
 PATIENCE_S = 60.0
@@ -149,7 +151,7 @@ def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
     result = IKSolver(panda, ["panda_hand"], device="cpu").solve(np.concatenate([poses, poses, [[9.0, 9.0, 9.0]]]))
     metrics = ServiceMetrics(lambda name: name != "gone")
     works = [
-        QueuedRequest(panda, SolveRequest((TargetColumns("panda_hand", poses),)), 0.0, 1.0, label=name)
+        QueuedRequest(panda, SolveRequest((Target("panda_hand"),), TargetArrays.of([poses])), 0.0, 1.0, label=name)
         for name in ("a", "b", "gone")
     ]
     metrics.solved(panda, [work.take(1) for work in works], result, 0.5)

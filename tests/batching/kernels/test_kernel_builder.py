@@ -21,9 +21,11 @@ from ik_service.batching.kernels.builder_process import (
     fill_caches,
 )
 from ik_service.batching.kernels.kernel_builder import KernelBuilder
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.batching.solver_pool import SolverPool
+from ik_service.solver import Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from tests.batching.conftest import numbered
 from tests.bounded import until
 
@@ -335,7 +337,9 @@ def test_a_process_that_could_not_start_is_forgotten(processes, ask, monkeypatch
 def test_a_process_that_dies_leaves_the_work_to_the_solver(panda, monkeypatch, caplog):
     monkeypatch.setattr("ik_service.batching.kernels.builder_process.fill_caches", die)
     poses = panda.forward_kinematics(panda.mid_joint_q, links=["panda_link4"])
-    request = SolveRequest((TargetColumns("panda_link4", poses.positions[0], poses.orientations_xyzw[0]),))
+    request = SolveRequest(
+        (Target("panda_link4"),), TargetArrays.of([poses.positions[0]], [poses.orientations_xyzw[0]])
+    )
     pool = SolverPool("cpu")
     try:
         assert pool.submit(panda, request).result(PATIENCE).result.success.all()

@@ -10,10 +10,11 @@ from ik_service.batching.errors import CompileFailedError, CompilingError, Expir
 from ik_service.batching.kernels import kernel_status
 from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.errors import KernelBuildError
-from ik_service.solver import SolverOptions
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from tests.batching.conftest import numbered, numbers_of
 
 PATIENCE = 60
@@ -130,7 +131,7 @@ def test_what_took_too_long_is_built_again_for_those_who_still_wait(make_pool, p
     gone.cancel()
     builder.asked.pop()[2](BuildEnd.ABANDONED)
     _, request, done, _ = builder.asked.pop()
-    assert request.targets[0].positions[0, 0] == 1.0
+    assert request.arrays.positions[0][0, 0] == 1.0
     done(BuildEnd.COMPILED)
     assert numbers_of(waiting.result(PATIENCE)) == [1]
 
@@ -230,16 +231,16 @@ def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(ma
 
 
 def test_codes_differ_by_rows_and_not_by_values(panda):
-    def code(**changes):
-        target = TargetColumns(**{"link": "panda_hand", "positions": np.zeros((2, 3)), **changes})
-        return SolveRequest((target,)).code_key
+    def code(positions=None, orientations_xyzw=None, link="panda_hand", **changes):
+        positions = np.zeros((2, 3)) if positions is None else positions
+        return SolveRequest((Target(link, **changes),), TargetArrays.of([positions], [orientations_xyzw])).code_key
 
     one = np.array([0.1, 0, 0, 0, 0, 0, 1.0])
     assert code() == code(positions=np.ones((5, 3)))
     assert code(offset=one) == code(offset=2 * one)
     assert code(row_weights=np.ones(6)) == code(row_weights=np.full((2, 6), 3.0))
     different = [code(), code(link="panda_link6"), code(reference_link="panda_link1"), code(offset=one)]
-    plain = SolveRequest((TargetColumns("panda_hand", np.zeros((2, 3))),))
+    plain = SolveRequest((Target("panda_hand"),), TargetArrays.of([np.zeros((2, 3))]))
     several = (replace(plain, options=SolverOptions(**k)) for k in ({"best_of": "cost"}, {"precision": "float64"}))
     different += [one.code_key for one in several]
     different += [
@@ -251,7 +252,9 @@ def test_codes_differ_by_rows_and_not_by_values(panda):
 
 def test_answers_of_a_process_that_compiles_apart_are_the_same(panda, tmp_path):
     poses = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(1), 3), links=["panda_link5"])
-    request = SolveRequest((TargetColumns("panda_link5", poses.positions[:, 0], poses.orientations_xyzw[:, 0]),))
+    request = SolveRequest(
+        (Target("panda_link5"),), TargetArrays.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])
+    )
     answers = []
     for apart in (True, False):
         pool = SolverPool("cpu", compile_apart=apart)

@@ -7,9 +7,10 @@ import pytest
 
 from ik_service.batching import solver_cache
 from ik_service.batching.requests.objective_data import ObjectiveData
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
+from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.solver_cache import SolverCache
-from ik_service.solver import SolverOptions
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.result import join_results
 from objectives import IKObjectivePlane, IKObjectivePosture
 
@@ -29,13 +30,14 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
     """Problems with a posture and a plane; data in one row for all problems where the seed is even, else in many."""
     rng = np.random.default_rng(seed)
     poses = robot.forward_kinematics(robot.random_joint_q(rng, count), links=["panda_hand"])
-    targets = () if alone else (TargetColumns("panda_hand", poses.positions[:, 0]),)
+    targets = () if alone else (Target("panda_hand"),)
+    arrays = TargetArrays((), (), count) if alone else TargetArrays.of([poses.positions[:, 0]])
     reference, points = robot.random_joint_q(rng, count), poses.positions[:, 0]
     weights = weight * (1.0 + rng.random((count, 7)))
     if seed % 2 == 0:
         reference, points, weights = reference[0], points[0], weights[0]
     objectives = (posture(reference, weights), plane(points, np.array([weight])))
-    return SolveRequest(targets, options=SolverOptions(seeds=8), objectives=objectives, count=count)
+    return SolveRequest(targets, arrays, options=SolverOptions(seeds=8), objectives=objectives)
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with targets", "without"])

@@ -7,8 +7,9 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.batching.requests.objective_data import ObjectiveData
-from ik_service.batching.requests.solve_request import SolveRequest, TargetColumns
-from ik_service.solver import SolverOptions
+from ik_service.batching.requests.solve_request import SolveRequest
+from ik_service.solver import SolverOptions, Target
+from ik_service.solver.inputs.target_arrays import TargetArrays
 from objectives import IKObjectivePosture
 from tests.batching.conftest import chain, numbered
 from tests.fork_server import fork_server
@@ -41,7 +42,7 @@ def test_a_sample_is_one_attempt_of_one_iteration():
     sample = numbered(0, 5000, seeds=1024).sample()
     assert (sample.problem_count, sample.options.seeds, sample.options.max_iterations) == (1, 1, 1)
     options = SolverOptions(seeds=1000, best_of="cost", solutions=8, random_seed=3)
-    sample = SolveRequest(numbered(0, 3).targets, options=options).sample()
+    sample = replace(numbered(0, 3), options=options).sample()
     assert (sample.options.seeds, sample.options.best_of, sample.options.solutions) == (1, "cost", 2)
 
 
@@ -51,7 +52,7 @@ def test_a_sample_has_a_problem_of_each_pattern_of_weights():
     weights[900:, 1] = 0.0
     weights[900:, 2] = 0.5
     sample = numbered(0, 1000, weights=weights).sample()
-    assert sample.targets[0].positions[:, 0].tolist() == [0.0, 500.0, 900.0]
+    assert sample.arrays.positions[0][:, 0].tolist() == [0.0, 500.0, 900.0]
     assert sample.targets[0].row_weights.tolist() == weights[[0, 500, 900]].tolist()
 
 
@@ -73,12 +74,10 @@ def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
 # ------------------------------------------------------------------ kinds of requests
 def of_poses(robot, links, *, orientations=True, start=False, **options):
     poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), COUNT), links=links)
-    targets = tuple(
-        TargetColumns(link, poses.positions[:, k], poses.orientations_xyzw[:, k] if orientations else None)
-        for k, link in enumerate(links)
-    )
+    positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
+    arrays = TargetArrays.of(positions, turned if orientations else None)
     given = np.tile(robot.mid_joint_q, (COUNT, 1)) if start else None
-    return robot, SolveRequest(targets, given, SolverOptions(**options))
+    return robot, SolveRequest(tuple(map(Target, links)), arrays, given, SolverOptions(**options))
 
 
 def of_panda(**changes):
