@@ -160,7 +160,8 @@ RESULT_COLUMNS = (
 DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.on_device)
 EDGE_COLUMNS = tuple(sorted(RESULT_COLUMNS, key=lambda column: column.place))
 ALWAYS_COLUMNS = tuple(column for column in EDGE_COLUMNS if not column.include)
-"""Those of every answer and file, in the order of edges."""
+INCLUDED_COLUMNS = tuple(column for column in EDGE_COLUMNS if column.include)
+"""The first are in every answer and file, the others where a request includes them; in the order of edges."""
 
 ISLAND_COLUMNS = (
     Column(name="nisland", dtype="int32", on_device=False),

@@ -10,7 +10,7 @@ from ik_service.api.codecs.codec import LazyRows
 from ik_service.api.documents.solve_request import DecodedSolve
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
-from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column, edge_array
+from ik_service.result_schema import ALWAYS_COLUMNS, INCLUDED_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from ik_service.solver.lm.status import STATUS_WORDS
@@ -51,7 +51,7 @@ def answer_document(
             document["status_names"] = STATUS_WORDS
     if len(request.targets) > 1:
         document["targets"] = _per_target(request, result)
-    for column in EDGE_COLUMNS:
+    for column in INCLUDED_COLUMNS:
         if column.include in include:
             document |= {"dof_names": robot.dof_names} if "dofs" in column.axes else {}
             document[column.edge_name] = _entries(column, result, is_binary=is_binary)

@@ -69,8 +69,8 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     for pointer, given in counts:
         check_count(given, count, pointer)
     _check_attempts(envelope.options, count)
-    arrays = TargetArrays(tuple(pose[1] for pose in poses), tuple(pose[2] for pose in poses), count)
-    targets = tuple(pose[0] for pose in poses)
+    targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
+    arrays = TargetArrays(positions, orientations, count)
     request = SolveRequest(targets, arrays, start, solver_options(envelope.options), objectives)
     return DecodedSolve(request, frozenset(envelope.include))
 

@@ -65,7 +65,7 @@ class SolveRequest:
         of_targets = [rows_on(target, *given) for target, given in zip(self.targets, self._given, strict=True)]
         return of_targets + [objective.rows_on for objective in self.objectives]
 
-    @property
+    @cached_property
     def _given(self) -> list[tuple[bool, bool]]:
         """Whether each target has positions, and whether it has orientations."""
         pairs = zip(self.arrays.positions, self.arrays.orientations_xyzw, strict=True)

@@ -86,9 +86,8 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
         UnknownNameError: A link is not in the robot.
     """
     problems = PoseProblems.random(robot, links, problem_count, seed)
-    arrays = TargetArrays.of(
-        *(list(array.swapaxes(0, 1)) for array in (problems.positions, problems.orientations_xyzw))
-    )
+    poses = problems.positions, problems.orientations_xyzw
+    arrays = TargetArrays.of(*(list(array.swapaxes(0, 1)) for array in poses))
     return SolveRequest(tuple(map(Target, links)), arrays)
 
 
