@@ -61,12 +61,14 @@ def fork_server(imports: str, **variables: str) -> Iterator[ForkServer]:
         address = str(Path(folder, "socket"))
         command = [sys.executable, "-m", __name__, address, imports]
         known = os.environ | {"OPENBLAS_NUM_THREADS": "1"} | variables  # what has threads should not fork
-        with subprocess.Popen(command, env=known, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, env=known, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as process:
             try:
                 assert process.stdout.readline().strip() == READY
                 yield ForkServer(address)
             finally:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # and what a test that failed has left
 
 
 def _serve(address: str, imports: str) -> None:
