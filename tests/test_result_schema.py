@@ -11,6 +11,8 @@ import pytest
 from ik_service import IKResult
 from ik_service.api.schema.solve import Include
 from ik_service.client import SolveResult
+from ik_service.control.result import ControlResult
+from ik_service.control.tick.task import TICK_COLUMNS
 from ik_service.result_schema import (
     ALWAYS_COLUMNS,
     EDGE_COLUMNS,
@@ -67,6 +69,11 @@ def test_the_results_of_the_solver_and_of_the_client_have_the_columns_of_the_tab
 def test_islands_have_the_columns_of_the_table():
     types = array_types(IslandResults)
     assert {column.name: TYPES[column.dtype] for column in ISLAND_COLUMNS} == types
+
+
+def test_ticks_have_the_columns_of_their_table():
+    types = {column.name: TYPES[column.dtype] for column in TICK_COLUMNS.values()}
+    assert array_types(ControlResult) == types
 
 
 def test_columns_at_edges_have_places_of_their_own():

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick.task import TICK_COLUMNS
 from ik_service.control.tick_input import lines, numbers
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
@@ -43,24 +44,17 @@ class CallerArrays:
         self.result = self._make_result(islands)
 
     def _make_result(self, count: int) -> ControlResult:
-        order = self._order
-        host = {name: array.host for name, array in self._arrays.answers.items()}
-        joint_q, joint_qd, active_limits = host["joint_q_out"], host["joint_qd_out"], host["active_limits"]
-        if not order.is_own:
-            joint_q, joint_qd = order.coordinates_of(joint_q), order.dofs_of(joint_qd)
-            active_limits = order.dofs_of(active_limits)
-        return ControlResult(
-            joint_q=joint_q,
-            joint_qd=joint_qd,
-            island_status=host["status"][:, :count],
-            position_error=host["position_error"],
-            orientation_error=host["orientation_error"],
-            active_limits=active_limits,
-            sigma_min=host["sigma_min"][:, :count],
-            scaling=host["scaling"][:, :count],
-            iterations=host["iterations"][:, :count],
-            dof_names=order.dof_names,
-        )
+        order, values = self._order, dict[str, Any]()
+        for name, column in TICK_COLUMNS.items():
+            host = self._arrays.answers[name].host
+            if "islands" in column.axes:
+                host = host[:, :count]
+            elif "coordinates" in column.axes and not order.is_own:
+                host = order.coordinates_of(host)
+            elif "dofs" in column.axes and not order.is_own:
+                host = order.dofs_of(host)
+            values[column.name] = host
+        return ControlResult(**values, dof_names=order.dof_names)
 
     def checked_lines(self, joint_q: Any, joint_qd: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
         """Return configurations and speeds as arrays; None where none are given.

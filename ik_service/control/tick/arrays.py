@@ -7,7 +7,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.control.tick.task import NUMBERS_COUNT, TICK_SETTINGS_COUNT, device_array
+from ik_service.control.tick.task import NUMBERS_COUNT, TICK_COLUMNS, TICK_SETTINGS_COUNT, device_array
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 
@@ -55,16 +55,10 @@ class TickArrays:
         self.targets = numbers(robots, max(targets, 1), POSE)
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
         self.running = integers(robots, islands)
+        extents = {"coordinates": model.joint_coord_count, "dofs": dofs, "islands": islands, "targets": targets}
         self.answers = {
-            "joint_q_out": numbers(robots, model.joint_coord_count),
-            "joint_qd_out": numbers(robots, dofs),
-            "status": integers(robots, islands),
-            "position_error": numbers(robots, targets),
-            "orientation_error": numbers(robots, targets),
-            "active_limits": integers(robots, dofs),
-            "sigma_min": numbers(robots, islands),
-            "scaling": numbers(robots, islands),
-            "iterations": integers(robots, islands),
+            name: (integers if column.dtype == "int32" else numbers)(robots, *(extents[axis] for axis in column.axes))
+            for name, column in TICK_COLUMNS.items()
         }
         self._own = {
             "faulty": wp.zeros((robots, islands), dtype=wp.int32, device=device),
@@ -75,9 +69,10 @@ class TickArrays:
         }
         self.has_accelerations = bool(np.isfinite(limits["acceleration"]).any())
         self._limits = {name: device_array(values, wp.float64, device) for name, values in limits.items()}
-        for name in ("position_error", "orientation_error"):
-            self.answers[name].host[:] = np.nan
-            self.answers[name].push(robots)
+        for name, column in TICK_COLUMNS.items():
+            if column.null:
+                self.answers[name].host[:] = np.nan
+                self.answers[name].push(robots)
 
     def of_task(self) -> dict[str, Any]:
         """Return the device arrays that all islands share, by their names in `TickTask`."""

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from ik_service.result_schema import Column
+
 # Places in `settings`
 ROBOTS = wp.constant(0)
 ITERATIONS_NOW = wp.constant(1)  # how many to make in this launch
@@ -23,6 +25,40 @@ NUMBERS_COUNT = 3
 BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
 PLACES = ("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "BEFORE", "COMMAND")
 """Names of those of the above that packets read."""
+TICK_COLUMNS = {
+    "joint_q_out": Column(name="joint_q", dtype="float64", axes=("coordinates",), meaning="where to go [m or rad]"),
+    "joint_qd_out": Column(
+        name="joint_qd", dtype="float64", axes=("dofs",), meaning="speeds that lead there [m/s or rad/s]"
+    ),
+    "status": Column(name="island_status", dtype="int32", axes=("islands",), meaning="what became of each island"),
+    "position_error": Column(
+        name="position_error",
+        dtype="float64",
+        axes=("targets",),
+        meaning="distance to each target [m], NAN where positions are free",
+        null="nan",
+    ),
+    "orientation_error": Column(
+        name="orientation_error", dtype="float64", axes=("targets",), meaning="angle to each target [rad]", null="nan"
+    ),
+    "active_limits": Column(name="active_limits", dtype="int32", axes=("dofs",), meaning="what holds each DOF back"),
+    "sigma_min": Column(
+        name="sigma_min",
+        dtype="float64",
+        axes=("islands",),
+        meaning="smallest singular value of the weighted rows of each island's tasks",
+    ),
+    "scaling": Column(
+        name="scaling",
+        dtype="float64",
+        axes=("islands",),
+        meaning="share of each island's step that was taken, 1 for all of it",
+    ),
+    "iterations": Column(
+        name="iterations", dtype="int32", axes=("islands",), meaning="steps that were tried, -1 for none"
+    ),
+}
+"""What a tick answers, by its names in `TickTask`; the names of the columns are those of `ControlResult` and of C."""
 
 
 @wp.struct

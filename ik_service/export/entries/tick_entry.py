@@ -8,6 +8,7 @@ import warp as wp
 
 from ik_service.control import IKController, LimitKind
 from ik_service.control.tick import task as tick_task
+from ik_service.control.tick.task import TICK_COLUMNS
 from ik_service.control.tick.tick_launches import TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
@@ -30,19 +31,8 @@ MEMBERS = (
     *(("int64_t", "answer_ns"), ("int64_t", "answer_before_ns")),
 )
 """What a controller keeps besides arrays: C types and names."""
-RESULTS = {
-    "joint_q": ("joint_q_out", "COORDINATES", "where to go [m or rad]"),
-    "joint_qd": ("joint_qd_out", "DOFS", "speeds that lead there [m/s or rad/s]"),
-    "status": ("status", None, "the gravest of those of the islands"),
-    "island_status": ("status", "ISLANDS", "what became of each island"),
-    "position_error": ("position_error", "TICK_TARGETS", "distance to each target [m], NAN where positions are free"),
-    "orientation_error": ("orientation_error", "TICK_TARGETS", "angle to each target [rad]"),
-    "active_limits": ("active_limits", "DOFS", "what holds each DOF back"),
-    "sigma_min": ("sigma_min", "ISLANDS", "smallest singular value of the weighted rows of each island's tasks"),
-    "scaling": ("scaling", "ISLANDS", "share of each island's step that was taken, 1 for all of it"),
-    "iterations": ("iterations", "ISLANDS", "steps that were tried, -1 for none"),
-}
-"""What a tick gives: the array of the kernels, its width in C, what it is."""
+WIDTHS = {"coordinates": "COORDINATES", "dofs": "DOFS", "targets": "TICK_TARGETS", "islands": "ISLANDS"}
+"""C names of the extents of axes."""
 DATA = {
     "posture": "configuration that joints are drawn to [m or rad]",
     "offset": "tool in the frame of its link: position [m], unit quaternion",
@@ -51,7 +41,7 @@ DATA = {
 """What data of objectives are, by how their names end."""
 LIMITS = ("limit_lower", "limit_upper", "velocity", "acceleration", "joint_step")
 """Arrays of limits, in the order of the settings."""
-UNMEASURED = ("position_error", "orientation_error")
+UNMEASURED = tuple(name for name, column in TICK_COLUMNS.items() if column.null)
 
 
 class TickEntry:
@@ -163,14 +153,15 @@ class TickEntry:
         PREFIX, numbers, one = self._prefix.upper(), self.recorded.numbers, self._controller.robots == 1
         dimension, at = ("", "") if one else (f"[{PREFIX}_TICK_ROBOTS]", "[r]")
         members, given = [], []
-        for name, (source, width, meaning) in RESULTS.items():
+        for source, column in TICK_COLUMNS.items():
             if source in UNMEASURED and not numbers[source].size:
                 continue
-            columns = f"[{PREFIX}_{width}]" if width else ""
-            members.append(f"{c_scalar(numbers[source])} {name}{dimension}{columns}; /* {meaning} */")
-            if width:
-                line = f"f->numbers.{source} + r * {numbers[source].shape[1]}"
-                given.append(_copy(f"result->{name}{at}", line))
+            kind, width = c_scalar(numbers[source]), f"[{PREFIX}_{WIDTHS[column.axes[0]]}]"
+            if source == "status":
+                members.append(f"{kind} status{dimension}; /* the gravest of those of the islands */")
+            members.append(f"{kind} {column.name}{dimension}{width}; /* {column.meaning} */")
+            line = f"f->numbers.{source} + r * {numbers[source].shape[1]}"
+            given.append(_copy(f"result->{column.name}{at}", line))
         each = "" if one else ", a line for each robot"
         return {"results": _lines(members), "given": _lines(indented(given)), "at": at, "each": each}
 
