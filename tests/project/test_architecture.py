@@ -42,3 +42,12 @@ def test_no_room_has_more_files_than_one_can_take_in():
         package: len([file for file in package.glob("*.py") if file.name != "__init__.py"]) for package in PACKAGES
     }
     assert {str(package): count for package, count in counts.items() if count > FILES_MOST} == {}
+
+
+def test_every_search_finds_something():
+    code = "\n".join(path.read_text() for package in PACKAGES for path in package.glob("*.py"))
+    words = [
+        word for found in re.findall(r"`git grep (?:-n )?\"?([^`\"]+)\"?`", DOCUMENT) for word in found.split("\\|")
+    ]
+    assert len(words) > 5
+    assert [word for word in words if word not in code] == []
