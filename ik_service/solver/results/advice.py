@@ -5,30 +5,18 @@ iterations do not help; the advice names the link. Computed on the host, on requ
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.results.island_results import IslandResults
 
 
-class LinkPair(Protocol):
-    """The links that a target speaks of."""
-
-    @property
-    def link(self) -> str:
-        """Link that is to reach a pose."""
-
-    @property
-    def reference_link(self) -> str | None:
-        """Link in whose frame the pose is given; None is the world."""
-
-
 def advice(
     robot: RobotModel,
-    targets: Sequence[LinkPair],
+    targets: Sequence[Target],
     options: SolverOptions,
     result: ResultColumns,
     islands: IslandResults,
@@ -64,7 +52,7 @@ def advice(
     return " ".join(dict.fromkeys(sentences)) or IKStatus(int(result.status[problem])).advice
 
 
-def why_static(robot: RobotModel, target: LinkPair, *, angular: bool = False) -> str | None:
+def why_static(robot: RobotModel, target: Target, *, angular: bool = False) -> str | None:
     """Return why no active joint moves a target's link, naming it, or None where one does.
 
     Args:
@@ -89,7 +77,7 @@ def why_static(robot: RobotModel, target: LinkPair, *, angular: bool = False) ->
     )
 
 
-def _joints_between(robot: RobotModel, target: LinkPair) -> list[int]:
+def _joints_between(robot: RobotModel, target: Target) -> list[int]:
     """Moving joints, locked ones too, on the way from the reference link (or the world) to the link."""
     paths = []
     for link in (target.link, target.reference_link):
