@@ -88,7 +88,7 @@ class SolverCache:
 
         Args:
             robot: The robot.
-            requests: One, or several with the same `joint_key`.
+            requests: One, or several with the same `batch_key`.
 
         Raises:
             InputError: The solver refuses a value.

@@ -64,7 +64,7 @@ def test_tools_and_weights_are_data_of_one_solver(panda):
     requests = [
         tool_request(panda, count, rng, many=many) for count, many in ((3, True), (1, False), (4, False), (2, True))
     ]
-    assert len({request.joint_key for request in requests}) == len({request.code_key for request in requests}) == 1
+    assert len({request.batch_key for request in requests}) == len({request.code_key for request in requests}) == 1
     together, row = cache.solve_together(panda, requests), 0
     for request in requests:
         rows = slice(row, row + request.problem_count)
@@ -93,10 +93,10 @@ def test_requests_in_which_other_rows_are_on_have_other_keys(panda):
     request = request_for(panda, 2)
     keys = set()
     for weights in (None, np.ones(6), np.array([1.0, 1, 1, 1, 1, 0]), np.array([1.0, 1, 1, 0, 0, 0])):
-        keys.add(replace(request, targets=(replace(request.targets[0], row_weights=weights),)).joint_key)
+        keys.add(replace(request, targets=(replace(request.targets[0], row_weights=weights),)).batch_key)
     assert len(keys) == 4
     mixed = np.array([[1.0, 1, 1, 1, 1, 0], [1.0, 1, 1, 1, 1, 1]])
-    assert replace(request, targets=(replace(request.targets[0], row_weights=mixed),)).joint_key is None
+    assert replace(request, targets=(replace(request.targets[0], row_weights=mixed),)).batch_key is None
 
 
 def test_a_batch_of_several_requests_gives_each_what_it_gets_alone(panda):

@@ -42,7 +42,7 @@ class Expected:
     @classmethod
     def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> Self:
         """Return the expectation of one more request like this one."""
-        return cls((robot.content_hash, request.joint_key), request.problem_count, owner)
+        return cls((robot.content_hash, request.batch_key), request.problem_count, owner)
 
 
 class QueuedRequest:
@@ -77,7 +77,7 @@ class QueuedRequest:
     ) -> None:
         self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
         self.label, self.owner = label, owner
-        own = request.joint_key
+        own = request.batch_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
         self.future: Future[TimedResult] = Future()
         self.problem_count = request.problem_count

@@ -77,7 +77,7 @@ class SolveRequest:
         return math.prod(map(len, self._rows_on))
 
     @cached_property
-    def joint_key(self) -> Hashable | None:
+    def batch_key(self) -> Hashable | None:
         """Key of the requests that can be solved together with this one; None where there are none.
 
         They go to one solver, have the same rows on in all their problems and ask for the same options.

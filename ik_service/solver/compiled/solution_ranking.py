@@ -127,6 +127,6 @@ def coordinate_kinds(model: DeviceModel) -> NDArray[np.int32]:
         first, end = int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])
         if kind.quaternion_offset is not None:
             kinds[end - 4], kinds[end - 3 : end] = int(QUATERNION), int(QUATERNION_REST)
-        elif robot.joint_dof_dim[joint, 1] == 1 and end > first:
+        elif kind.repeats_each_turn and end > first:
             kinds[end - 1] = int(ANGLE)
     return kinds

@@ -82,7 +82,7 @@ def _turning(robot: RobotModel) -> NDArray[np.bool_]:
     """Which DOFs are angles with the same pose a turn further, and allowed to go there."""
     turning = np.zeros(robot.joint_dof_count, dtype=bool)
     for joint, kind in enumerate(map(JointType, robot.joint_type)):
-        if kind in (JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PLANAR):
+        if kind.repeats_each_turn:
             dof = int(robot.joint_qd_start[joint + 1]) - 1
             turning[dof] = robot.joint_limit_upper[dof] - robot.joint_limit_lower[dof] > FULL_TURN + TURN_SLACK
     follows = robot.follower_dofs

@@ -14,6 +14,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
+from ik_service.robots.joint_type import JointType
 from ik_service.solver.lm.codes import HAS_START
 from ik_service.solver.lm.coupling import follow, follower_table
 from ik_service.solver.problems.rows.blocks import Rows
@@ -112,8 +113,8 @@ def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool
     for joint in range(robot.joint_count):
         dof = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
         active = int(robot.dof_active[dof])
-        is_angle = robot.joint_dof_dim[joint, 1] == 1 and robot.dof_coordinate[dof] >= 0
-        if not is_angle or active < 0 or robot.active_dof[active] != dof:
+        repeats = JointType(robot.joint_type[joint]).repeats_each_turn and robot.dof_coordinate[dof] >= 0
+        if not repeats or active < 0 or robot.active_dof[active] != dof:
             continue
         together = np.flatnonzero(robot.dof_active == active)
         endless = bool(np.isinf(lower[active]) and np.isinf(upper[active]))

@@ -44,7 +44,7 @@ def request_for(robot, count, seed, *, weight=0.01, alone=False):
 def test_a_batch_gives_each_request_what_it_gets_alone(panda, alone):
     cache = SolverCache("cpu")
     requests = [request_for(panda, count, seed, alone=alone) for seed, count in enumerate((3, 5, 1, 1, 4))]
-    assert len({request.joint_key for request in requests}) == 1
+    assert len({request.batch_key for request in requests}) == 1
     together, row = cache.solve_together(panda, requests), 0
     for request in requests:
         single, rows = cache.solve(panda, request), slice(row, row + request.problem_count)
@@ -72,12 +72,12 @@ def test_parts_do_not_change_the_answer(panda, monkeypatch, seed):
 
 def test_numbers_are_data_and_what_is_off_is_structure(panda):
     one, other = request_for(panda, 2, 1), request_for(panda, 3, 4, weight=0.5)
-    assert one.joint_key == other.joint_key
+    assert one.batch_key == other.batch_key
     assert one.code_key == other.code_key
     off = np.array([1.0, 1, 1, 1, 1, 1, 0])
     less = replace(one, objectives=(posture(np.zeros(7), off), one.objectives[1]))
     assert less.structure == one.structure
-    assert less.joint_key != one.joint_key
+    assert less.batch_key != one.batch_key
     assert less.code_key != one.code_key
     elsewhere = replace(one, objectives=(one.objectives[0], plane(np.zeros(3), np.ones(1), link="panda_link5")))
     fewer = replace(one, objectives=one.objectives[:1])
@@ -89,7 +89,7 @@ def test_problems_in_which_other_rows_are_on_are_solved_alone(panda):
     mixed = np.array([[1.0, 1, 1, 1, 1, 1, 0], [1.0, 1, 1, 1, 1, 1, 1]])
     request = request_for(panda, 2, 1)
     request = replace(request, objectives=(posture(np.zeros(7), mixed), request.objectives[1]))
-    assert request.joint_key is None
+    assert request.batch_key is None
     cache = SolverCache("cpu")
     whole = cache.solve(panda, request)
     for k in range(2):
