@@ -3,7 +3,9 @@
 Ray runs in a program apart, so that its settings, threads and warnings stay out of the process that asks.
 """
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -24,12 +26,21 @@ CONFIGURATION = HERE.parents[1] / "docker" / "ray" / "cpu.yaml"
 KEY = "0123456789abcdef"
 START_S = 300.0  # the first solve on a machine compiles kernels
 END_S = 60.0  # Ray gives its controller 30 s
+PORTS = range(21000, 32000)  # below those that Linux hands out by itself
 CORES = 4  # as far as Ray knows: two replicas, and what a test runs beside them
 HAPROXY = {
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
     "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
     "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "75",
 }
+
+
+def free_port() -> int:
+    """Return a port that is free, and that the system gives to nobody who asks for any: Ray binds it seconds later."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError(f"No port of {PORTS} is free.")
 
 
 class RayCluster:
@@ -42,8 +53,7 @@ class RayCluster:
 
     def __init__(self, folder: Path, replicas: int, variables: Mapping[str, str]) -> None:
         self._folder, self._count = folder, replicas
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.url, self.address = f"http://127.0.0.1:{port}", ""
         configuration = yaml.safe_load(CONFIGURATION.read_text())
         configuration["http_options"] |= {"host": "127.0.0.1", "port": port}

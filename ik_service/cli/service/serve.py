@@ -52,8 +52,12 @@ def example_request(state: ServiceState) -> tuple[str, dict[str, Any]]:
     name, robot = warmed_robots(state)[0]
     if name == "panda":
         return name, SOLVE_REQUESTS["one_pose"]
-    (target,) = first_request(robot).targets
-    pose = {key: np.round(getattr(target, key), 6).tolist() for key in ("positions", "orientations_xyzw")}
+    request = first_request(robot)
+    (target,), arrays = request.targets, request.arrays
+    (positions,), (orientations,) = arrays.positions, arrays.orientations_xyzw
+    assert positions is not None
+    assert orientations is not None
+    pose = {"positions": np.round(positions, 6).tolist(), "orientations_xyzw": np.round(orientations, 6).tolist()}
     return name, {"targets": [{"link": target.link, **pose}]}
 
 
@@ -121,6 +125,7 @@ class ServiceServer(uvicorn.Server):
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
             self._announcing = asyncio.create_task(self._announce(host, port))
+            self._announcing.add_done_callback(_log_failure)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Report that it is no longer ready, and shut down."""
@@ -175,6 +180,12 @@ class ServiceServer(uvicorn.Server):
             message_console().print(text, markup=False)
         else:
             _log.info("%s", text)
+
+
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    """Log what has ended the announcement; the service goes on."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("The service is ready, but this could not be announced.", exc_info=error)
 
 
 def _end_children() -> None:

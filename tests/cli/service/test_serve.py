@@ -1,5 +1,6 @@
 """`ik-service serve`: where it listens, what it prints, and that the printed line works."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -13,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from ik_service.cli.service.serve import curl_line
+from ik_service.cli.service.serve import _log_failure, curl_line
 
 KEY = "0123456789abcdef"
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
@@ -80,6 +81,20 @@ def test_the_printed_line_is_for_a_robot_that_is_served(serve):
         answer = json.load(reply)
     assert answer["robot"] in ("ur5e", "iiwa14")
     assert answer["success"] == [True]
+
+
+def test_an_announcement_that_fails_is_logged(caplog):
+    async def announce():
+        raise ValueError("no example")
+
+    async def announced():
+        task = asyncio.create_task(announce())
+        task.add_done_callback(_log_failure)
+        await asyncio.wait([task])
+        await asyncio.sleep(0)  # callbacks run in the next turn of the loop
+
+    asyncio.run(announced())
+    assert "no example" in caplog.text
 
 
 def test_in_a_container_every_line_of_the_log_is_json(serve):
