@@ -50,6 +50,11 @@ class Column:
         return f"{self.name}_{self.unit}" if self.unit in ("m", "rad") else self.name
 
     @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is at edges, in JSON too, what it is in Python; NaN is null there."""
+        return not (self.is_per_target or self.dtype == "status" or self.null == "-1")
+
+    @cached_property
     def is_per_target(self) -> bool:
         """Whether it has a value for every target, of which edges have the worst."""
         return "targets" in self.axes

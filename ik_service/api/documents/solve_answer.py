@@ -46,6 +46,9 @@ def answer_document(
         "coordinate_names": robot.coordinate_names,
     }
     for column in ALWAYS_COLUMNS:
+        if column.is_plain:  # most are, and this runs for every request
+            document[column.edge_name] = getattr(result, column.name)
+            continue
         document[column.edge_name] = _entries(column, result, is_binary=is_binary)
         if column.dtype == "status" and is_binary:
             document["status_names"] = STATUS_WORDS
