@@ -79,7 +79,7 @@ class BatchRunner:
         try:
             requests = [share.queued.request.part(share.rows) for share in shares]
             result = self.solver_cache.solve_together(robot, requests)
-        except Exception as error:  # noqa: BLE001  # any error goes to the callers, and the thread goes on
+        except Exception as error:  # noqa: BLE001  # objectives, Warp and compilers raise anything; callers get it, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):
                 for share in shares:
                     self._solve([share])

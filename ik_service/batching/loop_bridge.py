@@ -69,7 +69,7 @@ class LoopBridge:
                     continue
                 try:
                     submitted = submit()
-                except Exception as error:  # noqa: BLE001  # any error goes to the caller
+                except Exception as error:  # noqa: BLE001  # belongs to this caller; raised here, the other callers would never get answers
                     answer.set_exception(error)
                     continue
                 self._open[answer] = (submitted, loop.time() + had_s + GRACE_S, had_s)

@@ -5,10 +5,12 @@ stream.py: a web socket each; stream_core.py: the same for streams
 messages/: what is sent and received; retries.py: whether to send again, and when
 """
 
+import importlib
+
 from ik_service.extras import how_to_install
 
 try:
-    import httpx2  # noqa: F401  # only whether it is there
+    importlib.import_module("httpx2")
 except ModuleNotFoundError as error:
     message = f"The client needs httpx2. {how_to_install('client')}"
     raise ModuleNotFoundError(message, name=error.name) from error

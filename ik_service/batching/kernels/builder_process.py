@@ -137,7 +137,7 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
             fault: Exception | None = error
         except (IKError, OSError, MemoryError):
             return None
-        except Exception as error:  # noqa: BLE001  # compilers raise many kinds
+        except Exception as error:  # noqa: BLE001  # Warp and its compilers raise anything, bare Exception too
             fault = error
         else:
             fault = None

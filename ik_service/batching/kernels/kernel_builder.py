@@ -135,7 +135,7 @@ class KernelBuilder:
         except BuildFailedError as error:
             _log.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
             ended = BuildEnd.FAILED
-        except Exception as error:  # noqa: BLE001  # no descriptors, no memory, or killed
+        except Exception as error:  # noqa: BLE001  # OSError, EOFError, pickling ...; the thread must take the next build
             _log.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
             ended, goes_on = BuildEnd.COMPILED, False
         if process is not None and not goes_on:

@@ -78,7 +78,7 @@ class KernelGate:
 
         try:
             self.builder.build(queued.robot, queued.request, on_end, lambda: self._owners(queued), owner=queued.owner)
-        except Exception:  # noqa: BLE001  # no threads, no memory or no readable cache; the groups would wait
+        except Exception:  # noqa: BLE001  # no threads, memory or cache: whatever it is, the groups would wait for ever
             _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
             self._open_groups(queued)
 

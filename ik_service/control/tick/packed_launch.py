@@ -21,7 +21,8 @@ def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp
     """
     recorded = wp.launch(kernel, dim, inputs, device=device, record_cmd=True)
     if device.is_cuda:
-        return recorded.launch  # type: ignore[no-any-return]  # Warp has no types
+        on_stream: Callable[[], None] = recorded.launch
+        return on_stream
     # What Warp does in every launch on a CPU, but for packing the arguments anew.
     bounds, *values = recorded.params
     names = [argument.label for argument in kernel.adj.args]
@@ -32,5 +33,5 @@ def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp
     def launch() -> None:
         forward(at_bounds, at_packed)
 
-    launch.kept = (recorded, bounds, packed)  # type: ignore[attr-defined]  # the code and what it is pointed at
+    launch.kept = (recorded, bounds, packed)  # type: ignore[attr-defined]  # mypy knows no attributes of functions; `forward` has only addresses of these
     return launch

@@ -115,7 +115,7 @@ class TickTask:
     iterations: wp.array2d[wp.int32]
 
 
-TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # generic at run time only
+TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
 
 
 def device_array(values: Any, dtype: Any, device: Any) -> "wp.array[Any]":

@@ -61,7 +61,7 @@ class IslandTask:
     best_met: wp.array2d[wp.int32]
 
 
-TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # generic at run time only
+TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
 
 
 # Addresses of data and not arrays: how many inputs there are depends on the program.

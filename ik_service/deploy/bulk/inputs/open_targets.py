@@ -1,5 +1,6 @@
 """Opens a file of targets by its suffix."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,6 @@ def require_pyarrow() -> None:
         InputError: It is not.
     """
     try:
-        import pyarrow  # noqa: F401  # only whether it is there
+        importlib.import_module("pyarrow")
     except ModuleNotFoundError as error:
         raise InputError(f"Parquet needs pyarrow. {how_to_install('parquet')} Without it there is npz.") from error

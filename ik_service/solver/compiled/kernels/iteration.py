@@ -46,7 +46,7 @@ class IterationFunctions:
         self.source = source
         self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
         self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
-        self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # generic at run time only
+        self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
         self._define_state()
 
     @typing.no_type_check
