@@ -122,10 +122,10 @@ class TickIslands:
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         device, program = self._model.device, self._program(island)
         source = IterationSource(program, self._lanes, TICK_DAMPING)
-        if source.elimination.size > PacketLaunches.factor_max:
+        if source.elimination.size > PacketLaunches.factor_entries_max:
             raise EngineError(
                 f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "
-                f"a controller holds {PacketLaunches.factor_max}."
+                f"a controller holds {PacketLaunches.factor_entries_max}."
             )
         counts = zip(program.row_objective, program.row_independent, strict=True)
         measured = [row for row, (k, independent) in enumerate(counts) if k < self._tasks.task_count and independent]

@@ -80,7 +80,7 @@ def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> s
     reason = uncovered(layout.rows.objectives, model)
     if reason is not None:
         return reason
-    return _why_too_large(model, layout.support, launches_on(model.device).factor_max, join=join)
+    return _why_too_large(model, layout.support, launches_on(model.device).factor_entries_max, join=join)
 
 
 def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: bool) -> str | None:
@@ -139,7 +139,7 @@ class IslandKernels:
         Raises:
             EngineError: An island is too large for them.
         """
-        reason = _why_too_large(self._model, self._support, ThreadLaunches.factor_max, join=join)
+        reason = _why_too_large(self._model, self._support, ThreadLaunches.factor_entries_max, join=join)
         if reason is not None:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
         return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits)

@@ -49,10 +49,10 @@ class PacketLaunches:
     """Each island in one launch, of any number of problems, for every part of the problems.
 
     Attributes:
-        factor_max: Most entries of an island's factor: a chain of 34 DOFs; Clang takes some 6 s for that line.
+        factor_entries_max: Most entries of an island's factor: a chain of 34 DOFs; Clang takes some 6 s for that line.
     """
 
-    factor_max = 600
+    factor_entries_max = 600
 
     def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
@@ -85,10 +85,10 @@ class ThreadLaunches:
     Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
 
     Attributes:
-        factor_max: Most entries of an island's factor: a chain of 16 DOFs; a thread has 255 registers.
+        factor_entries_max: Most entries of an island's factor: a chain of 16 DOFs; a thread has 255 registers.
     """
 
-    factor_max = 136
+    factor_entries_max = 136
 
     def __init__(self) -> None:
         self._storage: Any = None
