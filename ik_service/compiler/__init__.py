@@ -17,6 +17,7 @@ from ik_service.compiler.program.island_program import (
     DataInput,
     IslandProgram,
 )
+from ik_service.compiler.program.signature import IslandSignature
 
 __all__ = [
     "FIXED",
@@ -30,6 +31,7 @@ __all__ = [
     "DataInput",
     "Elimination",
     "IslandProgram",
+    "IslandSignature",
     "IterationSource",
     "LaneState",
     "Lanes",

@@ -15,27 +15,23 @@ from numpy.typing import NDArray
 from ik_service.compiler import (
     FLOAT64_ERROR,
     IslandProgram,
-    IterationSource,
+    IslandSignature,
     Lanes,
-    MeasureSource,
-    build_program,
     error_outputs,
     uncovered,
 )
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.kernel import tick_kernel
+from ik_service.control.tick.kernel import tick_code
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
 from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.coupling import follower_numbers
-from ik_service.solver.compiled.island_launches import PacketLaunches
 from ik_service.solver.compiled.island_task import island_constants
 from ik_service.solver.device_lock import turn_on
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
-from ik_service.solver.lm.damping import TICK_DAMPING
 from ik_service.solver.problems.partition import common_partition
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -120,33 +116,25 @@ class TickIslands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
-        device, program = self._model.device, self._program(island)
-        source = IterationSource(program, self._lanes, TICK_DAMPING)
-        if source.elimination.size > PacketLaunches.factor_entries_max:
-            raise EngineError(
-                f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "
-                f"a controller holds {PacketLaunches.factor_entries_max}."
-            )
-        counts = zip(program.row_objective, program.row_independent, strict=True)
-        measured = [row for row, (k, independent) in enumerate(counts) if k < self._tasks.task_count and independent]
-        kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
+        device, code = self._model.device, tick_code(self._signature(island), self._lanes)
+        kernel, program = code.kernel, code.program
         load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()
         task.island = island
         for name, array in {**arrays.of_task(), **self._constants(program), **self.data.inputs(program)}.items():
             setattr(task, name, array)
         packets = -(-self._robots // self._lanes.width)
-        states = wp.zeros(packets, dtype=state_type, device=device)
+        states = wp.zeros(packets, dtype=code.state_type, device=device)
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
-    def _program(self, island: int) -> IslandProgram:
-        """The arithmetic of an island: its DOFs are those of its trees that its rows can depend on."""
+    def _signature(self, island: int) -> IslandSignature:
+        """What the program of an island is made from: its DOFs are those of its trees that its rows can depend on."""
         robot, partition = self._model.robot, self._partition
         trees = np.flatnonzero(partition.tree_island[0] == island)
         rows = np.flatnonzero(partition.row_island[0] == island)
         touched = touched_dofs(self._model, self._support.dofs[rows])
         objectives: Any = self._rows.objectives
-        return build_program(
+        return IslandSignature.of(
             robot,
             self._model,
             objectives,

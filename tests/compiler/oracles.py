@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ik_service.compiler import FIXED, build_program, coordinate_names
+from ik_service.compiler import FIXED, IslandSignature, build_program, coordinate_names
 from ik_service.compiler.program.half_angle import FLOAT64_ERROR
 from ik_service.robots import JointType
 from ik_service.robots.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
@@ -266,7 +266,7 @@ class Island:
         dofs = range(self.robot.active_dof_count) if dofs is None else dofs
         rows = range(self.row_count) if rows is None else rows
         arguments = (self.robot, self.model, self.objectives, self.starts, dofs, rows, range(self.target_count))
-        return build_program(*arguments, half_angle_error)
+        return build_program(IslandSignature.of(*arguments, half_angle_error))
 
     def touched(self):
         """Active DOFs on which some row depends; the three of a rotation go together."""

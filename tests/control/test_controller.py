@@ -8,6 +8,7 @@ import pytest
 from ik_service import Target, load_robot
 from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, LimitKind, tick_islands
+from ik_service.control.tick import kernel
 from ik_service.errors import EngineError
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjective, IKObjectiveLookAt, InputError, UnknownNameError
@@ -321,6 +322,14 @@ def test_wrong_shapes_are_errors(panda, arguments, error):
     controller = IKController(panda, [LINK])
     with pytest.raises(error):
         controller.step(**arguments)
+
+
+def test_a_further_controller_of_an_equal_signature_generates_no_code(panda, monkeypatch):
+    IKController(panda, [LINK], posture=HOME)
+    monkeypatch.setattr(kernel, "build_program", None)
+    controller = IKController(load_robot("panda"), [LINK], limits=ControlLimits(acceleration=5.0), posture=HOME + 0.1)
+    controller.reset(HOME)
+    assert controller.step(near(panda, HOME)).joint_q.shape == (1, 7)
 
 
 class NotStated(IKObjective):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ik_service.compiler.program.build import build_program
+from ik_service.compiler import IslandSignature, build_program
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, load_robot, load_urdf
 from objectives import IKObjectivePose
@@ -96,7 +96,8 @@ def constants(robot: RobotModel, link: str) -> list[float]:
     """Give the numbers that stand in the generated code of a pose target."""
     model, pose = robot.on_device("cpu"), IKObjectivePose(link, np.zeros(3), [0.0, 0.0, 0.0, 1.0])
     pose.bind_model(model)
-    program = build_program(robot, model, [pose], [0], range(robot.active_dof_count), range(6), [0])
+    dofs = range(robot.active_dof_count)
+    program = build_program(IslandSignature.of(robot, model, [pose], [0], dofs, range(6), [0]))
     outputs = [program.norm2, *program.gradient, *itertools.chain(*program.hessian)]
     factors = [number for _, multiplier, offset in program.halves.values() for number in (multiplier, offset)]
     return [node.value for node in reachable(outputs) if node.value is not None] + factors

@@ -7,11 +7,10 @@ import numpy as np
 
 from ik_service.compiler.program.chain import Chain, compose, constants, coordinate, quaternion_coordinate
 from ik_service.compiler.program.island_program import DataInput
+from ik_service.compiler.program.signature import StatedObjective
 from ik_service.robots.kinematic_robot import KinematicRobot
-from objectives import IKModel
 from objectives.element_table import Element
 from objectives.expression import Expression, ExpressionGraph, Scalar
-from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import Frame
 from objectives.robot_indices import BodyFrame
 from objectives.statement.rows import ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
@@ -77,11 +76,11 @@ def body_of(robot: KinematicRobot, link: str | int | BodyFrame) -> int:
     return link if isinstance(link, int) else robot.link_frame(link)[0]
 
 
-def applied_groups(objective: ExpressionObjective, index: int, wanted: set[int], model: IKModel) -> list[AppliedGroup]:
+def applied_groups(objective: StatedObjective, index: int, wanted: set[int]) -> list[AppliedGroup]:
     """Elements of an objective that have rows in the island."""
     found, row = [], 0
-    for group, elements in objective.stated_elements(model):
-        together = [tuple(elements)] if group.summed and elements else [(element,) for element in elements]
+    for group, elements in objective.groups:
+        together = [elements] if group.summed and elements else [(element,) for element in elements]
         for e, own in enumerate(together):
             first = row + group.first_row(e) if own[0].row is None else own[0].row
             rows = tuple(r for r in range(group.row_count) if first + r in wanted)
@@ -92,7 +91,7 @@ def applied_groups(objective: ExpressionObjective, index: int, wanted: set[int],
 
 
 def bind(
-    one: AppliedGroup, element: Element, objective: ExpressionObjective, scope: IslandScope
+    one: AppliedGroup, element: Element, objective: StatedObjective, scope: IslandScope
 ) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
     """What stands for the variables of a group's symbols in an element: with its weights, and with weights of 1."""
     stated, group = state_rows(one.group), one.group

@@ -5,11 +5,10 @@ statements of the objectives -> rows and derivatives by twist, transplanted onto
 Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and the errors of the pose targets
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ik_service.compiler.program.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of
 from ik_service.compiler.program.chain import build_chain, fixed_name
-from ik_service.compiler.program.half_angle import FLOAT32_ERROR
 from ik_service.compiler.program.island_program import (
     FIXED,
     GOAL,
@@ -21,53 +20,27 @@ from ik_service.compiler.program.island_program import (
     TargetError,
 )
 from ik_service.compiler.program.jacobian_rows import jacobian_row, total
+from ik_service.compiler.program.signature import IslandSignature
 from ik_service.compiler.program.transplant import transplant
 from ik_service.robots import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
-from objectives import IKModel
 from objectives.expression import Expression, ExpressionGraph, Scalar
-from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import state_rows
 
 # Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
 TRACE = 1e-200
 
 
-def build_program(
-    robot: KinematicRobot,
-    model: IKModel,
-    objectives: Sequence[ExpressionObjective],
-    starts: Sequence[int],
-    dofs: Sequence[int],
-    rows: Sequence[int],
-    targets: Collection[int],
-    half_angle_error: float = FLOAT32_ERROR,
-    goal_count: int = 0,
-    limit_turns: bool = False,
-    judged: Sequence[int] = (),
-) -> IslandProgram:
-    """Return the program of an island.
-
-    Args:
-        robot: The robot.
-        model: Its view, which the objectives read.
-        objectives: Objectives of the solver.
-        starts: First row of each objective.
-        dofs: Active DOFs of the island: at least those on which its rows depend.
-        rows: Rows of the island.
-        targets: Numbers of the objectives that are pose targets with six rows.
-        half_angle_error: Largest error of sines and cosines.
-        goal_count: The rows of how many of the objectives, the first ones, are to reach numbers that are given as
-            inputs, instead of 0.
-        limit_turns: Whether rotations that have quaternions keep to a largest angle, which is given as inputs.
-        judged: Rows of pose targets that no DOF can change and that have to be met all the same: they count in the
-            errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
-    """
+def build_program(signature: IslandSignature) -> IslandProgram:
+    """Return the program of an island."""
+    robot, dofs, starts = signature.robot, signature.dofs, signature.starts
+    objectives, targets, goal_count = signature.objectives, signature.targets, signature.goal_count
     graph = ExpressionGraph()
-    wanted = [{row - start for row in rows} for start in starts]
-    applied = [one for k, own in enumerate(objectives) for one in applied_groups(own, k, wanted[k], model)]
+    wanted = [{row - start for row in signature.rows} for start in starts]
+    applied = [one for k, own in enumerate(objectives) for one in applied_groups(own, k, wanted[k])]
     bodies = {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
-    scope = IslandScope(robot, graph, dofs, build_chain(robot, bodies, graph, dofs, half_angle_error), {})
+    chain = build_chain(robot, bodies, graph, dofs, signature.half_angle_error)
+    scope = IslandScope(robot, graph, dofs, chain, {})
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
     errors, zero = [], graph.constant(0.0)
@@ -79,21 +52,21 @@ def build_program(
         columns += [jacobian_row(one, r, weighted, scope) for r in one.wanted]
         if one.objective in targets:
             first = starts[one.objective] + one.first_row
-            further = [row - first for row in judged if 0 <= row - first < one.group.row_count]
+            further = [row - first for row in signature.judged if 0 <= row - first < one.group.row_count]
             errors.append(_target_error(one, bound[0][1], graph, further))
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
     left = _less_goals(stated, goals, graph)
     pairs = list(zip(left, columns, strict=True))
     n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
-    turns = _turns(quaternions) if limit_turns else []
+    turns = _turns(quaternions) if signature.limit_turns else []
     return IslandProgram(
         graph=graph,
-        dofs=tuple(dofs),
+        dofs=dofs,
         quaternions=quaternions,
         halves=dict(scope.chain.halves),
         inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals),
-        norm2=total([*(row * row for row in left), *_traces(errors, bool(judged))], zero),
+        norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged))], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         gradient=tuple(total((column[a] * row for row, column in pairs), zero) for a in n),
         hessian=tuple(tuple(total((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),

@@ -5,17 +5,69 @@ kernel serves ticks of so many iterations and ticks that iterate until a deadlin
 """
 
 import typing
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import IterationSource, MeasureSource, cpu_target
+from ik_service.compiler import (
+    IslandProgram,
+    IslandSignature,
+    IterationSource,
+    Lanes,
+    MeasureSource,
+    build_program,
+    cpu_target,
+)
 from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS_NOW, ROBOTS, TickTask
+from ik_service.errors import EngineError
+from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
+from ik_service.solver.lm.damping import TICK_DAMPING
 
 REFERENCE_ITERATIONS = wp.constant(5)
 
 ROBOTS_PER_BLOCK = 32  # threads of a block on a GPU, each of which takes a robot
+
+
+@dataclass(frozen=True)
+class TickCode:
+    """What is generated for an island.
+
+    Attributes:
+        program: Its arithmetic.
+        kernel: Its kernel.
+        state_type: Type of the state of a packet.
+    """
+
+    program: IslandProgram
+    kernel: wp.Kernel
+    state_type: Any
+
+
+@lru_cache(KERNELS_MAX)
+def tick_code(signature: IslandSignature, lanes: Lanes) -> TickCode:
+    """Return the code of an island; controllers of equal signatures share it.
+
+    Args:
+        signature: What the island's program is made from; the tasks are its first `goal_count` objectives.
+        lanes: Width and precision of a packet.
+
+    Raises:
+        EngineError: The island is too large.
+    """
+    program = build_program(signature)
+    source = IterationSource(program, lanes, TICK_DAMPING)
+    if source.elimination.size > PacketLaunches.factor_entries_max:
+        raise EngineError(
+            f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "
+            f"a controller holds {PacketLaunches.factor_entries_max}."
+        )
+    counts = zip(program.row_objective, program.row_independent, strict=True)
+    measured = [row for row, (k, independent) in enumerate(counts) if k < signature.goal_count and independent]
+    kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
+    return TickCode(program, kernel, state_type)
 
 
 @typing.no_type_check

@@ -22,8 +22,8 @@ from ik_service.compiler import (
     FLOAT64_ERROR,
     DataInput,
     Elimination,
+    IslandSignature,
     Precision,
-    build_program,
     uncovered,
 )
 from ik_service.errors import EngineError
@@ -227,8 +227,9 @@ class IslandKernels:
             objectives: Any = self._rows.objectives
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
             starts, targets = self._rows.start, self._targets
-            program = build_program(robot, self._model, objectives, starts, dofs, key[1], targets, error)
-            kernel = self.launches.kernel(program, precision)
+            signature = IslandSignature.of(robot, self._model, objectives, starts, dofs, key[1], targets, error)
+            kernel = self.launches.kernel(signature, precision)
+            program = kernel.source.program
             constants = island_constants(program, self._model, hard_limits=self._hard_limits)
             self._codes[key] = IslandCode(kernel, program.inputs, constants)
             if len(self._codes) > CODES_MAX:

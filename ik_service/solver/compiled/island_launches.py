@@ -3,17 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import IslandProgram, IterationSource, Lanes, Precision
+from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precision, build_program
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
 from ik_service.solver.compiled.kernels.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.waves import BLOCK, WAVES, allocate_storage, record_waves
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK
 from ik_service.solver.launches.recording import PartLaunches, Step, as_recorded, per_problem
+
+KERNELS_MAX = 64  # kernels of islands that a process keeps for further solvers of equal signatures
 
 
 def in_threads(device: wp.Device) -> bool:
@@ -42,6 +45,22 @@ class IslandKernel:
         return {self.kernel.module: BLOCK, WAVES: LAUNCH_BLOCK}
 
 
+@lru_cache(KERNELS_MAX)
+def _packet_kernel(signature: IslandSignature, lanes: Lanes) -> IslandKernel:
+    source = iteration_of(build_program(signature), lanes)
+    return IslandKernel(packet_kernel(source), source)
+
+
+@lru_cache(KERNELS_MAX)
+def _thread_kernel(signature: IslandSignature, precision: Precision) -> IslandKernel:
+    program = build_program(signature)
+    if precision == "float64":
+        source = iteration_of(program, Lanes(1, precision))
+        return IslandKernel(finish_kernel(source), source)
+    source = iteration_of(program, Lanes(1), data_columns=BLOCK)
+    return IslandKernel(thread_kernel(source), source, waves=True)
+
+
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
 
 
@@ -54,10 +73,9 @@ class PacketLaunches:
 
     factor_entries_max = 600
 
-    def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
+    def kernel(self, signature: IslandSignature, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
-        source = iteration_of(program, Lanes.on_cpu(precision))
-        return IslandKernel(packet_kernel(source), source)
+        return _packet_kernel(signature, Lanes.on_cpu(precision))
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
         """Return what launches for so much work serve: solves of the same size can share them."""
@@ -94,13 +112,9 @@ class ThreadLaunches:
         self._storage: Any = None
         self._room: tuple[int, ...] = (0, 0, 0, 0)  # what `_storage` was allocated for
 
-    def kernel(self, program: IslandProgram, precision: Precision) -> IslandKernel:
+    def kernel(self, signature: IslandSignature, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
-        if precision == "float64":
-            source = iteration_of(program, Lanes(1, precision))
-            return IslandKernel(finish_kernel(source), source)
-        source = iteration_of(program, Lanes(1), data_columns=BLOCK)
-        return IslandKernel(thread_kernel(source), source, waves=True)
+        return _thread_kernel(signature, precision)
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
         """Return what launches for so much work serve: numbers of problems and seeds at most."""

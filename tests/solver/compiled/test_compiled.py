@@ -167,3 +167,13 @@ def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_ke
     quick = QuickObjective(panda.link_frame("panda_hand")[0], [(0.3, 0.2, 0.5)])
     with pytest.raises(ik_service.EngineError, match="QuickObjective is not stated as expressions"):
         make(panda, (), objectives=[quick])
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_further_solver_of_an_equal_signature_generates_no_code(precision, monkeypatch):
+    options = ik_service.SolverOptions(precision=precision)
+    make(ik_service.load_robot("panda"), ["panda_hand"], options=options).solve([[0.4, 0.1, 0.5]])
+    monkeypatch.setattr(island_launches, "build_program", None)
+    weighted = ik_service.Target("panda_hand", row_weights=[1.0, 2.0, 3.0, 1.0, 1.0, 1.0])
+    again = make(ik_service.load_robot("panda"), [weighted], options=options, threads=2)
+    assert again.solve([[0.3, 0.2, 0.5]]).success.all()
