@@ -20,8 +20,8 @@ from benchmarks.control.deadlines import show_deadlines
 from benchmarks.control.paths import PLOTS, draw, show_paths
 from benchmarks.control.peers import show_peers
 from benchmarks.control.ticks import show_parts, show_robots, show_ticks
+from benchmarks.problems.tick_paths import panda_paths
 from benchmarks.report import Report, machine
-from ik_service.bench.tick_paths import panda_paths
 
 PATH_TICKS = 10_000  # of a millisecond: what the Panda's limits allow
 

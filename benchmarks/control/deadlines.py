@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.control.paths import ACCELERATION_ROUNDING, DT, SPEED_ROUNDING
 from benchmarks.control.ticks import KINDS, Stopwatch, make_controller, targets_of
+from benchmarks.problems.tick_paths import TickPath
 from benchmarks.report import Report
 from ik_service import IKStatus
-from ik_service.bench.tick_paths import TickPath
 from ik_service.robots import RobotModel
 
 BUDGETS = (50, 100, 500)  # [µs]

@@ -17,8 +17,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 import ik_service
+from benchmarks.problems.tick_paths import panda_paths
 from benchmarks.report import Report, machine
-from ik_service.bench.tick_paths import panda_paths
 from ik_service.control import IKController
 from ik_service.robots import RobotModel
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from benchmarks.control.ticks import KINDS, make_controller
 from benchmarks.peers import environments
+from benchmarks.problems.tick_paths import ACCELERATION, LINK, TickPath
 from benchmarks.report import Report
 from ik_service import IKStatus
-from ik_service.bench.tick_paths import ACCELERATION, LINK, TickPath
 from ik_service.robots import RobotModel
 
 DT = 1e-3

@@ -7,8 +7,8 @@ from benchmarks.control.paths import DT, acceleration_ratios, distances, outside
 from benchmarks.control.ticks import KINDS, make_controller, timed
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.problems.compared_robots import PANDA
+from benchmarks.problems.tick_paths import LINK, TickPath
 from benchmarks.report import Report
-from ik_service.bench.tick_paths import LINK, TickPath
 from ik_service.robots import RobotModel
 from ik_service.robots.transforms import quaternion_rotate
 

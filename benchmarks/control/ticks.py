@@ -8,8 +8,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from benchmarks.problems.tick_paths import ACCELERATION, LINK, TickPath
 from benchmarks.report import Report
-from ik_service.bench.tick_paths import ACCELERATION, LINK, TickPath
 from ik_service.control import ControlLimits, IKController
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick_islands import lanes_on

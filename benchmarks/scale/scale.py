@@ -14,6 +14,7 @@ from pathlib import Path
 
 import warp as wp
 
+from benchmarks.problems.tick_paths import ACCELERATION
 from benchmarks.report import Report, machine
 from benchmarks.scale.costs import (
     CLIENT_CORE,
@@ -29,7 +30,6 @@ from benchmarks.scale.costs import (
 )
 from benchmarks.service.service_process import service
 from ik_service.bench.load import LoadReport
-from ik_service.bench.tick_paths import ACCELERATION
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 COUNTS = (1, 10, 100, 1000, 10_000)

@@ -10,7 +10,7 @@ import pytest
 import warp as wp
 from warp._src import context
 
-from ik_service.bench.tick_paths import ACCELERATION, LINK, panda_paths
+from benchmarks.problems.tick_paths import ACCELERATION, LINK, panda_paths
 from ik_service.control import ControlLimits, IKController
 
 TICKS = [20_000, pytest.param(100_000, marks=pytest.mark.evidence)]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.problems.tick_paths import ACCELERATION, LINK, panda_paths
 from ik_service import IKSolver, load_robot
-from ik_service.bench.tick_paths import ACCELERATION, LINK, panda_paths
 from ik_service.control import ControlLimits, IKController
 from objectives import InputError
 from tests.control.conftest import follow

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.problems.tick_paths import ACCELERATION, LINK, panda_paths
 from ik_service import load_robot
-from ik_service.bench.tick_paths import ACCELERATION, LINK, panda_paths
 from ik_service.control import ControlLimits, IKController
 from tests.control.conftest import follow, pose_of
 

@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
+from benchmarks.problems.tick_paths import ACCELERATION
 from ik_service import IKStatus, Target, load_robot
-from ik_service.bench.tick_paths import ACCELERATION
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
 from ik_service.export import export_controller, export_solver

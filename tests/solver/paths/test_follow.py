@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.bench.tick_paths import LINK, panda_paths
+from benchmarks.problems.tick_paths import LINK, panda_paths
 from objectives import IKObjectivePosition, IKObjectivePosture, InputError, UnknownNameError
 from tests.solver.conftest import PLANAR_2R, inside_limits
 
