@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ik_service.batching.errors import ExpiredError, compile_failed_error
 from ik_service.batching.kernels.builder_process import is_build_failure
 from ik_service.batching.kernels.kernel_gate import KernelGate
-from ik_service.batching.pool_observer import SafeObserver
+from ik_service.batching.pool_observer import PoolObserver, notify
 from ik_service.batching.queue.batch_size import BatchSizer
 from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
@@ -37,7 +37,7 @@ class BatchRunner:
         changed: threading.Condition,
         gate: KernelGate,
         batch_sizer: BatchSizer,
-        observer: SafeObserver,
+        observer: PoolObserver,
     ) -> None:
         self.solver_cache, self._queue, self._changed = solver_cache, queue, changed
         self._gate, self._batch_sizer, self._observer = gate, batch_sizer, observer
@@ -66,7 +66,8 @@ class BatchRunner:
         """Set the errors of requests that are past their deadline, or were cancelled."""
         for queued in queued_requests:
             queued.fail(queued.expired_error(time.monotonic(), self._gate.seconds_left(queued.owner)))
-        self._observer.dropped(queued_requests)
+        if queued_requests:
+            notify(self._observer.dropped, queued_requests)
 
     def _misses_deadline(self, share: BatchShare, now: float) -> bool:
         """Whether a request misses its deadline even if all its problems were solved at once, at the least time."""
@@ -104,7 +105,7 @@ class BatchRunner:
                 share.queued.keep(result, rows, started_at, ended_at)
             except Exception as error:  # noqa: BLE001  # too little memory for this answer; the others are complete
                 self._fail(share.queued, error)
-        self._observer.solved(robot, shares, result, ended_at - started_at)
+        notify(self._observer.solved, robot, shares, result, ended_at - started_at)
 
     def _fail(self, queued: QueuedRequest, error: BaseException) -> None:
         with self._changed:

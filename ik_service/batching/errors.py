@@ -73,11 +73,6 @@ class SolverLostError(ClosedError):
     """The solver's thread has ended with an error."""
 
 
-def solver_stuck_error(timeout_s: float) -> ExpiredError:
-    """Return the error of a request whose batch the solver does not finish."""
-    return ExpiredError(f"No answer came within {timeout_s:.3g} s; the solver is held up. Try again later.")
-
-
 def compile_failed_error(robot: str) -> CompileFailedError:
     """Return the error of requests whose code cannot be compiled."""
     return CompileFailedError(

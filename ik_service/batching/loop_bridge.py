@@ -15,12 +15,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from ik_service.batching.errors import solver_stuck_error
+from ik_service.batching.errors import ExpiredError
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
-from ik_service.batching.solver_pool import GRACE_S, SWEEP_S, SolverPool
+from ik_service.batching.solver_pool import SWEEP_S, SolverPool
 from ik_service.robots import RobotModel
+
+GRACE_S = 0.25
+"""Time after its deadline after which a caller stops waiting; until then the solver's own error may come [s]."""
 
 
 class LoopBridge:
@@ -90,7 +93,8 @@ class LoopBridge:
         for answer, (submitted, until, had_s) in self._open.items():
             if until <= now and not answer.done():
                 submitted.cancel()
-                answer.set_exception(solver_stuck_error(had_s))
+                message = f"No answer came within {had_s:.3g} s; the solver is held up. Try again later."
+                answer.set_exception(ExpiredError(message))
         self._sweeping_loop = loop if self._open else None
         if self._open:
             loop.call_later(SWEEP_S, self._sweep, loop)

@@ -16,11 +16,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from ik_service.batching.batch_runner import BatchRunner
-from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError, solver_stuck_error
+from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.batching.kernels.kernel_builder import KernelBuilder
 from ik_service.batching.kernels.kernel_gate import KernelGate
 from ik_service.batching.pool_limits import PoolLimits
-from ik_service.batching.pool_observer import PoolObserver, SafeObserver
+from ik_service.batching.pool_observer import PoolObserver, notify
 from ik_service.batching.queue.batch_size import BatchSizer
 from ik_service.batching.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.batching.queue.fair_queue import FairQueue
@@ -36,8 +36,6 @@ _log = logging.getLogger(__name__)
 
 SWEEP_S = 0.05
 """Interval of the search for requests that are cancelled or past their deadline [s]."""
-GRACE_S = 0.25
-"""Time after its deadline after which a caller stops waiting; until then the solver's own error may come [s]."""
 QUIET_S = 0.2
 """A request has the solver to itself if no other one was there for so long [s]."""
 
@@ -63,7 +61,7 @@ class SolverPool:
         observer: PoolObserver | None = None,
     ) -> None:
         self.limits = limits or PoolLimits()
-        self._observer, self._batch_sizer = SafeObserver(observer), BatchSizer(self.limits.batch_problems)
+        self._observer, self._batch_sizer = observer or PoolObserver(), BatchSizer(self.limits.batch_problems)
         self._to_compile: list[QueuedRequest] | None = None  # within `submit_together`: requests without kernels
         self._queue = FairQueue(
             request_limit=self.limits.requests,
@@ -143,7 +141,7 @@ class SolverPool:
                 is_ready = not self._queue.has_group(queued.key) and self._gate.is_ready(queued, compile_here)
                 self._queue.put(queued, is_open=is_ready)
             except QueueFullError as error:
-                self._observer.refused(error.reason)
+                notify(self._observer.refused, error.reason)
                 raise
             must_compile = not self._queue.is_open(queued.key) and self._gate.open_or_wait(queued, compile_here)
             if must_compile and self._to_compile is not None:
@@ -195,35 +193,10 @@ class SolverPool:
                 wait_s = self._room.wait_s(owner, expected.key, is_small=self._room.is_small(expected.key, count))
             self._room.require(owner, count, wait_s, timeout_s, lag_s)
 
-    def solve(self, robot: RobotModel, request: SolveRequest) -> TimedResult:
-        """Queue a request and wait for its answer.
-
-        Raises:
-            QueueFullError: Too much is waiting.
-            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
-            ExpiredError: The pool's deadline has passed.
-            InputError: The solver refuses a value.
-            EngineError: No engine can run this problem.
-        """
-        future = self.submit(robot, request)
-        try:
-            return future.result(self.limits.timeout_s + GRACE_S)
-        except TimeoutError:
-            future.cancel()
-            raise solver_stuck_error(self.limits.timeout_s) from None
-
-    def close(self, *, drain_s: float = 0.0) -> None:
-        """Take no more requests, solve waiting ones for a while, drop the rest and end the threads.
-
-        Args:
-            drain_s: Time to go on solving [s].
-        """
-        end = time.monotonic() + drain_s
+    def close(self) -> None:
+        """Take no more requests, drop the waiting ones and end the threads."""
         with self._changed:
             self._closed = True
-            self._changed.notify_all()
-            while self._queue.requests and self._changed.wait(max(0.0, end - time.monotonic())):
-                pass
             left = self._queue.clear()
             self._changed.notify_all()
         for queued in left:
@@ -263,9 +236,7 @@ class SolverPool:
                 self._in_progress = (*stale, *(share.queued for share in shares))
                 if not shares and not stale:
                     if self._closed:
-                        self._changed.notify_all()  # `close` waits for an empty queue
-                        if not self._queue.requests:
-                            return
+                        return
                     self._changed.wait(SWEEP_S if self._queue.requests else None)
                     continue
             self._runner.expire(stale)

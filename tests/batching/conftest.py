@@ -14,6 +14,8 @@ from ik_service.robots import load_urdf
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 
+PATIENCE = 60
+
 
 @pytest.fixture(scope="session")
 def panda():
@@ -115,6 +117,11 @@ def raise_input_error():
     from objectives.errors import InputError
 
     raise InputError("A number that is not allowed.")
+
+
+def solved_by(pool, robot, request):
+    """Submit a request and wait for its answer."""
+    return pool.submit(robot, request).result(PATIENCE)
 
 
 def numbers_of(answer):

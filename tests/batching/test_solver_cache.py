@@ -15,7 +15,7 @@ from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
-from tests.batching.conftest import chain
+from tests.batching.conftest import chain, solved_by
 
 
 def request_for(robot, count, *, link="panda_hand", offset=None, seed=0):
@@ -129,9 +129,9 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
     pool = SolverPool("cpu", compile_apart=False)
     try:
         with pytest.raises(InputError, match=f"'chain' has 40 DOFs.* seeds times max_iterations up to {most}"):
-            pool.solve(robot, request)
+            solved_by(pool, robot, request)
         allowed = replace(request, options=SolverOptions(seeds=2, max_iterations=5))
-        assert len(pool.solve(robot, allowed).result.success) == 1
+        assert len(solved_by(pool, robot, allowed).result.success) == 1
     finally:
         pool.close()
 
@@ -143,7 +143,7 @@ def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     request = SolveRequest((Target("l40"),), TargetArrays.of([here]), options=options)
     pool = SolverPool("cpu", compile_apart=False)
     try:
-        assert pool.solve(robot, request).result.success.all()
+        assert solved_by(pool, robot, request).result.success.all()
         assert pool._batch_sizer._bounds == {
             QueuedRequest(robot, request, 0.0, 1.0).key: int(EFFORT_MOST / (40**3 * 1024 * 100))
         }

@@ -3,7 +3,6 @@
 import math
 import threading
 from concurrent.futures import CancelledError
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.batching.pool_limits import PoolLimits
 from ik_service.batching.queue.queued_request import Expected, QueuedRequest
 from objectives.errors import InputError
-from tests.batching.conftest import numbered, numbers_of
+from tests.batching.conftest import numbered, numbers_of, solved_by
 from tests.bounded import until
 
 PATIENCE = 60
@@ -72,11 +71,11 @@ def test_a_large_request_is_split_and_put_together_again(make_pool, panda):
 
 def test_a_request_that_is_alone_is_not_cut_up_until_others_come(make_pool, panda):
     pool, cache = make_pool(seconds_per_problem=4e-6)
-    pool.solve(panda, numbered(0, 4000))
+    solved_by(pool, panda, numbered(0, 4000))
     assert [len(batch) for batch in cache.batches] == [4000]
     large = pool.submit(panda, numbered(0, 60_000))
     until(lambda: len(cache.batches) > 1)
-    pool.solve(panda, numbered(-1, 1))
+    solved_by(pool, panda, numbered(-1, 1))
     before = len(cache.batches)
     assert numbers_of(large.result(PATIENCE)) == list(range(60_000))
     assert max(map(len, cache.batches[before : before + 20])) <= 1000
@@ -98,7 +97,7 @@ def test_many_threads_get_their_own_answers(make_pool, panda):
         rng = np.random.default_rng(k)
         for _ in range(40):
             first, count = int(rng.integers(0, 10**6)), int(rng.integers(1, 50))
-            if numbers_of(pool.solve(panda, numbered(first, count))) != list(range(first, first + count)):
+            if numbers_of(solved_by(pool, panda, numbered(first, count))) != list(range(first, first + count)):
                 wrong.append(first)
 
     clients = [threading.Thread(target=client, args=(k,)) for k in range(16)]
@@ -123,7 +122,7 @@ def test_the_queue_is_bounded_and_says_when_to_come_back(make_pool, panda):
     for future in (first, *futures):
         future.result(PATIENCE)
     pool.require_room()
-    assert numbers_of(pool.solve(panda, numbered(9, 1))) == [9]
+    assert numbers_of(solved_by(pool, panda, numbered(9, 1))) == [9]
 
 
 def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(make_pool, panda):
@@ -188,7 +187,7 @@ def test_a_large_request_is_given_up_when_it_is_cancelled_half_way(make_pool, pa
     assert cache.entered.wait(PATIENCE)
     assert large.cancel()
     cache.gate.set()
-    assert numbers_of(pool.solve(panda, numbered(-5, 1))) == [-5]
+    assert numbers_of(solved_by(pool, panda, numbered(-5, 1))) == [-5]
     assert sum(map(len, cache.batches)) < 50_000
     assert pool.waiting_problems == 0
 
@@ -215,16 +214,6 @@ def test_an_answer_that_comes_after_its_deadline_is_an_error(make_pool, panda, c
         late.result(PATIENCE)
 
 
-def test_who_waits_in_a_thread_is_let_go_while_the_solver_hangs(make_pool, panda):
-    pool, cache, first = held(make_pool, panda)
-    pool.limits = replace(pool.limits, timeout_s=0.05)
-    with pytest.raises(ExpiredError, match="held up"):
-        pool.solve(panda, numbered(1, 1))
-    cache.gate.set()
-    assert numbers_of(first.result(PATIENCE)) == [-1]
-    assert 1 not in cache.solved
-
-
 def test_only_the_request_that_the_solver_refuses_fails(make_pool, panda):
     pool, cache, _ = held(make_pool, panda, refused=13.0)
     futures = [pool.submit(panda, numbered(k, 2)) for k in (10, 12, 14)]
@@ -238,18 +227,18 @@ def test_the_thread_survives_any_error(make_pool, panda):
     pool, cache = make_pool(error=RuntimeError("broken"))
     for _ in range(2):
         with pytest.raises(RuntimeError, match="broken"):
-            pool.solve(panda, numbered(0, 3))
+            solved_by(pool, panda, numbered(0, 3))
     cache.error = None
-    assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
+    assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
     assert pool.waiting_requests == pool.waiting_problems == 0
 
 
 def test_a_failed_part_ends_its_whole_request(make_pool, panda):
     pool, cache = make_pool(refused=5000.0)
     with pytest.raises(InputError):
-        pool.solve(panda, numbered(0, 50_000))
+        solved_by(pool, panda, numbered(0, 50_000))
     assert pool.waiting_problems == 0
-    assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
+    assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
     assert 40_000 not in cache.solved
 
 
@@ -267,7 +256,7 @@ def test_an_answer_that_cannot_be_kept_fails_alone(make_pool, panda, monkeypatch
     cache.gate.set()
     assert isinstance(futures[1].exception(PATIENCE), MemoryError)
     assert [numbers_of(futures[k].result(PATIENCE)) for k in (0, 2)] == [[0], [2]]
-    assert numbers_of(pool.solve(panda, numbered(4, 1))) == [4]
+    assert numbers_of(solved_by(pool, panda, numbered(4, 1))) == [4]
 
 
 def test_a_thread_that_fails_leaves_nobody_waiting(make_pool, panda, monkeypatch, caplog):
@@ -306,20 +295,6 @@ def test_closing_drops_what_waits_and_takes_no_more(make_pool, panda):
     assert numbers_of(running.result(PATIENCE)) == [-1]
     with pytest.raises(ClosedError):
         pool.submit(panda, numbered(1, 1))
-
-
-def test_draining_solves_what_waits(make_pool, panda):
-    pool, cache, running = held(make_pool, panda)
-    waiting = [pool.submit(panda, numbered(k, 1, seeds=k + 1)) for k in range(4)]
-    closing = threading.Thread(target=pool.close, kwargs={"drain_s": PATIENCE})
-    closing.start()
-    until(lambda: pool._closed)
-    with pytest.raises(ClosedError):
-        pool.submit(panda, numbered(9, 1))
-    cache.gate.set()
-    assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
-    closing.join(PATIENCE)
-    assert running.done()
 
 
 class Record:
@@ -378,6 +353,6 @@ def test_an_observer_that_fails_harms_nobody(make_pool, panda, caplog):
         "AtOnce", (), {"build": lambda self, robot, request, done, is_wanted: done(True), "close": lambda self: None}
     )()
     for k in range(2):
-        assert numbers_of(pool.solve(panda, numbered(k, 1))) == [k]
+        assert numbers_of(solved_by(pool, panda, numbered(k, 1))) == [k]
     pool.close()
     assert "has failed" in caplog.text

@@ -15,7 +15,7 @@ from ik_service.batching.errors import compile_failed_error
 from ik_service.batching.kernels.build import BuildEnd
 from ik_service.batching.kernels.kernel_builder import KernelBuilder
 from ik_service.batching.kernels.kernel_status import KernelStatus
-from ik_service.batching.pool_observer import SafeObserver
+from ik_service.batching.pool_observer import PoolObserver, notify
 from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import QueuedRequest
@@ -37,7 +37,7 @@ class KernelGate:
     """
 
     def __init__(
-        self, builder: KernelBuilder | None, queue: FairQueue, changed: threading.Condition, observer: SafeObserver
+        self, builder: KernelBuilder | None, queue: FairQueue, changed: threading.Condition, observer: PoolObserver
     ) -> None:
         self.builder = builder
         self._queue, self._changed, self._observer = queue, changed, observer
@@ -106,7 +106,7 @@ class KernelGate:
             for key in self._status.set_compiled(queued.code_key):
                 self._queue.open_group(key)
             self._changed.notify()
-        self._observer.compiled(queued, time.monotonic() - queued.queued_at)
+        notify(self._observer.compiled, queued, time.monotonic() - queued.queued_at)
 
     def _live(self, queued: QueuedRequest) -> Iterator[QueuedRequest]:
         """Give the requests that wait for the same code, without those that are cancelled or past their deadline."""

@@ -15,7 +15,7 @@ from ik_service.batching.solver_pool import SolverPool
 from ik_service.errors import KernelBuildError
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
-from tests.batching.conftest import numbered, numbers_of
+from tests.batching.conftest import numbered, numbers_of, solved_by
 
 PATIENCE = 60
 
@@ -42,16 +42,16 @@ class SlowBuilder:
 
 def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
     pool, _ = make_pool()
-    assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
+    assert numbers_of(solved_by(pool, panda, numbered(1, 1))) == [1]
     pool._gate.builder = builder = SlowBuilder()
     waiting = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(3)]
     waiting.append(pool.submit(panda, numbered(3, 1, link="panda_link6", seeds=5)))  # another group, the same code
-    assert numbers_of(pool.solve(panda, numbered(2, 1))) == [2]
+    assert numbers_of(solved_by(pool, panda, numbered(2, 1))) == [2]
     assert len(builder.asked) == 1
     assert not any(future.done() for future in waiting)
     builder.asked.pop()[2](BuildEnd.COMPILED)
     assert [numbers_of(future.result(PATIENCE)) for future in waiting] == [[0], [1], [2], [3]]
-    assert numbers_of(pool.solve(panda, numbered(5, 1, link="panda_link6"))) == [5]
+    assert numbers_of(solved_by(pool, panda, numbered(5, 1, link="panda_link6"))) == [5]
     assert not builder.asked  # compiled once
 
 
@@ -63,7 +63,7 @@ def test_a_request_whose_kernels_come_too_late_expires(make_pool, panda):
         late.result(PATIENCE)
     assert caught.value.retry_after_s == 7  # what the builder has left, in whole seconds
     builder.asked.pop()[2](BuildEnd.COMPILED)
-    assert numbers_of(pool.solve(panda, numbered(1, 1))) == [1]
+    assert numbers_of(solved_by(pool, panda, numbered(1, 1))) == [1]
     assert cache.batches == [[1.0]]
 
 
@@ -94,11 +94,11 @@ def test_a_process_is_asked_without_the_lock_of_the_pool(make_pool, panda):
     class OtherThreadSolves(SlowBuilder):
         def build(self, robot, request, done, owners, *, owner):
             self.asked.append((robot, request, done, owners))
-            other = threading.Thread(target=lambda: got.append(numbers_of(pool.solve(panda, numbered(1, 1)))))
+            other = threading.Thread(target=lambda: got.append(numbers_of(solved_by(pool, panda, numbered(1, 1)))))
             other.start()
             other.join(5)
 
-    got = [numbers_of(pool.solve(panda, numbered(0, 1)))]
+    got = [numbers_of(solved_by(pool, panda, numbered(0, 1)))]
     pool._gate.builder = builder = OtherThreadSolves()
     with pool.submit_together():
         waiting = pool.submit(panda, numbered(5, 1, link="panda_link6"))
@@ -223,9 +223,9 @@ def test_what_the_solvers_own_thread_cannot_compile_is_not_tried_again_either(ma
     solve = cache.solve_together
     cache.solve_together = lambda *given: tried.append(given) or solve(*given)
     with pytest.raises(CompileFailedError):
-        pool.solve(panda, numbered(0, 1))
+        solved_by(pool, panda, numbered(0, 1))
     with pytest.raises(CompileFailedError):
-        pool.solve(panda, numbered(1, 1))
+        solved_by(pool, panda, numbered(1, 1))
     assert len(tried) == 1
     assert caplog.text.count("cannot be compiled. CPU kernel build failed") == 1
 
