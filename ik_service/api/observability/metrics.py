@@ -6,7 +6,7 @@ registry.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -19,10 +19,12 @@ from starlette.types import Scope
 
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
 from ik_service.batching.errors import RefusalReason
+from ik_service.batching.pool_observer import PoolObserver
 from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.robots import RobotModel
-from ik_service.solver import IKResult, IKStatus
+from ik_service.solver import IKResult
+from ik_service.solver.lm.status import STATUS_WORDS
 
 SOLVE_ROUTE = "/v1/robots/{robot}/solve"
 REMOVED = "(removed)"
@@ -34,17 +36,7 @@ _SIZES = tuple(2**k for k in range(13))
 _ISLANDS = (0, 1, 2, 3, 4, 6, 8, 16)
 
 
-@dataclass(frozen=True)
-class _RobotMetrics:
-    """The metrics of one robot, looked up once."""
-
-    batch_problems: Histogram
-    queue_wait: Histogram
-    solve: Histogram
-    problems: dict[int, Counter]
-
-
-class ServiceMetrics:
+class ServiceMetrics(PoolObserver):
     """Metrics of an application; an observer of its requests and of its solver pool.
 
     Args:
@@ -87,10 +79,7 @@ class ServiceMetrics:
         self._queue_problems = Gauge("ik_service_queue_problems", "Problems that wait.", registry=registry)
         self._robot_count = Gauge("ik_service_robots", "Robots that are served.", registry=registry)
         self._ready = Gauge("ik_service_ready", "1 while the service is ready, 0 otherwise.", registry=registry)
-        self._by_robot: dict[str, _RobotMetrics] = {}
-        self._by_request: dict[tuple[str, str, int], Counter] = {}
-        self._by_route: dict[str, Histogram] = {}
-        self._by_reason: dict[RefusalReason, Counter] = {}
+        self._labelled = cache(_labelled)  # looking up labels takes longer than counting
 
     def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are read."""
@@ -106,11 +95,10 @@ class ServiceMetrics:
 
     def forget(self, robot: str) -> None:
         """Drop the metrics of a robot that is no longer served."""
-        self._by_robot.pop(robot, None)
-        for metric in (self._batches, self._queue_wait, self._solve_time, self._compile_time):
+        for metric in (self._batches, self._queue_wait, self._solve_time, self._compile_time, self._problems):
             metric.remove_by_labels({"robot": robot})
-        self._problems.remove_by_labels({"robot": robot})
         self._islands.remove(robot)
+        self._labelled.cache_clear()
 
     # ------------------------------------------------------------------ of requests
     def began(self) -> None:
@@ -126,19 +114,9 @@ class ServiceMetrics:
         """Count a request to solve that was refused early."""
         self._count("POST", SOLVE_ROUTE, status, seconds)
 
-    def _count(self, given_method: str, route: str, status: int, seconds: float) -> None:
-        key = (given_method, route, status)
-        counter = self._by_request.get(key)
-        if counter is None:
-            method = given_method if given_method in _METHODS else "(other)"
-            counter = self._by_request.setdefault(
-                (method, route, status), self._requests.labels(method, route, str(status))
-            )
-        counter.inc()
-        timer = self._by_route.get(route)
-        if timer is None:
-            timer = self._by_route.setdefault(route, self._request_time.labels(route))
-        timer.observe(seconds)
+    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._labelled(self._requests, method if method in _METHODS else "(other)", route, status).inc()
+        self._labelled(self._request_time, route).observe(seconds)
 
     # ------------------------------------------------------------------ of the pool
     def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
@@ -150,14 +128,12 @@ class ServiceMetrics:
             rows.setdefault(name, []).append(slice(row, row + share.count))
             row += share.count
             if share.rows.start == 0:
-                self._of_robot(name).queue_wait.observe(max(0.0, started_at - share.queued.queued_at))
+                self._labelled(self._queue_wait, name).observe(max(0.0, started_at - share.queued.queued_at))
         for name, own in rows.items():
-            metrics = self._of_robot(name)
-            metrics.batch_problems.observe(sum(each.stop - each.start for each in own))
-            metrics.solve.observe(seconds)
-            for status, count in enumerate(_counts(result.status, own)):
-                if count:
-                    metrics.problems[status].inc(count)
+            self._labelled(self._batches, name).observe(sum(each.stop - each.start for each in own))
+            self._labelled(self._solve_time, name).observe(seconds)
+            for word, count in zip(STATUS_WORDS, _counts(result.status, own, len(STATUS_WORDS)), strict=True):
+                self._labelled(self._problems, name, word).inc(count)
             for islands, count in enumerate(_counts(result.islands.nisland, own)):
                 if count:
                     self._islands.observe(name, islands, count)
@@ -173,29 +149,20 @@ class ServiceMetrics:
 
     def refused(self, reason: RefusalReason) -> None:
         """Count a request that was refused, before or after it was read."""
-        counter = self._by_reason.get(reason)
-        if counter is None:
-            counter = self._by_reason.setdefault(reason, self._refused.labels(reason))
-        counter.inc()
+        self._labelled(self._refused, reason).inc()
 
     def _name_of(self, queued: QueuedRequest) -> str:
         return queued.label if queued.label is not None and self._is_served(queued.label) else REMOVED
 
-    def _of_robot(self, name: str) -> _RobotMetrics:
-        found = self._by_robot.get(name)
-        if found is None:
-            problems = {int(status): self._problems.labels(name, status.word) for status in IKStatus}
-            found = _RobotMetrics(
-                self._batches.labels(name), self._queue_wait.labels(name), self._solve_time.labels(name), problems
-            )
-            self._by_robot[name] = found
-        return found
+
+def _labelled(metric: Counter | Histogram, *labels: object) -> Any:
+    return metric.labels(*labels)
 
 
-def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice]) -> list[int]:
-    """Return how often each of 0, 1, 2 ... occurs in some of the rows."""
+def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice], least: int = 0) -> list[int]:
+    """Return how often each of 0, 1, 2 ... occurs in some of the rows, at least so many of them."""
     taken = values[rows[0]] if len(rows) == 1 else np.concatenate([values[each] for each in rows])
-    return [int(count) for count in np.bincount(taken)]
+    return [int(count) for count in np.bincount(taken, minlength=least)]
 
 
 def _histogram(name: str, documentation: str, label: str, buckets: Sequence[float], registry: CollectorRegistry) -> Any:
