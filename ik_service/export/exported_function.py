@@ -31,12 +31,9 @@ class ExportedFunction(Protocol):
 
     def object_of(self, kernel: wp.Kernel) -> str:
         """Return the name of the object that holds a kernel."""
-        ...
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
         """Return its part of the header, and its source but for the declarations of structs and constants."""
-        ...
 
     def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
         """Return the example program and what it reads."""
-        ...

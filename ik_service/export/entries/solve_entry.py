@@ -35,21 +35,13 @@ GIVEN = {
 
 
 class SolveEntry:
-    """The function `PREFIX_solve`.
+    """The function `PREFIX_solve`, an `ExportedFunction`.
 
     Args:
         solver: The solver.
         prefix: What all names begin with.
         orientations: Whether targets have orientations, or are positions alone.
         problem_count: Targets in the file of the example.
-
-    Attributes:
-        name: What names of its kernels hold.
-        recorded: Its launches.
-        objects: Names of its objects.
-        prologue: What comes before all includes of the source.
-        example: The example program and what it reads.
-        advice: Notes for the README, as a list.
 
     Raises:
         EngineError: The solver cannot be exported.

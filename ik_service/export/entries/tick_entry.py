@@ -45,20 +45,12 @@ UNMEASURED = tuple(name for name, column in TICK_COLUMNS.items() if column.null)
 
 
 class TickEntry:
-    """The functions `PREFIX_tick` and `PREFIX_controller_...`.
+    """The functions `PREFIX_tick` and `PREFIX_controller_...`, an `ExportedFunction`.
 
     Args:
         controller: The controller.
         prefix: What all names begin with.
         tick_count: Ticks in the file of the example.
-
-    Attributes:
-        name: What names of its kernels hold.
-        recorded: Its launches.
-        objects: Names of its objects.
-        prologue: What comes before all includes of the source.
-        example: Name of the example program, and of what it reads.
-        advice: Notes for the README, as a list.
 
     Raises:
         EngineError: The controller cannot be exported.

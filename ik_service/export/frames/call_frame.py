@@ -64,7 +64,8 @@ class CallFrame:
         constants: Constants,
         further: Mapping[str, FrameArray] | None = None,
     ) -> None:
-        self._name, self._recorded, self._symbols, self._constants = name, recorded, symbols, constants
+        self._name, self._recorded, self._symbols = name, recorded, symbols
+        self._layout, self._constants = layout, constants
         lines = {label: FrameArray(array, ("n",)) for label, array in recorded.lines.items()}
         self._arrays = lines | dict(further or {})
         places = {item.array.ptr: self._place(label, item) for label, item in self._arrays.items()}

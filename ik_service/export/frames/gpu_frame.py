@@ -1,14 +1,12 @@
 """The frame of a function whose arrays are in the memory of a GPU: kernels are launched through the CUDA driver."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import warp as wp
 
-from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, Place, c_scalar
-from ik_service.export.frames.call_frame import CallFrame, FrameArray
-from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.export.frames.call_frame import CallFrame
+from ik_service.solver.launches.recorded_launches import RecordedStep
 
 ALIGNMENT = 256  # of every constant
 
@@ -40,35 +38,14 @@ class GpuConstants(Constants):
 
 
 class GpuFrame(CallFrame):
-    """The frame of one function on a GPU.
-
-    Args:
-        name: What its names in C hold.
-        recorded: The launches.
-        symbols: Names of the kernels in the cubins.
-        layout: Where structs are declared.
-        constants: Where constants are kept.
-        further: Arrays besides those with a line for every problem.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        recorded: RecordedLaunches,
-        symbols: Mapping[wp.Kernel, str],
-        layout: CLayout,
-        constants: GpuConstants,
-        further: Mapping[str, FrameArray],
-    ) -> None:
-        self._places_of_kernels = {kernel: place for place, kernel in enumerate(symbols)}
-        super().__init__(name, recorded, symbols, layout, constants, further)
+    """The frame of one function on a GPU; its constants are `GpuConstants`."""
 
     def _number_place(self, label: str) -> Place:
         return Place(f"(f->device_numbers + offsetof({self._name}_numbers, {label}))")
 
     def _launch(self, step: RecordedStep) -> list[str]:
         arguments = ", ".join(["&bounds", *(f"&a.{argument.label}" for argument in step.kernel.adj.args)])
-        place = self._places_of_kernels[step.kernel]
+        place = list(self._symbols).index(step.kernel)
         return [
             "{",
             f"    void *arguments[] = {{{arguments}}};",

@@ -9,42 +9,19 @@ they differ.
 """
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import warp as wp
-
-from ik_service.export.c_code.structs import BOUNDS_SIZE, SCALARS, CLayout
-from ik_service.export.c_code.values import Constants
+from ik_service.export.c_code.structs import BOUNDS_SIZE, SCALARS
 from ik_service.export.frames.call_frame import CallFrame
-from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.launches.recorded_launches import RecordedStep
 
 CTYPES: dict[str, Any] = {name: kind._type_ for kind, name in SCALARS.items()}
 WORD = 8  # bytes, the alignment of arguments
 
 
 class StoredFrame(CallFrame):
-    """The frame of one function, whose arrays are all among its numbers.
-
-    Args:
-        name: What its names in C hold.
-        recorded: The launches; no array has a line for every problem.
-        symbols: Names of the kernels in the objects.
-        layout: Where structs are declared.
-        constants: Where constants are kept.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        recorded: RecordedLaunches,
-        symbols: Mapping[wp.Kernel, str],
-        layout: CLayout,
-        constants: Constants,
-    ) -> None:
-        self._layout = layout
-        self._arguments: list[str] = []
-        super().__init__(name, recorded, symbols, layout, constants)
+    """The frame of one function, whose arrays are all among its numbers: none has a line for every problem."""
 
     def functions_and_structs(self, further: Sequence[tuple[str, str]]) -> tuple[str, int]:
         """Return structs and functions, and the bytes of a frame.
@@ -52,18 +29,19 @@ class StoredFrame(CallFrame):
         Args:
             further: C types and names of more members of the frame.
         """
-        kept = [(struct, f"arguments_{k}") for k, struct in enumerate(self._arguments)]
-        kept += [(f"{self._layout.prefix}_bounds", f"bounds_{k}") for k in range(len(self._arguments))]
+        count, bounds = len(self._recorded.steps), f"{self._layout.prefix}_bounds"
+        kept = [(struct, f"arguments_{k}") for k, struct in enumerate(self._arguments())]
+        kept += [(bounds, f"bounds_{k}") for k in range(count)]
         members = [("const void *", "self"), *further, *kept, (f"{self._name}_numbers", "numbers")]
         structs = self._structs([f"{kind} {label};" for kind, label in members])
-        fills = [f"{self._name}_fill_{k}(f);" for k in range(len(self._arguments))]
+        fills = [f"{self._name}_fill_{k}(f);" for k in range(count)]
         place = [f"set_addresses_of_{self._name}(f);", *fills, "f->self = f;"]
         text = "\n\n".join([structs, self._set_addresses(), *self._steps, self._function(f"place_{self._name}", place)])
         return text, self._size([kind for kind, _ in further])
 
     def _size(self, further: Sequence[str]) -> int:
         numbers = [(label, CTYPES[kind] * size) for kind, label, size in self._numbers]
-        bytes_kept = sum(self._layout.structs[struct].size + BOUNDS_SIZE for struct in self._arguments)
+        bytes_kept = sum(self._layout.structs[struct].size + BOUNDS_SIZE for struct in self._arguments())
         return ctypes.sizeof(
             _struct(
                 [
@@ -75,9 +53,12 @@ class StoredFrame(CallFrame):
             )
         )
 
+    def _arguments(self) -> list[str]:
+        """The structs of the arguments of all steps."""
+        return [f"{self._symbols[step.kernel]}_arguments" for step in self._recorded.steps]
+
     def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:
         symbol = self._symbols[step.kernel]
-        self._arguments.append(f"{symbol}_arguments")
         fill = self._function(f"{self._name}_fill_{k}", [*filled, f"f->arguments_{k} = a;", f"f->bounds_{k} = bounds;"])
         call = f"{symbol}_cpu_forward(&f->bounds_{k}, &f->arguments_{k});"
         return "\n\n".join([fill, self._function(f"{self._name}_step_{k}", [call])])
