@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.cli.app import app as command_line
-from ik_service.client.messages.replies import read_solve_reply
+from ik_service.client.messages.replies import read_reply, solve_result
 from ik_service.settings import ServiceSettings
 
 READY_TIMEOUT_S = 600.0  # the first solve on a machine compiles kernels
@@ -144,7 +144,7 @@ def _read_by_client(media_type: str, body: bytes) -> bytes:
     """The fields of the client's result."""
     request = httpx2.Request("POST", "http://localhost")
     reply = httpx2.Response(200, headers={"content-type": media_type}, content=body, request=request)
-    fields = vars(read_solve_reply(reply)) | {"timing_ms": None}
+    fields = vars(read_reply(reply, solve_result)) | {"timing_ms": None}
     return b"".join(f"{name} ".encode() + _text(fields[name]).encode() for name in sorted(fields))
 
 

@@ -33,13 +33,12 @@ def blocking(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concate
     @wraps(steps)
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         running, result = steps(self, *args, **kwargs), None
-        while True:
-            try:
-                action = running.send(result)
-            except StopIteration as end:
-                returned: T = end.value
-                return returned
-            result = self._perform(action)
+        try:
+            while True:
+                result = self._perform(running.send(result))
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
 
     _sign(run, steps)
     return run
@@ -51,13 +50,12 @@ def awaitable(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concat
     @wraps(steps)
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         running, result = steps(self, *args, **kwargs), None
-        while True:
-            try:
-                action = running.send(result)
-            except StopIteration as end:
-                returned: T = end.value
-                return returned
-            result = await self._perform(action)
+        try:
+            while True:
+                result = await self._perform(running.send(result))
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
 
     _sign(run, steps)
     return run

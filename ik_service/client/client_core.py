@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike
 from ik_service.client.actions import Steps, Wait
 from ik_service.client.messages import requests
 from ik_service.client.messages.replies import (
-    read_forward_reply,
-    read_robot_reply,
-    read_robots_reply,
-    read_solve_reply,
+    forward_result,
+    read_reply,
+    robot_description,
+    robot_list,
+    solve_result,
 )
 from ik_service.client.messages.reply_errors import check_reply, failure
 from ik_service.client.messages.requests import Call, Encoding, SolveTarget
@@ -147,7 +148,7 @@ class ClientMethods(ClientCore[Any, Any]):
         chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
         problems = requests.solve_document(chosen, objectives, problem_count, initial_joint_q, options, include)
         call = requests.solve_call(robot, problems, self._encoding, self._timeout_s)
-        return read_solve_reply((yield from self._send(call)))
+        return read_reply((yield from self._send(call)), solve_result)
 
     def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> Steps[ForwardResult]:
         """Compute poses of links.
@@ -161,7 +162,8 @@ class ClientMethods(ClientCore[Any, Any]):
             ServiceError: The service refuses the request or fails.
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
-        return read_forward_reply((yield from self._send(requests.forward_call(robot, joint_q, links, self._encoding))))
+        call = requests.forward_call(robot, joint_q, links, self._encoding)
+        return read_reply((yield from self._send(call)), forward_result)
 
     def robots(self) -> Steps[list[dict[str, Any]]]:
         """Return the served robots: name, sizes and leaf links of each.
@@ -170,7 +172,7 @@ class ClientMethods(ClientCore[Any, Any]):
             ServiceError: The service refuses the request or fails.
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
-        return read_robots_reply((yield from self._send(requests.robots_call())))
+        return read_reply((yield from self._send(Call("GET", "/v1/robots"))), robot_list)
 
     def robot(self, name: str) -> Steps[dict[str, Any]]:
         """Return a robot's joints with their limits, its links and the names of its coordinates and DOFs.
@@ -179,7 +181,7 @@ class ClientMethods(ClientCore[Any, Any]):
             ServiceError: There is no robot with this name, or the service fails.
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
-        return read_robot_reply((yield from self._send(requests.robot_call(name))))
+        return read_reply((yield from self._send(Call("GET", requests.address(name)))), robot_description)
 
     def put_robot(
         self,
@@ -201,7 +203,10 @@ class ClientMethods(ClientCore[Any, Any]):
             ServiceError: The service refuses the robot, or takes no robots.
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
-        return read_robot_reply((yield from self._send(requests.put_robot_call(name, urdf, if_match, if_none_match))))
+        content = urdf.encode() if isinstance(urdf, str) else urdf
+        headers = {"Content-Type": "application/xml", **requests.conditions(if_match, if_none_match)}
+        call = Call("PUT", requests.address(name), content, headers)
+        return read_reply((yield from self._send(call)), robot_description)
 
     def delete_robot(self, name: str, *, if_match: str | None = None) -> Steps[None]:
         """Remove a robot that was put.
@@ -214,4 +219,5 @@ class ClientMethods(ClientCore[Any, Any]):
             ServiceError: There is no robot with this name, or the service refuses.
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
-        check_reply((yield from self._send(requests.delete_robot_call(name, if_match))))
+        call = Call("DELETE", requests.address(name), headers=requests.conditions(if_match))
+        check_reply((yield from self._send(call)))

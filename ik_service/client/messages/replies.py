@@ -1,9 +1,8 @@
 """Replies of the service as results with NumPy columns."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import httpx2
 import msgpack
@@ -16,22 +15,39 @@ from ik_service.client.messages.results import ForwardResult, SolveResult
 from ik_service.packed_columns import PACKED_FIELDS
 from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column
 
+Result = TypeVar("Result")
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
 
 
-def read_solve_reply(reply: httpx2.Response) -> SolveResult:
-    """Return the results in a reply.
+def read_reply(reply: httpx2.Response, read: Callable[[dict[str, Any]], Result]) -> Result:
+    """Return what a reply holds.
+
+    Args:
+        reply: The reply.
+        read: Returns it, from the document in the reply; numeric columns of MessagePack are arrays.
 
     Raises:
         ServiceError: The reply is an error.
         ClientError: The reply is not one of this service.
     """
-    document = read_document(reply)
-    with _as_client_error(reply):
-        return _solve_result(document)
+    check_reply(reply)
+    try:
+        if media_type(reply) == "application/msgpack":
+            document = msgpack.unpackb(reply.content, object_hook=_unpacked)
+        else:
+            document = json.loads(reply.content)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise ClientError(f"The reply of {reply.url} cannot be read: {error}.") from error
+    if not isinstance(document, dict):
+        raise foreign_reply(reply)
+    try:
+        return read(document)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise foreign_reply(reply) from error
 
 
-def _solve_result(document: dict[str, Any]) -> SolveResult:
+def solve_result(document: Mapping[str, Any]) -> SolveResult:
+    """Return the results in a document."""
     resolved = document["resolved"]
     present: dict[str, Any] = {
         column.edge_name: _read_column(column, document) for column in EDGE_COLUMNS if column.edge_name in document
@@ -68,77 +84,30 @@ def _read_column(column: Column, document: Mapping[str, Any]) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def read_forward_reply(reply: httpx2.Response) -> ForwardResult:
-    """Return the poses in a reply.
-
-    Raises:
-        ServiceError: The reply is an error.
-        ClientError: The reply is not one of this service.
-    """
-    document = read_document(reply)
-    with _as_client_error(reply):
-        poses = document["poses"]
-        return ForwardResult(
-            robot=document["robot"],
-            links=tuple(pose["link"] for pose in poses),
-            positions=np.stack([_floats(pose["positions"]) for pose in poses], axis=1),
-            orientations_xyzw=np.stack([_floats(pose["orientations_xyzw"]) for pose in poses], axis=1),
-        )
+def forward_result(document: Mapping[str, Any]) -> ForwardResult:
+    """Return the poses in a document."""
+    poses = document["poses"]
+    return ForwardResult(
+        robot=document["robot"],
+        links=tuple(pose["link"] for pose in poses),
+        positions=np.stack([_floats(pose["positions"]) for pose in poses], axis=1),
+        orientations_xyzw=np.stack([_floats(pose["orientations_xyzw"]) for pose in poses], axis=1),
+    )
 
 
-def read_robots_reply(reply: httpx2.Response) -> list[dict[str, Any]]:
-    """Return the list of robots in a reply.
-
-    Raises:
-        ServiceError: The reply is an error.
-        ClientError: The reply is not one of this service.
-    """
-    listed = read_document(reply).get("robots")
+def robot_list(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the robots in a document."""
+    listed = document.get("robots")
     if not isinstance(listed, list) or not all(isinstance(robot, dict) for robot in listed):
-        raise foreign_reply(reply)
+        raise TypeError("the robots are no list of documents")
     return listed
 
 
-def read_robot_reply(reply: httpx2.Response) -> dict[str, Any]:
-    """Return the description of a robot in a reply.
-
-    Raises:
-        ServiceError: The reply is an error.
-        ClientError: The reply is not one of this service.
-    """
-    document = read_document(reply)
+def robot_description(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document that describes a robot."""
     if not isinstance(document.get("name"), str):
-        raise foreign_reply(reply)
+        raise TypeError("the robot has no name")
     return document
-
-
-def read_document(reply: httpx2.Response) -> dict[str, Any]:
-    """Return the document in a reply; numeric columns of MessagePack are arrays.
-
-    Raises:
-        ServiceError: The reply is an error.
-        ClientError: The reply is not one of this service.
-    """
-    check_reply(reply)
-    try:
-        if media_type(reply) == "application/msgpack":
-            document = msgpack.unpackb(reply.content, object_hook=_unpacked)
-        else:
-            document = json.loads(reply.content)
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise ClientError(f"The reply of {reply.url} cannot be read: {error}.") from error
-    if not isinstance(document, dict):
-        raise foreign_reply(reply)
-    return document
-
-
-@contextmanager
-def _as_client_error(reply: httpx2.Response) -> Iterator[None]:
-    """Raise an error of the client for fields that are missing or of another type."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise foreign_reply(reply) from error
 
 
 def _unpacked(entries: dict[str, Any]) -> Any:

@@ -98,41 +98,28 @@ def solve_document(
 def solve_call(robot: str, document: dict[str, Any], encoding: Encoding, timeout_s: float) -> Call:
     """Return the request that solves a batch of problems; its `Prefer` header has the timeout [s]."""
     wait = f"{max(timeout_s, LEAST_WAIT_S):.3f}".rstrip("0").rstrip(".")
-    return _post(f"{_address(robot)}/solve", document, encoding, {"Prefer": f"wait={wait}"})
+    return _post(f"{address(robot)}/solve", document, encoding, {"Prefer": f"wait={wait}"})
 
 
 def forward_call(robot: str, joint_q: ArrayLike, links: Sequence[str] | None, encoding: Encoding) -> Call:
     """Return the request that computes poses of links."""
     document = {"joint_q": _array(joint_q), "links": None if links is None else _names("links", links)}
-    return _post(f"{_address(robot)}/forward", _given(document), encoding)
+    return _post(f"{address(robot)}/forward", _given(document), encoding)
 
 
-def robots_call() -> Call:
-    """Return the request that lists the robots."""
-    return Call("GET", "/v1/robots")
+def address(robot: str) -> str:
+    """Return the path of a robot."""
+    return f"/v1/robots/{quote(robot, safe='')}"
 
 
-def robot_call(robot: str) -> Call:
-    """Return the request that describes a robot."""
-    return Call("GET", _address(robot))
-
-
-def put_robot_call(robot: str, urdf: str | bytes, if_match: str | None, if_none_match: str | None) -> Call:
-    """Return the request that puts a robot."""
-    content = urdf.encode() if isinstance(urdf, str) else urdf
-    return Call(
-        "PUT", _address(robot), content, {"Content-Type": "application/xml", **_conditions(if_match, if_none_match)}
-    )
-
-
-def delete_robot_call(robot: str, if_match: str | None) -> Call:
-    """Return the request that deletes a robot."""
-    return Call("DELETE", _address(robot), headers=_conditions(if_match, None))
+def conditions(if_match: str | None, if_none_match: str | None = None) -> dict[str, str]:
+    """Return the headers of a change that is made only if the robot is as expected."""
+    return _given({"If-Match": if_match, "If-None-Match": if_none_match})
 
 
 def stream_url(base_url: str, robot: str) -> str:
     """Return the address of a robot's stream below that of the service."""
-    return f"{base_url.replace('http', 'ws', 1).rstrip('/')}{_address(robot)}/stream"
+    return f"{base_url.replace('http', 'ws', 1).rstrip('/')}{address(robot)}/stream"
 
 
 def checked_timeout_s(timeout_s: float) -> float:
@@ -214,11 +201,3 @@ def _names(label: str, names: Sequence[str]) -> list[str]:
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _conditions(if_match: str | None, if_none_match: str | None) -> dict[str, str]:
-    return _given({"If-Match": if_match, "If-None-Match": if_none_match})
-
-
-def _address(robot: str) -> str:
-    return f"/v1/robots/{quote(robot, safe='')}"
