@@ -1,7 +1,6 @@
 """Mimic couplings of a file: chains of followers resolved to their leaders, and checked against the limits."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def resolve_mimics(
     dof_of = {joint.name: int(start) for joint, start in zip(moving, starts[:-1], strict=True)}
     leader = np.arange(starts[-1], dtype=np.int32)
     multiplier, offset = np.ones(starts[-1]), np.zeros(starts[-1])
-    resolved: dict[str, _Following] = {}
+    resolved: dict[str, MimicDescription] = {}
     for joint in moving:
         if joint.mimic is not None:
             _resolve(joint, by_name, resolved)
@@ -45,16 +44,8 @@ def resolve_mimics(
     return leader, multiplier, offset
 
 
-class _Following(NamedTuple):
-    """What a joint follows at the end of its chain."""
-
-    leader: str
-    multiplier: float
-    offset: float
-
-
 def _resolve(
-    follower: JointDescription, by_name: Mapping[str, JointDescription], resolved: dict[str, _Following]
+    follower: JointDescription, by_name: Mapping[str, JointDescription], resolved: dict[str, MimicDescription]
 ) -> None:
     """Climb from a follower to the joint that leads itself, or to one resolved before, and resolve all on the way."""
     chain: list[tuple[str, MimicDescription]] = []
@@ -65,17 +56,17 @@ def _resolve(
         if joint.name in seen:
             raise _mimic_error(*chain[-1], f"it follows itself through '{joint.name}'.")
         seen.add(joint.name)
-    following = resolved.get(joint.name, _Following(joint.name, 1.0, 0.0))
+    following = resolved.get(joint.name, MimicDescription(joint.name, 1.0, 0.0))
     for name, mimic in reversed(chain):
-        leader, multiplier, offset = following
-        following = _Following(leader, mimic.multiplier * multiplier, mimic.multiplier * offset + mimic.offset)
+        multiplier, offset = mimic.multiplier * following.multiplier, mimic.multiplier * following.offset + mimic.offset
+        following = MimicDescription(following.leader, multiplier, offset)
         _check_proportion(name, mimic, following)
         resolved[name] = following
 
 
-def _check_proportion(name: str, mimic: MimicDescription, following: _Following) -> None:
+def _check_proportion(name: str, mimic: MimicDescription, following: MimicDescription) -> None:
     """Refuse what overflows float32 where code is generated from it, or vanishes there."""
-    leader, multiplier, offset = following
+    leader, multiplier, offset = following.leader, following.multiplier, following.offset
     size = abs(multiplier)
     if not (size == 0.0 or 1.0 / MAX_NUMBER <= size <= MAX_NUMBER):
         number, allowed = f"multiplier {multiplier:g}", f"0, or {1.0 / MAX_NUMBER:g} to {MAX_NUMBER:g} in size"
