@@ -135,9 +135,8 @@ class SolverPool:
             if queued.may_be_slow:
                 self._batch_sizer.start_small(queued.key)
             queued.is_small = self._room.is_small(queued.key, request.problem_count)
-            wait_s = self._room.wait_s(owner, queued.key, is_small=queued.is_small)
             try:
-                self._room.require(owner, request.problem_count, wait_s, timeout_s)
+                self._room.require(Expected(queued.key, request.problem_count, owner), timeout_s)
                 is_ready = not self._queue.has_group(queued.key) and self._gate.is_ready(queued, compile_here)
                 self._queue.put(queued, is_open=is_ready)
             except QueueFullError as error:
@@ -187,11 +186,7 @@ class SolverPool:
             self._require_open()
             if timeout_s <= 0.0:
                 raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
-            wait_s, count, owner = 0.0, 1, UNKNOWN_OWNER
-            if expected is not None:
-                count, owner = expected.problem_count, expected.owner
-                wait_s = self._room.wait_s(owner, expected.key, is_small=self._room.is_small(expected.key, count))
-            self._room.require(owner, count, wait_s, timeout_s, lag_s)
+            self._room.require(expected or Expected(None, 1, UNKNOWN_OWNER), timeout_s, lag_s)
 
     def close(self) -> None:
         """Take no more requests, drop the waiting ones and end the threads."""
