@@ -77,7 +77,7 @@ def create_app(
         )
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
-        state = ServiceState.of(settings, catalog, pool, observer, admission)
+        state = ServiceState(settings, catalog, pool, observer, admission)
         state.warm_up = warm_up(state, settings.warm_up_robots)
         observer.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
         app.state.service = state

@@ -5,8 +5,7 @@ import logging
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Annotated, Self
+from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
@@ -18,7 +17,6 @@ from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.server.stream_session import StreamSession
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.queue.fair_cap import FairCap
-from ik_service.batching.requests.solve_request import Robots
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.side_threads import SideThreads
 from ik_service.batching.solver_pool import SolverPool
@@ -35,15 +33,17 @@ POOL_END_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
 class ServiceState:
-    """Shared by the routes.
+    """Shared by the routes, from the start of an application on.
 
-    Attributes:
+    Args:
+        settings: The settings.
         catalog: Robots that are served.
         pool: The solver thread.
         metrics: Counts requests and solves.
         admission: Refuses requests that would be answered too late.
+
+    Attributes:
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
@@ -56,51 +56,24 @@ class ServiceState:
         bridge: Between the application's event loop and the solver thread.
     """
 
-    catalog: RobotCatalog
-    pool: SolverPool
-    metrics: ServiceMetrics
-    admission: Admission
-    max_body_bytes: int
-    side_threads: SideThreads
-    catalog_thread: SideThreads
-    stream_cap: FairCap
-    uploaders: tuple[str, ...] | None = None
-    warm_up: Future[TimedResult] = field(default_factory=Future)
-    streams: set[StreamSession] = field(default_factory=set)
-    draining: bool = False
-
-    def __post_init__(self) -> None:
-        """Bridge the pool and the catalog to the application's event loop."""
-        self.catalog_refresh = CatalogRefresh(self.catalog)
-        self.bridge = LoopBridge(self.pool)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         settings: ServiceSettings,
         catalog: RobotCatalog,
         pool: SolverPool,
         metrics: ServiceMetrics,
         admission: Admission,
-    ) -> Self:
-        """Return the state of an application that starts."""
+    ) -> None:
         is_shared = len(settings.keys) > 1
-        return cls(
-            catalog=catalog,
-            pool=pool,
-            metrics=metrics,
-            admission=admission,
-            max_body_bytes=settings.max_body_bytes,
-            side_threads=SideThreads(SIDE_THREADS, "ik-side", is_shared=is_shared),
-            catalog_thread=SideThreads(1, "ik-catalog", is_shared=is_shared),
-            stream_cap=FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared),
-            uploaders=settings.uploaders,
-        )
-
-    @property
-    def robots(self) -> Robots:
-        """Models of the robots that are served, by name."""
-        return self.catalog.models
+        self.catalog, self.pool, self.metrics, self.admission = catalog, pool, metrics, admission
+        self.max_body_bytes, self.uploaders = settings.max_body_bytes, settings.uploaders
+        self.warm_up: Future[TimedResult] = Future()
+        self.side_threads = SideThreads(SIDE_THREADS, "ik-side", is_shared=is_shared)
+        self.catalog_thread = SideThreads(1, "ik-catalog", is_shared=is_shared)
+        self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
+        self.catalog_refresh, self.bridge = CatalogRefresh(catalog), LoopBridge(pool)
+        self.streams: set[StreamSession] = set()
+        self.draining = False
 
     @property
     def is_ready(self) -> bool:

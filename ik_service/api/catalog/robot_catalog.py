@@ -59,11 +59,6 @@ class RobotCatalog:
         """All robots, built-in ones first."""
         return self._served
 
-    @property
-    def models(self) -> Mapping[str, RobotModel]:
-        """The models of all robots."""
-        return self._models
-
     def robot(self, name: str) -> ServedRobot:
         """Return a robot.
 
@@ -221,4 +216,3 @@ class RobotCatalog:
 
     def _set(self, served: dict[str, ServedRobot]) -> None:
         self._served = MappingProxyType(served)
-        self._models = MappingProxyType({name: robot.model for name, robot in served.items()})

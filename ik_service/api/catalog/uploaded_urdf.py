@@ -22,14 +22,11 @@ def read_uploaded(text: bytes) -> RobotModel:
         RobotFileError: The text is no robot, or one with too many DOFs.
     """
     try:
-        return _limited(load_urdf(text))
+        model = load_urdf(text)
     except RobotFileError as error:
         if (error.element or "").startswith(("mujoco '", "<mujoco>")):
             raise MjcfRefusedError("This is MJCF. Put a URDF; MJCF is read from local files only.") from None
         raise
-
-
-def _limited(model: RobotModel) -> RobotModel:
     if model.active_dof_count > MAX_ACTIVE_DOFS:
         raise RobotFileError(
             f"The robot has {model.active_dof_count} active DOFs. Allowed: {MAX_ACTIVE_DOFS}; make joints fixed that "

@@ -5,7 +5,7 @@ checks them again before it launches anything.
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -23,7 +23,6 @@ from ik_service.batching.requests.target_keys import (
     rows_on,
     structure_of,
 )
-from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 
@@ -135,6 +134,3 @@ class SolveRequest:
 
 Progress = Callable[[int], None]
 """Called with the number of problems that have just been solved."""
-
-Robots = Mapping[str, RobotModel]
-"""Robots by name."""

@@ -143,7 +143,7 @@ def test_preconditions_tell_who_was_first(tmp_path):
 
 def test_readers_keep_the_snapshot_that_they_have(tmp_path):
     catalog = catalog_of(tmp_path)
-    before = catalog.models
+    before = catalog.robots
     catalog.put("a", UR5E, ANY)
     assert "a" not in before
     assert catalog.serves("a")
@@ -157,9 +157,9 @@ def test_catalogs_of_several_processes_share_a_folder(tmp_path):
     one.put("arm", UR5E, ANY)
     assert fresh(other).robots["arm"].urdf == UR5E
     assert list(fresh(other).robots) == ["panda", "arm"]
-    model = other.models["arm"]
+    model = other.robots["arm"].model
     other.put("more", IIWA, ANY)
-    assert other.models["arm"] is model  # not read again
+    assert other.robots["arm"].model is model  # not read again
     with pytest.raises(CatalogFullError):
         one.put("third", IIWA, ANY)
     with pytest.raises(StaleRobotError, match="exists"):
