@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ik_service.api.errors.exceptions import FaultyFieldsError, FieldFault, pointer_token
+from ik_service.api.errors.exceptions import FaultBody, FaultyFieldsError, pointer_token
 from ik_service.api.schema.fields import TOO_MANY_NAMES, Envelope
 
 FAULT_CODES = {
@@ -42,18 +42,15 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        raise FaultyFieldsError(envelope_faults(error)) from error
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise FaultyFieldsError(_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found) from error
 
 
-def envelope_faults(error: ValidationError) -> list[FieldFault]:
-    """Return the faults that validation found in the envelope of a document."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [_fault(entry["loc"], entry["type"], entry["msg"]) for entry in found]
-
-
-def _fault(place: tuple[int | str, ...], kind: str, message: str) -> FieldFault:
+def _fault(place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:
+    """Return the fault for an error of the validation."""
     detail = "Field required" if kind == "union_tag_not_found" else message
-    return FieldFault(_pointer(place, kind), _code(kind), f"{detail}.")
+    code = "wrong_type" if kind.endswith("_type") else FAULT_CODES.get(kind, "invalid_value")
+    return FaultBody(pointer=_pointer(place, kind), code=code, detail=f"{detail}.")
 
 
 def _pointer(place: tuple[int | str, ...], kind: str) -> str:
@@ -64,9 +61,3 @@ def _pointer(place: tuple[int | str, ...], kind: str) -> str:
     elif kind.startswith("union_tag_"):
         tokens.append("type")
     return "".join(f"/{pointer_token(token)}" for token in tokens)
-
-
-def _code(kind: str) -> str:
-    if kind.endswith("_type"):
-        return "wrong_type"
-    return FAULT_CODES.get(kind, "invalid_value")

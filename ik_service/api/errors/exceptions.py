@@ -35,7 +35,8 @@ IKError
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from pydantic import BaseModel, Field
 
 from objectives.errors import IKError, InputError, UnknownNameError
 
@@ -43,25 +44,18 @@ FAULTS_MAX = 16
 """Faults listed in one answer; the others are left out."""
 
 
-@dataclass(frozen=True)
-class FieldFault:
-    """One fault of a request body.
+class FaultBody(BaseModel):
+    """One fault of a request body."""
 
-    Attributes:
-        pointer: JSON pointer (RFC 6901) to it; empty for the whole body.
-        code: Stable name of the kind of fault.
-        detail: What is wrong and what is allowed.
-    """
-
-    pointer: str
-    code: str
-    detail: str
+    pointer: str = Field(description="JSON pointer (RFC 6901) to the fault; empty for the whole body.")
+    code: str = Field(description="Stable name of the kind of fault.")
+    detail: str = Field(description="What is wrong and what is allowed.")
 
 
 class FaultyFieldsError(InputError):
     """Fields of the body that break the schema; `faults` names each."""
 
-    def __init__(self, faults: Iterable[FieldFault]) -> None:
+    def __init__(self, faults: Iterable[FaultBody]) -> None:
         """Keep the faults, in the order found, at least one."""
         self.faults = tuple(faults)[:FAULTS_MAX]
         first = self.faults[0]
@@ -69,8 +63,8 @@ class FaultyFieldsError(InputError):
 
 
 def faulty_field(pointer: str, code: str, detail: str) -> FaultyFieldsError:
-    """Return the error for one fault; see `FieldFault`."""
-    return FaultyFieldsError([FieldFault(pointer, code, detail)])
+    """Return the error for one fault; see `FaultBody`."""
+    return FaultyFieldsError([FaultBody(pointer=pointer, code=code, detail=detail)])
 
 
 def pointer_token(token: object) -> str:

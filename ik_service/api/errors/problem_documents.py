@@ -4,7 +4,7 @@ A client branches on `code`, which is stable; `title` and `detail` are for peopl
 answered without its text.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ik_service.api.errors import exceptions as api
-from ik_service.api.errors.exceptions import FaultyFieldsError, FieldFault
+from ik_service.api.errors.exceptions import FaultBody, FaultyFieldsError
 from ik_service.api.errors.request_id import current_request_id
 from ik_service.batching import errors as batching
 from ik_service.errors import EngineError, KernelBuildError, KernelCacheError, RobotFileError
@@ -135,7 +135,7 @@ def kind_of(error: Exception) -> ProblemKind:
     return next(PROBLEMS[parent] for parent in type(error).__mro__ if parent in PROBLEMS)
 
 
-def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FieldFault] = ()) -> dict[str, Any]:
+def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FaultBody] = ()) -> dict[str, Any]:
     """Return a problem document.
 
     Args:
@@ -143,7 +143,7 @@ def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FieldFault
         detail: What happened this time, and what to do.
         faults: Faults of the body; the code of the first is the code of the document.
     """
-    listed = [{"pointer": fault.pointer, "code": fault.code, "detail": fault.detail} for fault in faults]
+    listed = [fault.model_dump() for fault in faults]
     code = listed[0]["code"] if listed else kind.code
     document: dict[str, Any] = {
         "type": f"urn:ik-service:problem:{code}",
@@ -159,7 +159,7 @@ def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FieldFault
 
 
 def problem_response(
-    kind: ProblemKind, detail: str, faults: Iterable[FieldFault] = (), headers: Mapping[str, str] | None = None
+    kind: ProblemKind, detail: str, faults: Iterable[FaultBody] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem document as a response, with Retry-After where the kind says so.
 
@@ -178,10 +178,7 @@ def problem_response(
 
 def error_document(error: Exception) -> dict[str, Any]:
     """Return the problem document of an error, without the text of one that is a fault of the service."""
-    kind = kind_of(error)
-    return problem_document(
-        kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()
-    )
+    return problem_document(kind_of(error), *_detail_and_faults(error))
 
 
 def error_response(error: Exception) -> Response:
@@ -189,9 +186,11 @@ def error_response(error: Exception) -> Response:
     kind = kind_of(error)
     if isinstance(error, (batching.QueueFullError, batching.CompilingError)):
         kind = replace(kind, retry_after_s=error.retry_after_s)
-    return problem_response(
-        kind, kind.detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()
-    )
+    return problem_response(kind, *_detail_and_faults(error))
+
+
+def _detail_and_faults(error: Exception) -> tuple[str, Sequence[FaultBody]]:
+    return kind_of(error).detail or str(error), error.faults if isinstance(error, FaultyFieldsError) else ()
 
 
 def framework_kind(status: int) -> ProblemKind:

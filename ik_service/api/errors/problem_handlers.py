@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from ik_service.api.errors.exceptions import FieldFault
+from ik_service.api.errors.exceptions import FaultBody
 from ik_service.api.errors.problem_documents import (
     FRAMEWORK_PROBLEMS,
     error_response,
@@ -63,7 +63,7 @@ def _allowed_methods(request: Request) -> list[str]:
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # what this handler is registered for
-    faults = [FieldFault("", "invalid_value", str(entry["msg"])) for entry in error.errors()]
+    faults = [FaultBody(pointer="", code="invalid_value", detail=str(entry["msg"])) for entry in error.errors()]
     return problem_response(FRAMEWORK_PROBLEMS[422], "The request is not as the schema says.", faults)
 
 

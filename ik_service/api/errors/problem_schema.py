@@ -7,8 +7,8 @@ from pydantic import BaseModel, Field
 from ik_service.api.errors.exceptions import (
     BodyTimeoutError,
     CatalogStorageFullError,
+    FaultBody,
     FaultyFieldsError,
-    FieldFault,
     MalformedBodyError,
     MediaTypeError,
     MissingKeyError,
@@ -19,17 +19,10 @@ from ik_service.api.errors.exceptions import (
     TooManyProblemsError,
     UnknownRobotError,
     UploadsDisabledError,
+    faulty_field,
 )
 from ik_service.api.errors.problem_documents import PROBLEM_MEDIA_TYPE, kind_of, problem_document
 from ik_service.batching.errors import ExpiredError, ShareExhaustedError
-
-
-class FaultBody(BaseModel):
-    """One fault of a request body."""
-
-    pointer: str = Field(description="JSON pointer (RFC 6901) to the fault; empty for the whole body.")
-    code: str = Field(description="Stable name of the kind of fault.")
-    detail: str = Field(description="What is wrong and what is allowed.")
 
 
 class ProblemBody(BaseModel):
@@ -63,7 +56,6 @@ _DESCRIPTIONS = {
     504: "The deadline passed before there was an answer; nothing or not all was solved.",
 }
 
-_FAULT = FieldFault("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3.")
 _EXAMPLES: dict[int, Exception] = {
     400: MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
     401: MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'."),
@@ -75,7 +67,7 @@ _EXAMPLES: dict[int, Exception] = {
     406: NotAcceptableError("Accept is 'text/csv'. Served: application/json, application/msgpack, application/x-npz."),
     413: TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),
     415: MediaTypeError("The body's Content-Type is none. Send 'Content-Type: application/json'."),
-    422: FaultyFieldsError([_FAULT]),
+    422: faulty_field("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3."),
     429: ShareExhaustedError(
         "Your API key has 512 requests waiting, and 1 more would exceed its share, which is 512 of 1024 now. Wait "
         "until some have ended, and have fewer at once."
