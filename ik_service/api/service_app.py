@@ -50,7 +50,7 @@ class ServiceApp(FastAPI):
             settings.memory_bytes,
             settings.max_answer_bytes,
             is_shared=self._is_shared,
-            refused=admission.count_refused,
+            refused=admission.observer.refused,
         )
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -60,7 +60,7 @@ class ServiceApp(FastAPI):
             super().build_middleware_stack(),
             settings.max_connections,
             is_shared=self._is_shared,
-            refused=self._admission.count_refused,
+            refused=self._admission.observer.refused,
         )
         stack: ASGIApp = AccessMiddleware(shares, settings, self._bound_to)
         if settings.cors_origins:

@@ -90,12 +90,13 @@ class Admission:
         observer: Observes refusals.
 
     Attributes:
+        observer: The observer.
         lag: Lag of the event loop.
         pool: The solver pool; None before the start.
     """
 
     def __init__(self, timeout_s: float, observer: AdmissionObserver) -> None:
-        self._timeout_s, self._observer = timeout_s, observer
+        self._timeout_s, self.observer = timeout_s, observer
         self.lag = LoopLag()
         self.pool: SolverPool | None = None
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
@@ -144,11 +145,11 @@ class Admission:
         try:
             self.pool.require_room(expected, timeout_s=left_s, lag_s=LOOP_ROUNDS * self.lag.seconds)
         except QueueFullError as error:
-            self._observer.refused(error.reason)
+            self.observer.refused(error.reason)
             self._log_refusal(error)
             raise
         except ExpiredError:
-            self._observer.refused("deadline")
+            self.observer.refused("deadline")
             raise
 
     def solver_timeout_s(self, arrival: Arrival) -> float:
@@ -159,13 +160,9 @@ class Admission:
         """Remember a request as what its sender is expected to send next."""
         self._last[arrival.sender] = Expected.like(robot, request, owner)
 
-    def count_refused(self, reason: RefusalReason) -> None:
-        """Count a request that was refused elsewhere, for the share of its caller."""
-        self._observer.refused(reason)
-
     def answered_unread(self, status: int) -> None:
         """Count an answer that was sent without the application."""
-        self._observer.answered_unread(status, self.lag.seconds)
+        self.observer.answered_unread(status, self.lag.seconds)
 
     def _log_refusal(self, error: QueueFullError) -> None:
         self._refused += 1

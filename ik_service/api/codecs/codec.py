@@ -1,7 +1,7 @@
 """The interface of a codec, and columns whose rows are made while they are written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 Document = Mapping[str, Any]
 
@@ -26,13 +26,7 @@ class LazyRows(Sequence[Any]):
         """Return the number of rows."""
         return self._count
 
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Any]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
+    def __getitem__(self, place: Any) -> Any:
         """Make a row, or several."""
         if isinstance(place, slice):
             return [self._make(row) for row in range(*place.indices(self._count))]

@@ -105,7 +105,7 @@ def _dumps(value: Any) -> bytes:
 def _listed(value: object) -> list[Any]:
     if not isinstance(value, LazyRows):
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-    return value[:]
+    return list(value)
 
 
 def _parts(value: Any) -> Iterator[bytes]:

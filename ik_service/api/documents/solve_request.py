@@ -52,7 +52,9 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
         code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
         raise faulty_field("/targets", code, "Give targets, objectives or both.")
     poses = [_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
-    start = _read_start(envelope.initial_joint_q, robot)
+    start = None
+    if envelope.initial_joint_q is not None:
+        start = read_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
     objectives = tuple(
         read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
     )
@@ -103,10 +105,6 @@ def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> 
     """Number of problems of a target, 0 where it constrains nothing."""
     rows = orientations if positions is None else positions
     return 0 if rows is None else len(rows)
-
-
-def _read_start(value: object, robot: RobotModel) -> FloatArray | None:
-    return None if value is None else read_rows(value, robot.joint_coord_count, "/initial_joint_q")
 
 
 def _check_attempts(options: SolveOptions, count: int) -> None:

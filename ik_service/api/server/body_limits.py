@@ -60,73 +60,41 @@ class BodyLimitMiddleware:
             return await send_error(self._too_large(scope["method"]), scope, receive, send)
         reservation = scope[RESERVATION] = MemoryReservation(self._budget, scope)
         try:
-            return await self._app(scope, _LimitedBody(receive, self, scope["method"], reservation).receive, send)
+            return await self._app(scope, self._limited(receive, scope["method"], reservation), send)
         finally:
             reservation.end()
 
     def _too_large(self, method: str) -> BodyTooLargeError:
         return _too_large(self._max_bytes, SPLIT if method == "POST" else "That is the most for any body.")
 
-    def check(self, byte_count: int, method: str) -> None:
-        """Refuse a body with too many bytes.
+    def _limited(self, receive: Receive, method: str, reservation: MemoryReservation) -> Receive:
+        """Return what receives a body: it counts and times the bytes, and reserves memory for them."""
+        size = reserved = 0
+        end: float | None = None
+        is_complete = False
 
-        Args:
-            byte_count: Its bytes so far.
-            method: HTTP method of the request.
-
-        Raises:
-            BodyTooLargeError: More bytes than allowed.
-        """
-        if byte_count > self._max_bytes:
-            raise self._too_large(method)
-
-    async def next_message(self, receive: Receive, end: float) -> Message:
-        """Wait for more of a body.
-
-        Args:
-            receive: Gives the next message.
-            end: Deadline on the loop's clock [s].
-
-        Raises:
-            BodyTimeoutError: The deadline has passed.
-        """
-        try:
-            async with asyncio.timeout_at(end):
+        async def limited_receive() -> Message:
+            nonlocal size, reserved, end, is_complete
+            if is_complete:  # the next message is the end of the connection, which has no time limit
                 return await receive()
-        except TimeoutError:
-            raise BodyTimeoutError(f"The body did not come in within {self._timeout_s:g} s.") from None
+            if end is None:
+                end = asyncio.get_running_loop().time() + self._timeout_s
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTimeoutError(f"The body did not come in within {self._timeout_s:g} s.") from None
+            if message["type"] == "http.request":
+                size += len(message.get("body", b""))
+                if size > self._max_bytes:
+                    raise self._too_large(method)
+                if size > UNCOUNTED_BYTES:
+                    reservation.reserve(size - reserved)
+                    reserved = size
+                is_complete = not message.get("more_body", False)
+            return message
 
-    def end(self) -> float:
-        """Return the deadline of a body whose reading begins now, on the loop's clock [s]."""
-        return asyncio.get_running_loop().time() + self._timeout_s
-
-
-class _LimitedBody:
-    """The body of one request."""
-
-    __slots__ = ("_byte_count", "_complete", "_end", "_limits", "_method", "_receive", "_reservation", "_reserved")
-
-    def __init__(
-        self, receive: Receive, limits: BodyLimitMiddleware, method: str, reservation: MemoryReservation
-    ) -> None:
-        self._receive, self._limits, self._method, self._reservation = receive, limits, method, reservation
-        self._reserved = 0
-        self._byte_count, self._complete, self._end = 0, False, 0.0
-
-    async def receive(self) -> Message:
-        if self._complete:  # the next message is the end of the connection, which has no time limit
-            return await self._receive()
-        if not self._end:
-            self._end = self._limits.end()
-        message = await self._limits.next_message(self._receive, self._end)
-        if message["type"] == "http.request":
-            self._byte_count += len(message.get("body", b""))
-            self._limits.check(self._byte_count, self._method)
-            if self._byte_count > UNCOUNTED_BYTES:
-                self._reservation.reserve(self._byte_count - self._reserved)
-                self._reserved = self._byte_count
-            self._complete = not message.get("more_body", False)
-        return message
+        return limited_receive
 
 
 def _too_large(limit: int, advice: str) -> BodyTooLargeError:

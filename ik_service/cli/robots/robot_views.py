@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ik_service.api.documents.robot import robot_body, robot_summary
-from ik_service.api.schema.robot import DofBody, JointBody, RobotBody
+from ik_service.api.schema.robot import DofBody, JointBody
 from ik_service.cli.console import escaped, output_console
 from ik_service.robots import builtin_robot_names, load_robot
 
@@ -27,7 +27,8 @@ def print_robot(name: str) -> None:
     Raises:
         InputError: No such robot, or a file that cannot be read.
     """
-    robot = _body(name)
+    model = load_robot(name)
+    robot = robot_body(model.name, model)
     table = Table("DOF", "type", "lower", "upper", "moved by", title=escaped(robot.name), title_justify="left")
     for joint in robot.joints:
         for dof in joint.dofs:
@@ -55,11 +56,6 @@ def print_tree(name: str) -> None:
             label = f"{_joint_label(joints[link.name])} -> {label}"
         branches[link.name] = branches[link.parent].add(label)
     output_console().print(root)
-
-
-def _body(name: str) -> RobotBody:
-    robot = load_robot(name)
-    return robot_body(robot.name, robot)
 
 
 def _joint_label(joint: JointBody) -> str:

@@ -134,7 +134,7 @@ def test_refusals_are_counted_by_reason(door, error, reason):
     door.pool.error = error
     with pytest.raises(type(error)):
         door.require_room(door.arrives(PATH, []))
-    assert door._observer.refusals == [reason]
+    assert door.observer.refusals == [reason]
 
 
 def test_refusals_are_logged_together(door, caplog):

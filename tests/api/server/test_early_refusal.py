@@ -70,7 +70,7 @@ def server():
 def application(server):
     found = server[0]
     found.admission.pool.error = None
-    found.admission._observer = Record()
+    found.admission.observer = Record()
     found.count = 0
     return found
 
@@ -124,8 +124,8 @@ def test_a_refused_request_gets_a_whole_problem_document(application, connection
     assert "date" in found.headers
     assert "connection" not in found.headers
     assert (found.document["code"], found.document["status"]) == ("queue_full", 503)
-    assert (application.count, application.admission._observer.statuses) == (0, [503])
-    assert application.admission._observer.reasons == ["wait"]
+    assert (application.count, application.admission.observer.statuses) == (0, [503])
+    assert application.admission.observer.reasons == ["wait"]
 
 
 def test_who_has_its_share_already_is_429_unread(application, connection):
@@ -134,7 +134,7 @@ def test_who_has_its_share_already_is_429_unread(application, connection):
     found = answer(connection)
     assert (found.status, found.document["code"], found.document["status"]) == (429, "share_exhausted", 429)
     assert found.headers["retry-after"] == "3"
-    assert application.admission._observer.reasons == ["share"]
+    assert application.admission.observer.reasons == ["share"]
 
 
 def test_a_request_past_its_deadline_is_504_unread(application, connection):
@@ -143,7 +143,7 @@ def test_a_request_past_its_deadline_is_504_unread(application, connection):
     found = answer(connection)
     assert (found.status, found.document["code"]) == (504, "deadline_passed")
     assert "retry-after" not in found.headers
-    assert application.admission._observer.reasons == ["deadline"]
+    assert application.admission.observer.reasons == ["deadline"]
 
 
 def test_every_refusal_has_an_id_of_its_own(application, connection):
