@@ -25,7 +25,7 @@ Problem = tuple[int, str, str]
 REPLICA_LOST: Problem = (503, "replica_lost", "The process that was answering has ended")
 """The answer to a request whose replica died."""
 LOST_DETAIL = "The process that was answering this request has ended, and another one takes its place. Ask again."
-PROBLEMS: dict[int, Problem] = {
+PROXY_PROBLEMS: dict[int, Problem] = {
     404: (404, "not_found", "Not found"),
     408: (504, "deadline_passed", "The deadline passed"),
     500: (500, "internal_error", "Internal error"),
@@ -84,7 +84,7 @@ class _Answer:
             status = message["status"]
             if status >= 400 and _header(headers, b"content-type") != MEDIA_TYPE:
                 self._is_replaced = True
-                problem = PROBLEMS.get(status, (status, f"http_{status}", _phrase(status)))
+                problem = PROXY_PROBLEMS.get(status, (status, f"http_{status}", _phrase(status)))
                 return await self.send_problem(problem, f"{problem[2]}.", _header(headers, b"retry-after"))
             message = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
         elif self._is_replaced:

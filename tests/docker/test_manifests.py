@@ -196,7 +196,7 @@ def mebibytes(quantity):
 @pytest.mark.parametrize("overlay", ["gpu", "cpu"])
 def test_the_cache_of_kernels_stays_within_its_volume_and_that_within_the_disk_of_the_pod(overlay):
     volumes = {one["name"]: one["emptyDir"] for one in pod(overlay)["volumes"] if "emptyDir" in one}
-    bound = int(variables()[cache_bound.VARIABLE]) * 1e6 / 2**20
+    bound = int(variables()[cache_bound.BOUND_VARIABLE]) * 1e6 / 2**20
     assert 0.5 * mebibytes(volumes["kernels"]["sizeLimit"]) < bound < 0.8 * mebibytes(volumes["kernels"]["sizeLimit"])
     on_disk = sum(mebibytes(one["sizeLimit"]) for one in volumes.values() if one.get("medium") != "Memory")
     assert on_disk < mebibytes(container(overlay)["resources"]["limits"]["ephemeral-storage"])

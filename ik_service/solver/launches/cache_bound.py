@@ -14,7 +14,7 @@ import warp as wp
 
 from objectives.errors import InputError
 
-VARIABLE = "IK_SERVICE_KERNEL_CACHE_MB"
+BOUND_VARIABLE = "IK_SERVICE_KERNEL_CACHE_MB"
 """Environment variable with the bound, in 10^6 bytes."""
 MARKS = "ik_service_marks"
 """Folder in the cache whose files say what has been compiled."""
@@ -27,11 +27,11 @@ def bound_bytes() -> int | None:
     Raises:
         InputError: The variable is not a whole number above 0.
     """
-    given = os.environ.get(VARIABLE)
+    given = os.environ.get(BOUND_VARIABLE)
     if not given:
         return None
     if not given.isascii() or not given.isdigit() or int(given) == 0:
-        raise InputError(f"{VARIABLE} is {given!r}. Allowed: a whole number of 10^6 bytes above 0, or nothing.")
+        raise InputError(f"{BOUND_VARIABLE} is {given!r}. Allowed: a whole number of 10^6 bytes above 0, or nothing.")
     return int(given) * 10**6
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import warp as wp
 
-VARIABLE = "IK_SERVICE_SHIPPED_KERNELS"
+SHIPPED_VARIABLE = "IK_SERVICE_SHIPPED_KERNELS"
 """Environment variable that names a folder which `ik-service warmup` has filled, as WARP_CACHE_PATH it."""
 GPU_CODE = "ik_service_gpu_code.json"
 """File in a cache that says for which architectures it holds code."""
@@ -30,7 +30,7 @@ def use_shipped_kernels() -> None:
     Raises:
         OSError: The cache cannot be written.
     """
-    shipped, cache = os.environ.get(VARIABLE), Path(str(wp.config.kernel_cache_dir))
+    shipped, cache = os.environ.get(SHIPPED_VARIABLE), Path(str(wp.config.kernel_cache_dir))
     if shipped:
         link_kernels(Path(shipped, str(wp.config.version)).resolve(), cache.resolve())
 

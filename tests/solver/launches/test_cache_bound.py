@@ -5,7 +5,7 @@ import os
 import pytest
 import warp as wp
 
-from ik_service.solver.launches.cache_bound import MARKS, VARIABLE, bound_bytes, keep_bound, note_use
+from ik_service.solver.launches.cache_bound import BOUND_VARIABLE, MARKS, bound_bytes, keep_bound, note_use
 from ik_service.solver.launches.kernel_trust import check_cache
 from objectives import InputError
 
@@ -34,7 +34,7 @@ def modules(cache):
 
 @pytest.mark.parametrize(("megabytes", "kept"), [(2, 4), (1, 2)])
 def test_the_oldest_go_until_the_rest_fits(cache, monkeypatch, megabytes, kept):
-    monkeypatch.setenv(VARIABLE, str(megabytes))
+    monkeypatch.setenv(BOUND_VARIABLE, str(megabytes))
     assert [path.name for path in keep_bound()] == NAMES[: 4 - kept]
     assert modules(cache) == NAMES[4 - kept :]
     assert (cache / MARKS).exists() is (kept == 4)  # marks of what is gone would be wrong
@@ -42,7 +42,7 @@ def test_the_oldest_go_until_the_rest_fits(cache, monkeypatch, megabytes, kept):
 
 
 def test_what_is_used_stays(cache, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(BOUND_VARIABLE, "1")
     note_use(cache / "wp_a" / "code.o")
     os.utime(cache / "wp_b" / "code.o", ns=((10**18), 0))  # read, as far as the file system notes it
     keep_bound()
@@ -50,13 +50,13 @@ def test_what_is_used_stays(cache, monkeypatch):
 
 
 def test_without_a_bound_nothing_goes(cache, monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(BOUND_VARIABLE, raising=False)
     assert keep_bound() == []
     assert modules(cache) == NAMES
 
 
 def test_links_and_what_they_lead_to_stay_and_count_for_nothing(cache, monkeypatch, tmp_path_factory):
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(BOUND_VARIABLE, "1")
     shipped = tmp_path_factory.mktemp("shipped") / "code.o"
     shipped.write_bytes(bytes(10 * SIZE))
     os.utime(shipped, (0, 0))
@@ -68,7 +68,7 @@ def test_links_and_what_they_lead_to_stay_and_count_for_nothing(cache, monkeypat
 
 
 def test_other_files_count_and_are_never_removed(cache, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(BOUND_VARIABLE, "1")
     (cache / "lto").write_bytes(bytes(SIZE))
     keep_bound()
     assert modules(cache) == ["wp_d"]
@@ -77,11 +77,11 @@ def test_other_files_count_and_are_never_removed(cache, monkeypatch):
 
 @pytest.mark.parametrize("given", ["0", "-1", "1.5", "1 GB", "²"])
 def test_a_bound_that_is_no_number_is_refused_at_once(cache, monkeypatch, given):
-    monkeypatch.setenv(VARIABLE, given)
-    with pytest.raises(InputError, match=f"{VARIABLE} is "):
+    monkeypatch.setenv(BOUND_VARIABLE, given)
+    with pytest.raises(InputError, match=f"{BOUND_VARIABLE} is "):
         check_cache()
 
 
 def test_the_bound_is_read_in_millions_of_bytes(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "768")
+    monkeypatch.setenv(BOUND_VARIABLE, "768")
     assert bound_bytes() == 768_000_000

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import warp as wp
 
-from ik_service.solver.launches.shipped_kernels import VARIABLE, link_kernels, use_shipped_kernels
+from ik_service.solver.launches.shipped_kernels import SHIPPED_VARIABLE, link_kernels, use_shipped_kernels
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_several_may_link_at_once(shipped, cache):
 
 def test_the_variable_names_the_folder_as_warp_does(shipped, cache, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(cache))
-    monkeypatch.setenv(VARIABLE, str(shipped.parent))
+    monkeypatch.setenv(SHIPPED_VARIABLE, str(shipped.parent))
     use_shipped_kernels.__wrapped__()
     assert texts(cache) == texts(shipped)
 
