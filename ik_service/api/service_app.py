@@ -14,7 +14,7 @@ from ik_service.api.admission.access import AccessMiddleware
 from ik_service.api.admission.admission import Admission
 from ik_service.api.admission.request_memory import MemoryBudget
 from ik_service.api.admission.request_shares import RequestShareMiddleware
-from ik_service.api.routes.openapi import build_openapi
+from ik_service.api.routes.openapi import add_bodies
 from ik_service.api.server.body_limits import BodyLimitMiddleware
 from ik_service.api.server.early_refusal import EarlyRefusalMiddleware
 from ik_service.api.server.request_middleware import RequestMiddleware, RequestObserver
@@ -45,24 +45,16 @@ class ServiceApp(FastAPI):
     ) -> None:
         super().__init__(**options)
         self._settings, self._bound_to, self._observers = settings, bound_to, observers
-        self._admission, self._is_shared = admission, len(settings.keys) > 1
-        self._memory_budget = MemoryBudget(
-            settings.memory_bytes,
-            settings.max_answer_bytes,
-            is_shared=self._is_shared,
-            refused=admission.observer.refused,
-        )
+        self._admission, self._is_shared, refused = admission, len(settings.keys) > 1, admission.observer.refused
+        limits = settings.memory_bytes, settings.max_answer_bytes
+        self._memory_budget = MemoryBudget(*limits, is_shared=self._is_shared, refused=refused)
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return FastAPI's layers inside ours."""
-        settings = self._settings
-        shares = RequestShareMiddleware(
-            super().build_middleware_stack(),
-            settings.max_connections,
-            is_shared=self._is_shared,
-            refused=self._admission.observer.refused,
-        )
-        stack: ASGIApp = AccessMiddleware(shares, settings, self._bound_to)
+        settings, refused = self._settings, self._admission.observer.refused
+        most, inner = settings.max_connections, super().build_middleware_stack()
+        stack: ASGIApp = RequestShareMiddleware(inner, most, is_shared=self._is_shared, refused=refused)
+        stack = AccessMiddleware(stack, settings, self._bound_to)
         if settings.cors_origins:
             stack = CORSMiddleware(
                 stack,
@@ -77,9 +69,10 @@ class ServiceApp(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return our OpenAPI document."""
-        if self.openapi_schema is None:
-            self.openapi_schema = build_openapi(self)
-        return self.openapi_schema
+        is_new, document = self.openapi_schema is None, super().openapi()
+        if is_new:
+            add_bodies(document)
+        return document
 
     def is_draining(self) -> bool:
         """Return whether the service is about to end."""

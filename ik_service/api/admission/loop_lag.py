@@ -20,8 +20,9 @@ class LoopLag:
         self._last, self._due = 0.0, 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to measure a loop."""
-        self._wait(loop)
+        """Start to measure a loop, or wait for its next tick."""
+        self._due = time.monotonic() + TICK_S
+        self._timer = loop.call_later(TICK_S, self._tick, loop)
 
     def stop(self) -> None:
         """Stop measuring."""
@@ -37,10 +38,6 @@ class LoopLag:
         lag = max(self._last, time.monotonic() - self._due)
         return lag if lag > NOISE_S else 0.0
 
-    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due = time.monotonic() + TICK_S
-        self._timer = loop.call_later(TICK_S, self._tick, loop)
-
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._last = time.monotonic() - self._due
-        self._wait(loop)
+        self.start(loop)

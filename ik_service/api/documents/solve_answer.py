@@ -93,15 +93,7 @@ def _with_solutions(result: IKResult) -> IKResult:
 
 
 def _island(island: IslandResult) -> dict[str, Any]:
-    return {
-        "joints": island.joints,
-        "rows": island.rows,
-        "success": island.success,
-        "status": island.status.word,
-        "seed_index": island.seed_index,
-        "iterations": island.iterations,
-        "cost": island.cost,
-    }
+    return {**vars(island), "status": island.status.word}
 
 
 def _per_target(request: SolveRequest, result: IKResult) -> list[dict[str, Any]]:

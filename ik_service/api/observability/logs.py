@@ -124,15 +124,12 @@ def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mut
 def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = False) -> Sequence[Processor]:
     if is_for_people(settings, stream):
         return [_escaped, structlog.dev.ConsoleRenderer(colors=stream.isatty())]
-    return [structlog.processors.JSONRenderer(_json_bytes if as_bytes else _json_text)]
 
+    def dumps(event: Any, **_: Any) -> bytes | str:
+        line = orjson.dumps(event, default=str)
+        return line if as_bytes else line.decode()
 
-def _json_bytes(event: Any, **_: Any) -> bytes:
-    return orjson.dumps(event, default=str)
-
-
-def _json_text(event: Any, **_: Any) -> str:
-    return orjson.dumps(event, default=str).decode()
+    return [structlog.processors.JSONRenderer(dumps)]
 
 
 def _add_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

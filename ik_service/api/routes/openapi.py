@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -96,18 +94,10 @@ def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def build_openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of an application."""
-    built = get_openapi(
-        title=app.title,
-        version=app.version,
-        description=app.description,
-        routes=app.routes,
-        tags=app.openapi_tags,
-    )
-    schemas = built.setdefault("components", {}).setdefault("schemas", {})
+def add_bodies(document: dict[str, Any]) -> None:
+    """Add the models of bodies, and the API keys, to the document of FastAPI."""
     _, ours = models_json_schema([(model, "validation") for model in _BODIES], ref_template=REF_TEMPLATE)
-    schemas.update(ours["$defs"])
-    built["components"]["securitySchemes"] = _SECURITY_SCHEMES
-    built["security"] = [{}, *({name: []} for name in _SECURITY_SCHEMES)]
-    return built
+    components = document.setdefault("components", {})
+    components.setdefault("schemas", {}).update(ours["$defs"])
+    components["securitySchemes"] = _SECURITY_SCHEMES
+    document["security"] = [{}, *({name: []} for name in _SECURITY_SCHEMES)]

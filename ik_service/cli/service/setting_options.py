@@ -18,18 +18,13 @@ NO_OPTION = frozenset(("api_keys",))
 """Settings that are no options: command lines can be read by everybody on a machine."""
 
 
-def option_names() -> list[str]:
-    """Return the names of the settings that are options."""
-    return [name for name in ServiceSettings.model_fields if name not in NO_OPTION]
-
-
 def with_setting_options(run: Callable[..., None]) -> Callable[..., None]:
     """Return a function with a keyword argument per setting, for typer; `run` gets those that were given."""
 
     def command(**options: Any) -> None:
         run(**{name: value for name, value in options.items() if value is not None})
 
-    hints = {name: _hint(name, ServiceSettings.model_fields[name]) for name in option_names()}
+    hints = {name: _hint(name, field) for name, field in ServiceSettings.model_fields.items() if name not in NO_OPTION}
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
         for name, hint in hints.items()
