@@ -33,7 +33,7 @@ class TreeReport:
 
     def __str__(self) -> str:
         """Return the report as lines of text."""
-        lines = [f"{self.robot}: {_counted(len(self.trees), 'kinematic tree')}"]
+        lines = [f"{self.robot}: {len(self.trees)} kinematic tree{'' if len(self.trees) == 1 else 's'}"]
         lines += [f"  tree {number}: {', '.join(joints)}" for number, joints in enumerate(self.trees)]
         lines += [f"  static links: {', '.join(self.static_links)}"] if self.static_links else []
         lines += [f"  locked: {', '.join(self.locked_joints)}"] if self.locked_joints else []
@@ -65,7 +65,7 @@ def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as
     if as_json:
         console.out(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode(), highlight=False)
     elif console.is_terminal:
-        console.print(_island_view(report) if isinstance(report, IslandReport) else _tree_view(report))
+        console.print(_tree_view(str(report)))
     else:
         console.out(str(report), highlight=False)  # a line for each thing, however long
 
@@ -111,33 +111,14 @@ def _parsed_locks(locks: Sequence[str]) -> dict[str, float | Sequence[float]]:
     return locked
 
 
-def _island_view(report: IslandReport) -> Tree:
-    root = Tree(f"[bold]{escaped(report.robot)}[/]: {_counted(len(report.islands), 'island')}")
-    for number, island in enumerate(report.islands):
-        branch = root.add(f"[cyan]island {number}[/]")
-        branch.add(escaped(f"rows: {', '.join(island.rows)}"))
-        branch.add(escaped(f"joints: {', '.join(island.joints)}"))
-        if island.static_links:
-            branch.add(escaped(f"refers to static links: {', '.join(island.static_links)}"))
-    for rows in report.unmoved:
-        root.add(f"[yellow]in no island[/]: {escaped(rows.rows)}").add(escaped(rows.reason))
-    if report.untouched_joints:
-        root.add(escaped(f"touched by no row, kept at their start: {', '.join(report.untouched_joints)}"))
-    if report.locked_joints:
-        root.add(escaped(f"locked: {', '.join(report.locked_joints)}"))
-    return root
-
-
-def _tree_view(report: TreeReport) -> Tree:
-    root = Tree(f"[bold]{escaped(report.robot)}[/]: {_counted(len(report.trees), 'kinematic tree')}")
-    for number, joints in enumerate(report.trees):
-        root.add(f"[cyan]tree {number}[/]: {escaped(', '.join(joints))}")
-    if report.static_links:
-        root.add(escaped(f"static links: {', '.join(report.static_links)}"))
-    if report.locked_joints:
-        root.add(escaped(f"locked: {', '.join(report.locked_joints)}"))
-    return root
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _tree_view(text: str) -> Tree:
+    """The lines of a report as a tree by their indentation."""
+    title, *lines = text.splitlines()
+    name, colon, count = title.rpartition(":")
+    branches = [Tree(f"[bold]{escaped(name)}[/]{colon}{count}")]
+    for line in lines:
+        depth = (len(line) - len(line.lstrip())) // 2
+        head, colon, rest = escaped(line.strip()).partition(":")
+        del branches[depth:]
+        branches.append(branches[-1].add(f"[cyan]{head}[/]{colon}{rest}" if depth == 1 else f"{head}{colon}{rest}"))
+    return branches[0]
