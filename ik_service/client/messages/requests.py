@@ -162,7 +162,7 @@ def _post(
 ) -> Call:
     media_type = MEDIA_TYPES[encoding]
     if encoding == "json":
-        content = json.dumps(document, default=_as_list, allow_nan=True).encode()
+        content = json.dumps(document, default=as_list, allow_nan=True).encode()
     else:
         content = msgpack.packb(document, default=_as_column)
     return Call("POST", path, content, {"Content-Type": media_type, "Accept": media_type, **headers})
@@ -185,8 +185,9 @@ def _plain(value: Any) -> Any:
     return _array(value) if isinstance(value, np.ndarray) else value
 
 
-def _as_list(array: Any) -> Any:
-    return array.tolist()
+def as_list(value: Any) -> Any:
+    """Return an array as plain lists, for JSON."""
+    return np.asarray(value).tolist()
 
 
 def _as_column(array: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import ClientError, ServiceError
-from ik_service.client.messages.requests import Encoding, SolveTarget
+from ik_service.client.messages.requests import Encoding, SolveTarget, as_list
 from ik_service.result_schema import EDGE_COLUMNS
 
 Message = str | bytes
@@ -174,8 +174,8 @@ class Conversation:
     def _write(self, document: Mapping[str, Any]) -> Message:
         given = {name: value for name, value in document.items() if value is not None}
         if self._encoding == "json":
-            return json.dumps(given, default=_as_list)
-        packed: bytes = msgpack.packb(given, default=_as_list)
+            return json.dumps(given, default=as_list)
+        packed: bytes = msgpack.packb(given, default=as_list)
         return packed
 
 
@@ -194,7 +194,3 @@ def _refuse_error(document: Mapping[str, Any]) -> None:
         problem = document["problem"]
         errors, request_id = problem.get("errors", ()), problem.get("request_id")
         raise ServiceError(problem["status"], document["code"], problem["detail"], errors, None, request_id)
-
-
-def _as_list(value: Any) -> Any:
-    return np.asarray(value).tolist()

@@ -28,11 +28,6 @@ class TargetFile(ABC):
     row_groups: tuple[int, ...]
     fingerprint: str
 
-    @property
-    def row_count(self) -> int:
-        """Number of its problems."""
-        return sum(self.row_groups)
-
     @abstractmethod
     def check(self, shapes: ColumnShapes) -> None:
         """Check that the columns to read have numbers of the right shape.
