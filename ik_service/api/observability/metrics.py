@@ -133,7 +133,9 @@ class ServiceMetrics(PoolObserver):
             self._labelled(self._batches, name).observe(sum(each.stop - each.start for each in own))
             self._labelled(self._solve_time, name).observe(seconds)
             for word, count in zip(STATUS_WORDS, _counts(result.status, own, len(STATUS_WORDS)), strict=True):
-                self._labelled(self._problems, name, word).inc(count)
+                counter = self._labelled(self._problems, name, word)  # counters of all statuses are there
+                if count:
+                    counter.inc(count)
             for islands, count in enumerate(_counts(result.islands.nisland, own)):
                 if count:
                     self._islands.observe(name, islands, count)
