@@ -12,6 +12,7 @@ from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants
 from ik_service.export.entries.solve_entry import SolveEntry
 from ik_service.export.entries.tick_entry import TickEntry
+from ik_service.export.entries.tick_example import EXAMPLE_DT
 from ik_service.export.export_files import Export
 from ik_service.export.exported_function import ExportedFunction
 from ik_service.export.template_files import filled
@@ -88,9 +89,11 @@ def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
     objects = tuple(_objects(entries, _symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{one.name}.o": one.content for one in objects}
-    words = robot_words(robot, prefix, tag)
+    words = robot_words(robot, prefix, tag) | {"dt": EXAMPLE_DT}
     for entry in entries:
-        files |= entry.example_files(words)
+        program, data = entry.example
+        files[f"{program}.c"] = (filled(f"{entry.name}/example.c", words) + "\n").encode()
+        files[data] = entry.example_data()
     return Export(prefix, objects, layout, files)
 
 

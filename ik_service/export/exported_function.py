@@ -35,5 +35,5 @@ class ExportedFunction(Protocol):
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
         """Return its part of the header, and its source but for the declarations of structs and constants."""
 
-    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
-        """Return the example program and what it reads."""
+    def example_data(self) -> bytes:
+        """Return what the example program reads."""

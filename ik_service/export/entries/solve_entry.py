@@ -77,15 +77,9 @@ class SolveEntry:
         checks, solve = filled("solve/checks.c", words) + "\n", filled("solve/solve.c", words)
         return header, "\n\n".join([filled("frame/take.c", {}), frame.source(GIVEN), checks, solve])
 
-    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
-        """Return the example program and what it reads.
-
-        Args:
-            words: Words of all templates.
-        """
-        program, data = self.example
-        problems = example_problems(self._solver, self._problem_count, orientations=self._orientations)
-        return {f"{program}.c": (filled("solve/example.c", words) + "\n").encode(), data: problems}
+    def example_data(self) -> bytes:
+        """Return what the example program reads."""
+        return example_problems(self._solver, self._problem_count, orientations=self._orientations)
 
 
 def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[str, object]:

@@ -13,7 +13,7 @@ from ik_service.control.tick.tick_launches import TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
-from ik_service.export.entries.tick_example import EXAMPLE_DT, example_ticks
+from ik_service.export.entries.tick_example import example_ticks
 from ik_service.export.frames.call_frame import indented
 from ik_service.export.frames.stored_frame import StoredFrame
 from ik_service.export.template_files import filled
@@ -86,15 +86,9 @@ class TickEntry:
         source = [filled("tick/constants.c", words), functions, controller, tick]
         return filled("tick/header.h", words), "\n\n".join(source)
 
-    def example_files(self, words: Mapping[str, object]) -> dict[str, bytes]:
-        """Return the example program and what it reads.
-
-        Args:
-            words: Words of all templates.
-        """
-        program, data = self.example
-        path = example_ticks(self._controller, self.recorded.numbers, self._tick_count)
-        return {f"{program}.c": (filled("tick/example.c", {**words, "dt": EXAMPLE_DT}) + "\n").encode(), data: path}
+    def example_data(self) -> bytes:
+        """Return what the example program reads."""
+        return example_ticks(self._controller, self.recorded.numbers, self._tick_count)
 
     def _words(self) -> dict[str, object]:
         controller, prefix = self._controller, self._prefix
