@@ -1,4 +1,4 @@
-"""The program of `ray_cluster.py`: a Ray cluster of this machine alone with the service on it, until SIGINT.
+"""The program of `ray_cluster.py`: a Ray cluster of this machine alone with the service on it, until it is killed.
 
 ray_cluster_start.py FOLDER CORES CONFIGURATION
 """
