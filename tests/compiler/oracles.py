@@ -4,6 +4,7 @@ An oracle gives rows [n, row_count] and their derivatives by all DOFs [n, row_co
 locked DOFs have columns of their own, as in the objectives' contract. `Island.active` sums them up.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -238,6 +239,9 @@ def stacked(oracles):
     )
 
 
+built = functools.cache(build_program)
+
+
 @dataclass
 class Island:
     """Objectives on a robot, and the program of some of its DOFs and rows.
@@ -266,7 +270,7 @@ class Island:
         dofs = range(self.robot.active_dof_count) if dofs is None else dofs
         rows = range(self.row_count) if rows is None else rows
         arguments = (self.robot, self.model, self.objectives, self.starts, dofs, rows, range(self.target_count))
-        return build_program(IslandSignature.of(*arguments, half_angle_error))
+        return built(IslandSignature.of(*arguments, half_angle_error))
 
     def touched(self):
         """Active DOFs on which some row depends; the three of a rotation go together."""
