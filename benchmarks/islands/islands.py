@@ -184,7 +184,7 @@ def show_discovery(report: Report, repeats: int) -> None:
             shares.append(recorded.measure() / whole)
             start = time.process_time()
             for _ in range(CALLS):  # one takes a few microseconds, no more than to read the clock
-                solver._core.work.problems.discover(solver._core.layout.rows, count, join=False)
+                solver._core.work.discover(count, join=False)
             calls.append((time.process_time() - start) / CALLS / whole)
         for what, values in (("launches", shares), ("call from Python", calls)):
             share = float(np.median(values))

@@ -79,7 +79,7 @@ class RecordedStages:
         batch = self._batch
         rows = (batch._accepted.residuals, batch._jacobian)
         instances = (batch._slots.problem_idx, batch._slots.running)
-        normal_equations(batch._coordinates.active_map, batch._problems.islands, instances, rows, batch._equations)
+        normal_equations(batch._active, batch._problems.islands, instances, rows, batch._equations)
 
     def _steps(self) -> None:
         batch = self._batch

@@ -1,17 +1,27 @@
 """Islands of trees and rows, and the block-decomposed normal equations over them."""
 
-from ik_service.linear_solve.block import Equations, damped_steps, normal_equations
+from ik_service.linear_solve.block import damped_steps, normal_equations
+from ik_service.linear_solve.equations import ActiveDofs, Equations, allocate_equations
+from ik_service.linear_solve.factors import eliminate, elimination_in_registers
 from ik_service.linear_solve.host_islands import find_islands
-from ik_service.linear_solve.islands import Islands, discover_islands, record_discovery
-from ik_service.linear_solve.structure import RowStructure
+from ik_service.linear_solve.islands import Islands, allocate_islands, discover_islands, record_discovery
+from ik_service.linear_solve.struct_arrays import zeroed
+from ik_service.linear_solve.structure import RowStructure, row_structure
 
 __all__ = [
+    "ActiveDofs",
     "Equations",
     "Islands",
     "RowStructure",
+    "allocate_equations",
+    "allocate_islands",
     "damped_steps",
     "discover_islands",
+    "eliminate",
+    "elimination_in_registers",
     "find_islands",
     "normal_equations",
     "record_discovery",
+    "row_structure",
+    "zeroed",
 ]

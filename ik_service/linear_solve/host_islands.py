@@ -8,7 +8,7 @@ Int32Array = NDArray[np.int32]
 
 def find_islands(
     incidence: NDArray[np.bool_], row_on: NDArray[np.bool_], *, join: bool = False
-) -> tuple[int, Int32Array, Int32Array, Int32Array]:
+) -> tuple[int, Int32Array, Int32Array]:
     """Return the islands of one problem.
 
     Args:
@@ -17,8 +17,7 @@ def find_islands(
         join: Whether all touched trees are one island.
 
     Returns:
-        Number of islands; island of each tree and of each row, -1 for none; trees in each island, 0 past the last,
-        shape [trees].
+        Number of islands; island of each tree and of each row, -1 for none.
     """
     trees = incidence.shape[1]
     parent = list(range(trees))
@@ -41,5 +40,4 @@ def find_islands(
     row_island = np.full(len(incidence), -1, dtype=np.int32)
     for row in np.flatnonzero(row_on & incidence.any(axis=1)):
         row_island[row] = tree_island[int(np.argmax(incidence[row]))]
-    island_ntree = np.bincount(tree_island[touched], minlength=trees).astype(np.int32)
-    return len(roots), tree_island, row_island, island_ntree
+    return len(roots), tree_island, row_island

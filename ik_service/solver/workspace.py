@@ -25,7 +25,7 @@ from ik_service.solver.problems.nearest_turn import coordinates_read, find_turns
 from ik_service.solver.problems.partition import Partition, discovered_partition
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights
+from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights, weights_on_device
 from ik_service.solver.results.verification import Verification
 
 
@@ -70,6 +70,7 @@ class Workspace:
     def forget(self) -> None:
         """Drop what has been recorded, because arrays that it reads have been exchanged."""
         self._reading = Recording(self._model.device, self.record_read)
+        self._discovery_key: tuple[object, ...] = ()
 
     def use_layout(self, layout: RowLayout) -> None:
         """Make room for the islands of these rows, and drop what has been recorded."""
@@ -94,8 +95,23 @@ class Workspace:
 
     def discovered(self, count: int, *, join: bool) -> Partition:
         """Return the islands of every problem, found on the device."""
-        self.problems.discover(self._rows, count, join=join)
+        self.discover(count, join=join)
         return discovered_partition(self.problems, count, self._scales)
+
+    def discover(self, count: int, *, join: bool) -> None:
+        """Find the islands of every problem on the device; all touched trees are one island where they are joined."""
+        rows = self._rows
+        weights = [weights_on_device(objective) for objective in rows.objectives]
+        key = (join, *map(id, weights))
+        if key != self._discovery_key:
+
+            def record(part: int, parts: int) -> PartLaunches:
+                launches = self.problems.record_discovery(rows, weights, join=join)
+                return PartLaunches([per_problem(launch) for launch in launches], weights)
+
+            self._discovery_key, self._discovery = key, Recording(self._model.device, record)
+        self._discovery.prepare(count)
+        self._discovery.run(count)
 
     def verify(self, prepared: PreparedSolve, count: int) -> None:
         """Verify the best attempts as they stand."""

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.linear_solve import Equations, Islands, RowStructure, damped_steps, discover_islands, normal_equations
+from ik_service.linear_solve import (
+    ActiveDofs,
+    allocate_equations,
+    allocate_islands,
+    damped_steps,
+    discover_islands,
+    normal_equations,
+    row_structure,
+)
 
 FLOAT32 = 1e-4  # relative: rounding of J'J, amplified by a condition number of some hundreds
 DAMPING = 0.05
@@ -21,8 +29,8 @@ def system(random, coupled=False):
     incidence[9, [0, 2]] = True
     jacobian = random.standard_normal((4, 11, 9)) * incidence[:, dof_tree]
     residuals = random.standard_normal((4, 11))
-    structure = RowStructure.build(incidence, dof_tree, np.zeros(0, np.int32), "cpu")
-    islands = Islands.allocate(structure, 1)
+    structure = row_structure(incidence, dof_tree, np.zeros(0, np.int32), "cpu")
+    islands = allocate_islands(structure, 1)
     discover_islands(structure, wp.ones((1, 11), dtype=wp.int32, device="cpu"), islands, join=coupled)
     return islands, jacobian, residuals
 
@@ -31,13 +39,19 @@ def integers(values, shape=None):
     return wp.array(np.reshape(values, shape or np.shape(values)), dtype=wp.int32, device="cpu")
 
 
+def active_dofs(dofs, follower_start, follower_dof=(), follower_multiplier=()):
+    active = ActiveDofs()
+    active.dof, active.follower_start, active.follower_dof = map(integers, (dofs, follower_start, follower_dof))
+    active.follower_multiplier = wp.array(follower_multiplier, dtype=float, device="cpu")
+    return active
+
+
 def one_to_one(dofs):
-    empty = wp.zeros(0, dtype=wp.int32, device="cpu")
-    return integers(np.arange(dofs)), integers(np.zeros(dofs + 1)), empty, wp.zeros(0, dtype=float, device="cpu")
+    return active_dofs(np.arange(dofs), np.zeros(dofs + 1))
 
 
 def solve(islands, jacobian, residuals, active, running, held=(), factors=(1.0,), scales=(1.0,)):
-    equations = Equations.allocate(islands, len(jacobian), len(factors))
+    equations = allocate_equations(islands, len(jacobian), len(factors))
     for name in ("columns", "hessian", "gradient", "factor", "step"):
         getattr(equations, name).fill_(np.nan)  # whatever is read must have been written
     instances = (wp.zeros(len(jacobian), dtype=wp.int32, device="cpu"), integers(running))
@@ -68,7 +82,7 @@ def test_steps_of_all_islands_are_those_of_the_whole_system(join):
     assert islands.nisland.numpy()[0] == count
     running = np.tile(np.arange(3) < count, (4, 1))
     equations = solve(islands, jacobian, residuals, one_to_one(9), running)
-    order = islands.island_dof.numpy()[0]
+    order = islands.dof.numpy()[0]
     assert order.tolist() == (list(range(9)) if join else [0, 1, 2, 5, 6, 7, 8, 3, 4])
     np.testing.assert_allclose(equations.step.numpy(), expected_steps(jacobian, residuals)[:, order], rtol=FLOAT32)
     gradient = np.einsum("irk,ir->ik", jacobian, residuals)[:, order]
@@ -91,7 +105,7 @@ def test_blocks_of_islands_hold_their_own_products_and_nothing_else():
 
 def test_held_dofs_keep_still_and_the_others_step_as_without_them():
     islands, jacobian, residuals = system(np.random.default_rng(2))
-    order = islands.island_dof.numpy()[0]
+    order = islands.dof.numpy()[0]
     held_dofs = [0, 6, 3]
     places = [int(np.flatnonzero(order == dof)[0]) for dof in held_dofs]
     equations = solve(islands, jacobian, residuals, one_to_one(9), TWO_ISLANDS, held=places)
@@ -102,7 +116,7 @@ def test_held_dofs_keep_still_and_the_others_step_as_without_them():
 
 def test_candidates_have_a_damping_and_a_length_of_their_own():
     islands, jacobian, residuals = system(np.random.default_rng(3))
-    order = islands.island_dof.numpy()[0]
+    order = islands.dof.numpy()[0]
     factors, scales = (1.0, 10.0, 0.1), (1.0, 0.5, 2.0)
     equations = solve(islands, jacobian, residuals, one_to_one(9), TWO_ISLANDS, factors=factors, scales=scales)
     steps = equations.step.numpy().reshape(4, 3, 9)
@@ -121,12 +135,12 @@ def test_islands_that_do_not_run_are_left_alone():
 def test_followers_add_to_their_leaders_column():
     random = np.random.default_rng(5)
     incidence = np.ones((6, 1), dtype=bool)
-    structure = RowStructure.build(incidence, np.zeros(3, np.int32), np.zeros(0, np.int32), "cpu")
-    islands = Islands.allocate(structure, 1)
+    structure = row_structure(incidence, np.zeros(3, np.int32), np.zeros(0, np.int32), "cpu")
+    islands = allocate_islands(structure, 1)
     discover_islands(structure, wp.ones((1, 6), dtype=wp.int32, device="cpu"), islands, join=False)
     jacobian, residuals = random.standard_normal((4, 6, 6)), random.standard_normal((4, 6))
     # active DOFs 1, 2, 5; DOF 0 follows DOF 2 with -1.5, DOF 4 follows DOF 5 with 0.5; DOF 3 is locked
-    active = (integers([1, 2, 5]), integers([0, 0, 1, 2]), integers([0, 4]), wp.array([-1.5, 0.5], dtype=float))
+    active = active_dofs([1, 2, 5], [0, 0, 1, 2], [0, 4], [-1.5, 0.5])
     mapped = np.stack(
         [jacobian[..., 1], jacobian[..., 2] - 1.5 * jacobian[..., 0], jacobian[..., 5] + 0.5 * jacobian[..., 4]], -1
     )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.linear_solve import Islands, RowStructure, discover_islands, find_islands
+from ik_service.linear_solve import Islands, allocate_islands, discover_islands, find_islands, row_structure
 
 POISON = 7777
 
@@ -16,8 +16,8 @@ def on_device(incidence, row_on, dof_tree=None, coordinate_tree=None, join=False
     trees = incidence.shape[1]
     dof_tree = np.arange(trees) if dof_tree is None else np.asarray(dof_tree)
     coordinate_tree = dof_tree if coordinate_tree is None else np.asarray(coordinate_tree)
-    structure = RowStructure.build(incidence, dof_tree, coordinate_tree, "cpu")
-    islands = Islands.allocate(structure, len(row_on))
+    structure = row_structure(incidence, dof_tree, coordinate_tree, "cpu")
+    islands = allocate_islands(structure, len(row_on))
     names = [name for name, kind in Islands.__annotations__.items() if kind is not int]
     for name in names:
         getattr(islands, name).fill_(POISON)
@@ -30,13 +30,12 @@ def both(incidence, row_on=None):
     """Tree labels and sizes of one problem, after checking that host and device agree on everything."""
     incidence = np.asarray(incidence, dtype=bool)
     row_on = np.ones(len(incidence), dtype=bool) if row_on is None else np.asarray(row_on, dtype=bool)
-    count, tree_island, row_island, island_ntree = find_islands(incidence, row_on)
+    count, tree_island, row_island = find_islands(incidence, row_on)
     device = on_device(incidence, row_on)
     assert device["nisland"][0] == count
     np.testing.assert_array_equal(device["tree_island"][0], tree_island)
     np.testing.assert_array_equal(device["row_island"][0], row_island)
-    np.testing.assert_array_equal(device["island_ntree"][0], island_ntree)
-    return tree_island.tolist(), island_ntree[:count].tolist()
+    return tree_island.tolist(), np.bincount(tree_island[tree_island >= 0], minlength=count).tolist()
 
 
 def rows(trees, *members):
@@ -136,14 +135,14 @@ def test_members_are_listed_exactly_and_in_order():
         "coord": ([0, 1, 2, 4, 7], [5, 8]),
     }
     for name, expected in lists.items():
-        adr, items = found[f"island_{name}adr"][0], found[f"island_{name}"][0]
+        adr, items = found[f"{name}adr"][0], found[name][0]
         for island, members in enumerate(expected):
             assert items[adr[island] : adr[island + 1]].tolist() == members
         assert adr[2:].tolist() == [adr[2]] * 3
     assert found["row_island"][0].tolist() == [1, 0, 0, -1, -1, 1]
     assert found["hessian_adr"][0].tolist() == [0, 16, 25, 25, 25]
     assert found["jacobian_adr"][0].tolist() == [0, 8, 14, 14, 14]
-    assert found["island_ntree"][0].tolist() == [2, 1, 0, 0]
+    assert found["tree_island"][0].tolist() == [0, 0, 1, -1]
 
 
 def test_every_problem_of_a_batch_has_islands_of_its_own():
@@ -154,7 +153,7 @@ def test_every_problem_of_a_batch_has_islands_of_its_own():
     assert len(set(together["nisland"].tolist())) > 3
     for p in range(64):
         alone = on_device(incidence, row_on[p])
-        for name in ("nisland", "tree_island", "row_island", "island_ntree", "island_dofadr", "hessian_adr"):
+        for name in ("nisland", "tree_island", "row_island", "dofadr", "hessian_adr"):
             np.testing.assert_array_equal(together[name][p], alone[name][0], err_msg=name)
 
 
@@ -162,14 +161,13 @@ def test_joined_islands_are_one_and_leave_untouched_trees_out():
     found = on_device(rows(5, [0], [2], [3, 4]), [1, 1, 1], join=True)
     assert found["nisland"].tolist() == [1]
     assert found["tree_island"][0].tolist() == [0, -1, 0, 0, 0]
-    assert found["island_ntree"][0].tolist() == [4, 0, 0, 0, 0]
-    assert found["island_dof"][0][:4].tolist() == [0, 2, 3, 4]
+    assert found["dof"][0][:4].tolist() == [0, 2, 3, 4]
 
 
 def test_discovery_inside_a_recorded_graph_follows_the_weights():
     incidence = rows(2, [0], [1], [0, 1])
-    structure = RowStructure.build(incidence, np.arange(2), np.arange(2), "cpu")
-    islands = Islands.allocate(structure, 1)
+    structure = row_structure(incidence, np.arange(2), np.arange(2), "cpu")
+    islands = allocate_islands(structure, 1)
     row_on = wp.array([[1, 1, 1]], dtype=wp.int32, device="cpu")
     discover_islands(structure, row_on, islands, join=False)
     with wp.ScopedCapture(device="cpu") as capture:

@@ -9,7 +9,7 @@ limits, tolerances and budgets are data: changing them compiles nothing.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,11 @@ from ik_service.solver.compiled.island_launches import (
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
-from ik_service.solver.lm.coordinates import Coordinates
-from ik_service.solver.lm.seeds import SeedRanges
+from ik_service.solver.lm.coordinates import enforced_limits
+from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.best_attempts import allocate_attempts
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -95,7 +95,7 @@ def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: boo
 def _eliminations(model: DeviceModel, support: Support, *, join: bool) -> list[Elimination]:
     """Structure of the islands with all rows on: no weights make larger ones."""
     incidence, touched = support.trees, active_columns(model, support.dofs)
-    count, tree_island, _, _ = find_islands(incidence, np.ones(len(incidence), bool), join=join)
+    count, tree_island, _ = find_islands(incidence, np.ones(len(incidence), bool), join=join)
     island = tree_island[model.robot.trees.active_treeid]
     coupled = np.argwhere(np.tril(touched.T @ touched, -1))
     return [
@@ -125,9 +125,8 @@ class IslandKernels:
         model, support = self._model, self._support
         self._targets = self._rows.of_kind(RowKind.TARGET)
         self._soft: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
-        self._ranges = SeedRanges.build(model, support.active_dofs)
-        coordinates = Coordinates.build(model, hard_limits=hard_limits)
-        self._limits = coordinates.limit_lower.reshape((1, -1)), coordinates.limit_upper.reshape((1, -1))
+        self._ranges = seed_ranges(model, support.active_dofs)
+        self._limits = [limits.reshape((1, -1)) for limits in enforced_limits(model, hard_limits=hard_limits)]
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
 
     def for_gpus(self, *, join: bool) -> "IslandKernels":
@@ -150,7 +149,7 @@ class IslandKernels:
         return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
     def tasks(
-        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, answers: BestAttempts
+        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, answers: Any
     ) -> list[IslandWork]:
         """Return kernels and tasks that solve all islands of the problems.
 
@@ -159,11 +158,11 @@ class IslandKernels:
             inputs: Where the caller's numbers were checked.
             partition: Islands of the problems.
             problem_count: Problems of the solve; a partition common to all serves any number.
-            answers: Where to; the best attempts of the problems, or room for every attempt.
+            answers: `BestAttempts`, where to: those of the problems, or room for every attempt.
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
-            _write_to(task, answers)
+            task.best = answers
         return found
 
     def finish_tasks(
@@ -184,13 +183,15 @@ class IslandKernels:
             joint_q_float64: Where to; holds the best attempts before.
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float64")
-        scratch = BestAttempts.allocate(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
+        scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
+        scratch.joint_q = problems.unused_joint_q
         for one, task in found:
             task.settings = problems.finish_settings
             task.start_joint_q, task.best_joint_q_float64 = problems.best.joint_q, joint_q_float64
             # Without targets, what is returned is a minimum or not.
-            status = problems.best.status if one.source.with_hessian else scratch.status
-            _write_to(task, replace(scratch, joint_q=problems.unused_joint_q, status=status))
+            task.best = scratch
+            if one.source.with_hessian:
+                task.best.status = problems.best.status
         return found
 
     def _all_tasks(
@@ -239,17 +240,14 @@ class IslandKernels:
 
     def _task(self, code: IslandCode, problems: Problems, partition: Partition) -> Any:
         """A task but for the problems that it covers."""
-        model, ranges = self._model, self._ranges
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
         for name, array in code.constants.items():
             setattr(task, name, array)
         task.limit_lower, task.limit_upper = self._limits
-        task.mid_joint_q, task.start_joint_q = model.mid_joint_q, problems.start_joint_q
-        task.draw_lower, task.draw_upper, task.drawn = ranges.lower, ranges.upper, ranges.drawn
-        task.increment, task.tree, task.place = ranges.increment, ranges.tree, ranges.place
-        task.tree_hash = problems.tree_hash
+        task.mid_joint_q, task.start_joint_q = self._model.mid_joint_q, problems.start_joint_q
+        task.ranges, task.tree_hash = self._ranges, problems.tree_hash
         return task
 
     def _sources(
@@ -276,9 +274,3 @@ class IslandKernels:
             name: wp.array(list(values), dtype=dtype, device=device)
             for name, dtype, values in zip(names, types, columns, strict=True)
         }
-
-
-def _write_to(task: Any, answers: BestAttempts) -> None:
-    """Have the kernel of a task write its answers to these arrays."""
-    for name in BestAttempts.__annotations__:
-        setattr(task, name if name == "next_seed" else f"best_{name}", getattr(answers, name))

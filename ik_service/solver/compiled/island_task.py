@@ -11,6 +11,8 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import may_still_win
+from ik_service.solver.lm.seeds import SeedRanges
+from ik_service.solver.problems.best_attempts import BestAttempts
 
 
 @wp.struct
@@ -42,23 +44,11 @@ class IslandTask:
     mid_joint_q: wp.array[wp.float32]
     start_joint_q: wp.array2d[wp.float32]  # [problems, joint_coord_count]
     # draws
-    draw_lower: wp.array[wp.float32]
-    draw_upper: wp.array[wp.float32]
-    drawn: wp.array[wp.int32]
-    increment: wp.array[wp.uint32]
-    tree: wp.array[wp.int32]
-    place: wp.array[wp.uint32]
+    ranges: SeedRanges
     tree_hash: wp.array2d[wp.uint32]
     # answers
-    next_seed: wp.array2d[wp.int32]  # [problems, trees]
-    best_joint_q: wp.array2d[wp.float32]
+    best: BestAttempts  # of every problem, or every attempt
     best_joint_q_float64: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
-    best_rank: wp.array2d[wp.int64]
-    best_cost: wp.array2d[wp.float32]
-    best_seed: wp.array2d[wp.int32]
-    best_iterations: wp.array2d[wp.int32]
-    best_status: wp.array2d[wp.int32]
-    best_met: wp.array2d[wp.int32]
 
 
 TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
@@ -90,10 +80,10 @@ def attempt_line(task: TaskRef, p: int, s: int):
 @typing.no_type_check
 def needs_attempt(task: TaskRef, p: int, island: int):
     """Return whether a problem has a seed left that could still win."""
-    seed = task.next_seed[p, island]
+    seed = task.best.next_seed[p, island]
     if seed >= task.settings[SEEDS]:
         return False
-    return task.settings[KEEP_ALL] == 1 or may_still_win(task.best_rank[p, island], seed)
+    return task.settings[KEEP_ALL] == 1 or may_still_win(task.best.rank[p, island], seed)
 
 
 def island_constants(

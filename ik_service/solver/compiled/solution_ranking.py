@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.lm.codes import NO_TARGET, STATIONARY
 from ik_service.solver.lm.ranking import FAILED
+from ik_service.solver.problems.best_attempts import BestAttempts
 
 # What a coordinate is, for distances.
 LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
@@ -34,12 +35,7 @@ class AttemptArrays:
     kind: wp.array[wp.int32]  # [joint_coord_count]
     coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
-    joint_q: wp.array2d[float]  # [problems x seeds, joint_coord_count]
-    rank: wp.array2d[wp.int64]  # [problems x seeds, trees]; this and what follows
-    cost: wp.array2d[float]
-    iterations: wp.array2d[wp.int32]
-    status: wp.array2d[wp.int32]
-    met: wp.array2d[wp.int32]
+    attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
     chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been chosen
 
@@ -85,23 +81,25 @@ def next_best(
     Without targets less cost is better, unless the nearest is asked for; where no attempt comes to a cost of zero,
     those that are stationary succeed.
     """
+    joint_q = tries.attempts.joint_q
     best = int(NO_SEED)
     best_value = float(FAR)
     for s in range(seeds):
         row = p * seeds + s
-        no_target = tries.met[row, island] == NO_TARGET
-        stationary = no_target and tries.status[row, island] == STATIONARY
-        if tries.rank[row, island] < FAILED or (stationary and tries.rank[p * seeds + least, island] >= FAILED):
-            value = float(tries.rank[row, island])
+        no_target = tries.attempts.met[row, island] == NO_TARGET
+        stationary = no_target and tries.attempts.status[row, island] == STATIONARY
+        none_succeeds = tries.attempts.rank[p * seeds + least, island] >= FAILED
+        if tries.attempts.rank[row, island] < FAILED or (stationary and none_succeeds):
+            value = float(tries.attempts.rank[row, island])
             if order == BY_COST or (no_target and order == BY_SEED):
-                value = tries.cost[row, island]
+                value = tries.attempts.cost[row, island]
             elif order == BY_DISTANCE:
-                value = island_distance(tries, tries.joint_q, row, tries.start_joint_q, p, line, island, False)
+                value = island_distance(tries, joint_q, row, tries.start_joint_q, p, line, island, False)
             if value < best_value:
                 differs = bool(True)
                 for k in range(count):
                     other = p * seeds + tries.chosen[p, island, k]
-                    gap = island_distance(tries, tries.joint_q, row, tries.joint_q, other, line, island, True)
+                    gap = island_distance(tries, joint_q, row, joint_q, other, line, island, True)
                     differs = differs and gap > difference
                 if differs:
                     best = s
@@ -115,7 +113,7 @@ def least_rank(tries: AttemptArrays, p: int, island: int, seeds: int):
     """Return the seed of the least rank: of problems that none solves, the one of least cost."""
     best = int(0)
     for s in range(1, seeds):
-        if tries.rank[p * seeds + s, island] < tries.rank[p * seeds + best, island]:
+        if tries.attempts.rank[p * seeds + s, island] < tries.attempts.rank[p * seeds + best, island]:
             best = s
     return best
 

@@ -25,7 +25,7 @@ from ik_service.solver.compiled.solution_ranking import (
 from ik_service.solver.launches.recording import PartLaunches, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.best_attempts import BestAttempts, allocate_attempts
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
@@ -54,7 +54,7 @@ def _choose(
     seeds = settings[SEEDS]
     line = wp.min(p, nisland.shape[0] - 1)
     for s in range(seeds):
-        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.joint_q, p * seeds + s)
+        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, p * seeds + s)
     most = int(0)
     for island in range(nisland[line]):
         count = int(0)
@@ -85,31 +85,25 @@ def _take(
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     found: wp.array2d[wp.int32],  # [problems, trees]
-    # out
-    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
-    cost_out: wp.array2d[float],  # [problems, trees]; this and what follows
-    seed_out: wp.array2d[wp.int32],
-    iterations_out: wp.array2d[wp.int32],
-    status_out: wp.array2d[wp.int32],
-    met_out: wp.array2d[wp.int32],
+    best_out: BestAttempts,
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
     for island in range(nisland[line]):
         seed = tries.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
         row = p * settings[SEEDS] + seed
-        cost_out[p, island] = tries.cost[row, island]
-        seed_out[p, island] = seed
-        iterations_out[p, island] = tries.iterations[row, island]
-        status_out[p, island] = tries.status[row, island]
-        met_out[p, island] = tries.met[row, island]
+        best_out.cost[p, island] = tries.attempts.cost[row, island]
+        best_out.seed[p, island] = seed
+        best_out.iterations[p, island] = tries.attempts.iterations[row, island]
+        best_out.status[p, island] = tries.attempts.status[row, island]
+        best_out.met[p, island] = tries.attempts.met[row, island]
     for c in range(tries.kind.shape[0]):
         island = int(-1)
         if tries.coordinate_tree[c] >= 0:
             island = tries.tree_island[line, tries.coordinate_tree[c]]
-        joint_q_out[p, c] = tries.start_joint_q[p, c]
+        best_out.joint_q[p, c] = tries.start_joint_q[p, c]
         if island >= 0:
-            joint_q_out[p, c] = tries.joint_q[p * settings[SEEDS] + seed_out[p, island], c]
+            best_out.joint_q[p, c] = tries.attempts.joint_q[p * settings[SEEDS] + best_out.seed[p, island], c]
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -150,7 +144,7 @@ class SolutionSelection:
         device, trees, capacity = model.device, model.robot.trees.ntree, problems.capacity
         self.seeds, self.solutions = seeds, solutions
         self._device, self._problems, self._turns = device, problems, turns
-        self.attempts = BestAttempts.allocate(capacity * seeds, model.joint_coord_count, trees, device)
+        self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
@@ -199,17 +193,12 @@ class SolutionSelection:
         return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True))
 
     def _tries(self, partition: Partition) -> Any:
-        attempts = self.attempts
         tries: Any = AttemptArrays()
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
-        tries.chosen, tries.joint_q, tries.rank = self._chosen, attempts.joint_q, attempts.rank
-        tries.cost, tries.iterations = attempts.cost, attempts.iterations
-        tries.status, tries.met = attempts.status, attempts.met
+        tries.attempts, tries.chosen = self.attempts, self._chosen
         return tries
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
         """What taking a solution reads besides its number, and the best attempts that it writes."""
-        best = self._problems.best
-        places = [best.joint_q, best.cost, best.seed, best.iterations, best.status, best.met]
-        return [tries, partition.device_nisland, self._found, *places]
+        return [tries, partition.device_nisland, self._found, self._problems.best]

@@ -14,6 +14,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.linear_solve import zeroed
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follow
@@ -70,7 +71,7 @@ def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int6
 @typing.no_type_check
 def may_win(task: TaskRef, p: int, s: int):
     """Return whether no lower seed has solved a problem."""
-    return task.settings[KEEP_ALL] == 1 or may_still_win(current_rank(task.best_rank, p, task.island), s)
+    return task.settings[KEEP_ALL] == 1 or may_still_win(current_rank(task.best.rank, p, task.island), s)
 
 
 @wp.func
@@ -119,16 +120,16 @@ def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
 def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int):
     """Make the answer in a row the best attempt of a line."""
     island = task.island
-    task.best_cost[line, island] = storage.cost[row]
-    task.best_seed[line, island] = s
-    task.best_iterations[line, island] = storage.iterations[row]
-    task.best_status[line, island] = storage.status[row]
-    task.best_met[line, island] = storage.met[row]
+    task.best.cost[line, island] = storage.cost[row]
+    task.best.seed[line, island] = s
+    task.best.iterations[line, island] = storage.iterations[row]
+    task.best.status[line, island] = storage.status[row]
+    task.best.met[line, island] = storage.met[row]
     for c in range(task.coordinate.shape[0]):
-        task.best_joint_q[line, task.coordinate[c]] = storage.joint_q[c, row]
+        task.best.joint_q[line, task.coordinate[c]] = storage.joint_q[c, row]
     for f in range(task.follower.shape[0]):
         leader = storage.joint_q[task.follower_place[f], row]
-        task.best_joint_q[line, task.follower[f]] = follow(task.follower_number, f, leader)
+        task.best.joint_q[line, task.follower[f]] = follow(task.follower_number, f, leader)
 
 
 @wp.kernel(module=WAVES, enable_backward=False)
@@ -144,7 +145,7 @@ def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: in
     while row < rows:
         p, s = attempt_of(task, wave, storage, row)
         line = attempt_line(task, p, s)
-        rank = task.best_rank[line, task.island]
+        rank = task.best.rank[line, task.island]
         if rank != UNRANKED and (rank & SEED_MASK) == wp.int64(s):
             copy_answer(task, storage, row, line, s)
         row += threads
@@ -178,16 +179,17 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
     rows = min(ROWS_MAX, attempts)
     blocks = -(-min(threads_at_once(device), rows) // BLOCK)
 
-    def zeros(shape: int | tuple[int, ...], dtype: Any = wp.int32) -> wp.array[Any]:
-        return wp.zeros(shape, dtype=dtype, device=device)
-
-    storage: Any = AttemptStorage()
-    storage.joint_q, storage.cost = zeros((coordinates, rows), wp.float32), zeros(rows, wp.float32)
-    storage.iterations, storage.status, storage.met = zeros(rows), zeros(rows), zeros(rows)
-    storage.data, storage.next_row = zeros((blocks, data, BLOCK), wp.float32), zeros(1)
-    storage.listed, storage.listed_count = zeros(problems), zeros(WAVES_MAX + 1)
-    storage.first_seed = zeros(WAVES_MAX + 1)
-    return storage
+    return zeroed(
+        AttemptStorage,
+        device,
+        rows,
+        joint_q=(coordinates, rows),
+        data=(blocks, data, BLOCK),
+        next_row=1,
+        listed=problems,
+        listed_count=WAVES_MAX + 1,
+        first_seed=WAVES_MAX + 1,
+    )
 
 
 def plan_waves(problem_count: int, seeds: int, threads: int) -> Iterator[int]:

@@ -17,17 +17,13 @@ from ik_service.robots.structure.coupling import follower_numbers
 
 @wp.func
 @typing.no_type_check
-def followed(leader: Any, multiplier: Any, offset: Any, lower: Any, upper: Any):
-    """Return the value of a follower; rounding keeps it between its own limits."""
-    return wp.clamp(multiplier * leader + offset, lower, upper)
-
-
-@wp.func
-@typing.no_type_check
 def follow(number: wp.array2d[wp.float32], f: int, leader: Any):
-    """Return the value of follower f of a table of `follower_table`, in the precision of its leader's."""
+    """Return the value of follower f of a table of `follower_table`, in its leader's precision.
+
+    Rounding keeps it between its own limits.
+    """
     multiplier, offset = type(leader)(number[f, 0]), type(leader)(number[f, 1])
-    return followed(leader, multiplier, offset, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
+    return wp.clamp(multiplier * leader + offset, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
 
 
 def follower_dofs(model: DeviceModel) -> list[int]:

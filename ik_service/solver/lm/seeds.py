@@ -9,7 +9,6 @@ and of the targets that touch the tree, so that it depends on nothing else in th
 
 import math
 import typing
-from dataclasses import dataclass
 
 import numpy as np
 import warp as wp
@@ -46,43 +45,37 @@ def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
     return np.array([int(root**-power % 1.0 * 2**32) for power in range(1, dimensions + 1)], dtype=np.uint32)
 
 
-@dataclass(frozen=True)
+@wp.struct
 class SeedRanges:
-    """Where start configurations are drawn, device arrays over the active DOFs.
+    """Where start configurations are drawn, over the active DOFs."""
 
-    Attributes:
-        lower: Lower ends of the draws, float32 [active_dof_count]; of a rotation, of its rotation vector [rad].
-        upper: Upper ends, float32 [active_dof_count].
-        drawn: 0 for DOFs that no row can depend on: they keep the start, int32 [active_dof_count].
-        increment: Step of the recurrence, uint32 [active_dof_count].
-        tree: Tree of the DOF, int32 [active_dof_count].
-        place: Its place in the tree, uint32 [active_dof_count].
+    lower: wp.array[wp.float32]  # ends of the draws; of a rotation, of its rotation vector [rad]
+    upper: wp.array[wp.float32]
+    drawn: wp.array[wp.int32]  # 0 for DOFs that no row can depend on: they keep the start
+    increment: wp.array[wp.uint32]  # step of the recurrence
+    tree: wp.array[wp.int32]  # tree of the DOF
+    place: wp.array[wp.uint32]  # its place in the tree
+
+
+def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_]) -> typing.Any:
+    """Return the `SeedRanges` of a robot.
+
+    Args:
+        model: The robot on the device.
+        drawn: Whether any row can depend on the DOF, shape [active_dof_count].
     """
-
-    lower: wp.array[typing.Any]
-    upper: wp.array[typing.Any]
-    drawn: wp.array[typing.Any]
-    increment: wp.array[typing.Any]
-    tree: wp.array[typing.Any]
-    place: wp.array[typing.Any]
-
-    @classmethod
-    def build(cls, model: DeviceModel, drawn: NDArray[np.bool_]) -> "SeedRanges":
-        """Return the ranges of a robot.
-
-        Args:
-            model: The robot on the device.
-            drawn: Whether any row can depend on the DOF, shape [active_dof_count].
-        """
-        trees = model.robot.trees
-        increment = np.zeros(len(drawn), np.uint32)
-        place = (trees.dof_place - trees.tree_dofadr[trees.active_treeid]).astype(np.uint32)
-        for first, count in zip(trees.tree_dofadr, trees.tree_dofnum, strict=True):
-            increment[trees.tree_dof[first : first + count]] = recurrence_increments(int(count))
-        lower, upper = draw_ranges(model)
-        arrays = (lower, upper, drawn.astype(np.int32), increment, trees.active_treeid, place)
-        dtypes = (wp.float32, wp.float32, wp.int32, wp.uint32, wp.int32, wp.uint32)
-        return cls(*(wp.array(a, dtype=t, device=model.device) for a, t in zip(arrays, dtypes, strict=True)))
+    trees, device = model.robot.trees, model.device
+    ranges: typing.Any = SeedRanges()
+    increment = np.zeros(len(drawn), np.uint32)
+    place = (trees.dof_place - trees.tree_dofadr[trees.active_treeid]).astype(np.uint32)
+    for first, count in zip(trees.tree_dofadr, trees.tree_dofnum, strict=True):
+        increment[trees.tree_dof[first : first + count]] = recurrence_increments(int(count))
+    ranges.lower, ranges.upper = (wp.array(ends, dtype=wp.float32, device=device) for ends in draw_ranges(model))
+    ranges.drawn = wp.array(drawn.astype(np.int32), dtype=wp.int32, device=device)
+    ranges.increment = wp.array(increment, dtype=wp.uint32, device=device)
+    ranges.tree = wp.array(trees.active_treeid, dtype=wp.int32, device=device)
+    ranges.place = wp.array(place, dtype=wp.uint32, device=device)
+    return ranges
 
 
 def draw_ranges(model: DeviceModel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -111,21 +104,18 @@ def seed_value(
     start: float,
     middle: float,
     settings: wp.array[wp.int32],
-    lower: wp.array[float],
-    upper: wp.array[float],
-    drawn: wp.array[wp.int32],
-    increment: wp.array[wp.uint32],
-    tree: wp.array[wp.int32],
-    place: wp.array[wp.uint32],
+    ranges: SeedRanges,
     tree_hash: wp.array2d[wp.uint32],
 ):
     """Return what seed s of problem p gives active DOF a, whose coordinate (or rotation vector) starts at `start`."""
     value = start
-    if s > 0 and drawn[a] != 0:
+    if s > 0 and ranges.drawn[a] != 0:
         if settings[HAS_START] == 1 and s == 1:
             value = middle
         else:
-            base = hash_step(tree_hash[p, tree[a]], wp.uint32(settings[RANDOM_SEED]))
-            bits = hash_step(base, place[a]) + wp.uint32(s - settings[HAS_START]) * increment[a]
-            value = wp.clamp(lower[a] + (upper[a] - lower[a]) * float(bits) * UNIT, lower[a], upper[a])
+            base = hash_step(tree_hash[p, ranges.tree[a]], wp.uint32(settings[RANDOM_SEED]))
+            bits = hash_step(base, ranges.place[a]) + wp.uint32(s - settings[HAS_START]) * ranges.increment[a]
+            lower = ranges.lower[a]
+            upper = ranges.upper[a]
+            value = wp.clamp(lower + (upper - lower) * float(bits) * UNIT, lower, upper)
     return value

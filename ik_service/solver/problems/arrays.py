@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.linear_solve import Islands, RowStructure, record_discovery
+from ik_service.linear_solve import Islands, RowStructure, allocate_islands, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SETTINGS_COUNT
-from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.best_attempts import allocate_attempts
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.weights import row_scale, weights_on_device
+from ik_service.solver.problems.rows.weights import row_scale
 from ik_service.solver.problems.solve_settings import SolveSettings
 
 
@@ -29,7 +29,7 @@ class Problems:
         capacity: Problems there is room for.
 
     Attributes:
-        islands: Islands of every problem, found by `discover`.
+        islands: Islands of every problem, found by `record_discovery`.
         start_joint_q: Configurations of seed 0, [capacity, joint_coord_count].
         positions: Target positions, one [capacity, 3] per target.
         orientations_xyzw: Target orientations, one [capacity, 4] per target.
@@ -69,50 +69,27 @@ class Problems:
         """Make room for islands and answers of rows and trees that are related like this."""
         model, capacity = self._model, self.capacity
         self._structure = structure
-        self._discovery: list[wp.Launch] = []
-        self._discovery_key: tuple[object, ...] = ()
-        self._discovery_weights: list[wp.array[Any] | None] = []
-        self._discovery_count = 0
-        self._discovery_graph: wp.Graph | None = None
-        self.islands = Islands.allocate(structure, capacity)
+        self.islands = allocate_islands(structure, capacity)
         self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
         self._row_weight2 = wp.zeros((capacity, structure.row_count), dtype=wp.float32, device=model.device)
         shape = (capacity, structure.tree_count)
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
-        self.best = BestAttempts.allocate(capacity, model.joint_coord_count, structure.tree_count, model.device)
+        self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
-    def discover(self, rows: Rows, problem_count: int, *, join: bool) -> None:
-        """Find the islands of the first `problem_count` problems from the weights that stand in the arrays.
+    def record_discovery(self, rows: Rows, weights: Sequence[wp.array[Any] | None], *, join: bool) -> list[wp.Launch]:
+        """Record the launches that find the islands from the weights that stand in the arrays.
+
+        Their dimension is the number of problems.
 
         Args:
             rows: Layout of the objectives.
-            problem_count: Problems of the solve.
+            weights: Their weights on the device.
             join: Whether to put all touched trees into one island.
         """
-        weights = [weights_on_device(objective) for objective in rows.objectives]
-        key = (join, *map(id, weights))
-        if key != self._discovery_key:
-            self._discovery = self._record(rows, weights, join)
-            self._discovery_key, self._discovery_count = key, 0
-            self._discovery_weights = weights  # as long as they are kept, no other array has their ids
-        if problem_count != self._discovery_count:
-            for launch in self._discovery:
-                launch.set_dim(problem_count)
-                launch.launch()
-            self._discovery_count, self._discovery_graph = problem_count, None
-            return
-        if self._discovery_graph is None:  # the same number again: worth a recording, which costs next to nothing
-            with wp.ScopedCapture(device=self._model.device) as capture:
-                for launch in self._discovery:
-                    launch.launch()
-            self._discovery_graph = capture.graph
-        wp.capture_launch(self._discovery_graph)
-
-    def _record(self, rows: Rows, weights: list[wp.array[Any] | None], join: bool) -> list[wp.Launch]:
-        """Launches that switch the rows by their weights and then find the islands."""
         assert self._structure is not None  # use_structure comes first
+        device = self._model.device
         self._row_on.fill_(1)
         self._row_weight2.fill_(1.0)
         launches = []
@@ -120,24 +97,11 @@ class Problems:
             if array is not None:
                 is_target = rows.kinds[k] is RowKind.TARGET
                 unit = 1.0 / ROTATION_LENGTH if is_target else 1.0  # what weight 1 means to the user
-                scale = row_scale(rows.objectives[k])
-                launches.append(
-                    wp.launch(
-                        _switch_rows,
-                        dim=self.capacity,
-                        inputs=[array, start, scale, unit],
-                        outputs=[self._row_on, self._row_weight2],
-                        device=self._model.device,
-                        record_cmd=True,
-                    )
-                )
+                inputs = [array, start, row_scale(rows.objectives[k]), unit, self._row_on, self._row_weight2]
+                launches.append(wp.launch(_switch_rows, self.capacity, inputs, device=device, record_cmd=True))
         launches += record_discovery(self._structure, self._row_on, self.islands, join=join)
-        islands = self.islands
-        inputs = [islands.nisland, islands.island_rowadr, islands.island_row, self._row_weight2]
-        outputs = [self.lightest2, self.heaviest2]
-        device = self._model.device
-        scales = wp.launch(_weigh_islands, self.capacity, inputs, outputs, device=device, record_cmd=True)
-        return [*launches, scales]
+        inputs = [self.islands, self._row_weight2, self.lightest2, self.heaviest2]
+        return [*launches, wp.launch(_weigh_islands, self.capacity, inputs, device=device, record_cmd=True)]
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
         """Set the numbers of a solve; `inputs` have yet to go to the device.
@@ -187,21 +151,18 @@ def _switch_rows(
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def _weigh_islands(
-    # islands
-    nisland: wp.array[wp.int32],  # [problem_capacity]
-    island_rowadr: wp.array2d[wp.int32],
-    island_row: wp.array2d[wp.int32],
+    islands: Islands,
     row_weight2: wp.array2d[float],  # [problem_capacity, rows]
     # out
     lightest2_out: wp.array2d[float],  # [problem_capacity, trees]
     heaviest2_out: wp.array2d[float],  # [problem_capacity, trees]
 ):
     p = wp.tid()
-    for island in range(nisland[p]):
+    for island in range(islands.nisland[p]):
         lightest = float(3.0e38)
         heaviest = float(0.0)
-        for m in range(island_rowadr[p, island], island_rowadr[p, island + 1]):
-            lightest = wp.min(lightest, row_weight2[p, island_row[p, m]])
-            heaviest = wp.max(heaviest, row_weight2[p, island_row[p, m]])
+        for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
+            lightest = wp.min(lightest, row_weight2[p, islands.row[p, m]])
+            heaviest = wp.max(heaviest, row_weight2[p, islands.row[p, m]])
         lightest2_out[p, island] = lightest
         heaviest2_out[p, island] = heaviest

@@ -1,45 +1,26 @@
 """The best attempt of every problem and island, on the device."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import warp as wp
 
+from ik_service.linear_solve import zeroed
 
-@dataclass(frozen=True)
+
+@wp.struct
 class BestAttempts:
-    """The best attempt of every problem and island so far.
+    """The best attempt of every problem and island so far."""
 
-    Attributes:
-        joint_q: Its configuration, float32 [problem_capacity, joint_coord_count].
-        rank: Its rank, int64. This and what follows: [problem_capacity, trees].
-        cost: 1/2 |r|^2, float32.
-        seed: Its seed, int32.
-        iterations: Its steps, int32.
-        status: Its IKStatus or STATIONARY, int32.
-        met: Whether it met its targets, as in Slots, int32.
-        next_seed: Seeds that the compiled engine has handed out, int32.
-    """
+    joint_q: wp.array2d[wp.float32]  # [problem_capacity, joint_coord_count]: its configuration
+    rank: wp.array2d[wp.int64]  # its rank; this and what follows: [problem_capacity, trees]
+    cost: wp.array2d[wp.float32]  # 1/2 |r|^2
+    seed: wp.array2d[wp.int32]  # its seed
+    iterations: wp.array2d[wp.int32]  # its steps
+    status: wp.array2d[wp.int32]  # its IKStatus or STATIONARY
+    met: wp.array2d[wp.int32]  # whether it met its targets, as in `Slots`
+    next_seed: wp.array2d[wp.int32]  # seeds that the compiled engine has handed out
 
-    joint_q: wp.array[Any]
-    rank: wp.array[Any]
-    cost: wp.array[Any]
-    seed: wp.array[Any]
-    iterations: wp.array[Any]
-    status: wp.array[Any]
-    met: wp.array[Any]
-    next_seed: wp.array[Any]
 
-    @classmethod
-    def allocate(
-        cls, problem_capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device
-    ) -> "BestAttempts":
-        """Return room for the answers of `problem_capacity` problems."""
-        dtypes = {"rank": wp.int64, "cost": wp.float32}
-        arrays = {
-            name: wp.zeros((problem_capacity, tree_count), dtype=dtypes.get(name, wp.int32), device=device)
-            for name in cls.__annotations__
-            if name != "joint_q"
-        }
-        joint_q = wp.zeros((problem_capacity, joint_coord_count), dtype=wp.float32, device=device)
-        return cls(joint_q=joint_q, **arrays)
+def allocate_attempts(capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device) -> Any:
+    """Return `BestAttempts` with room for the answers of `capacity` problems."""
+    return zeroed(BestAttempts, device, (capacity, tree_count), joint_q=(capacity, joint_coord_count))

@@ -18,8 +18,8 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
-from ik_service.solver.lm.coordinates import start_coordinates
-from ik_service.solver.lm.coupling import followed
+from ik_service.solver.lm.coordinates import StartCoordinates, start_coordinates
+from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
 from ik_service.solver.problems.host_device_array import HostDeviceArray
@@ -100,15 +100,7 @@ def _read_start(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
-    # model
-    leader: wp.array[wp.int32],  # [joint_coord_count]
-    multiplier: wp.array[float],  # [joint_coord_count]
-    offset: wp.array[float],  # [joint_coord_count]
-    lower: wp.array[float],  # [joint_coord_count]
-    upper: wp.array[float],  # [joint_coord_count]
-    fixed: wp.array[wp.int32],  # [joint_coord_count]: 1 where no active DOF moves the coordinate
-    quaternion: wp.array[wp.int32],  # first coordinates of quaternions
-    mid_joint_q: wp.array[float],  # [joint_coord_count]
+    robot: StartCoordinates,
     # start
     given: wp.array[wp.int32],
     staged: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
@@ -122,17 +114,17 @@ def _read_start(
     line = int(0)
     if given[0] == OWN_START:
         line = p
-    for c in range(leader.shape[0]):
-        q = mid_joint_q[c]
+    for c in range(robot.leader.shape[0]):
+        q = robot.mid_joint_q[c]
         if given[0] != NO_START:
             x = staged[line, c]
             if not (wp.abs(x) <= LARGEST):
                 fault_out[part] = 1
-            q = wp.clamp(float(x), lower[c], upper[c])
+            q = wp.clamp(float(x), robot.follower_number[c, 2], robot.follower_number[c, 3])
         start_out[p, c] = q
     if given[0] != NO_START:
-        for k in range(quaternion.shape[0]):
-            c = quaternion[k]
+        for k in range(robot.quaternion.shape[0]):
+            c = robot.quaternion[k]
             length2 = wp.float64(0.0)
             for m in range(4):
                 length2 += staged[line, c + m] * staged[line, c + m]
@@ -141,9 +133,9 @@ def _read_start(
                 fault_out[part] = 1
             for m in range(4):
                 start_out[p, c + m] = float(staged[line, c + m] / length)
-    for c in range(leader.shape[0]):
-        if leader[c] >= 0 and (fixed[c] == 0 or given[0] != NO_START):
-            start_out[p, c] = followed(start_out[p, leader[c]], multiplier[c], offset[c], lower[c], upper[c])
+    for c in range(robot.leader.shape[0]):
+        if robot.leader[c] >= 0 and (robot.fixed[c] == 0 or given[0] != NO_START):
+            start_out[p, c] = follow(robot.follower_number, c, start_out[p, robot.leader[c]])
         best_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
     for tree in range(best_rank_out.shape[1]):
         best_rank_out[p, tree] = UNRANKED
@@ -182,7 +174,7 @@ class InputArrays:
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
         self._weights = [roomy_array(_row_weights(one), wp.float32, capacity, device) for one in targets]
-        self._constants = start_coordinates(model, hard_limits=hard_limits)
+        self._start = start_coordinates(model, hard_limits=hard_limits)
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
@@ -243,7 +235,7 @@ class InputArrays:
             inputs += [self.orientations_xyzw.device, problems.tree_hash, problems.positions[k]]
             inputs += [problems.orientations_xyzw[k], problems.row_weights[k], self.fault.device]
             recorded.append(wp.launch(_read_target, 1, inputs, device=device, record_cmd=True))
-        inputs = [*which, *self._constants, self._model.mid_joint_q, self.given.device, self.starts.device]
+        inputs = [*which, self._start, self.given.device, self.starts.device]
         inputs += [problems.start_joint_q, problems.best.joint_q, problems.best.rank, self.fault.device]
         return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
 

@@ -52,7 +52,7 @@ def common_partition(
     """
     on = weights.on
     assert on is not None  # else the islands are found on the device
-    nisland, tree_island, row_island, _ = find_islands(incidence, on, join=join)
+    nisland, tree_island, row_island = find_islands(incidence, on, join=join)
 
     def on_device(values: NDArray[Any]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)
@@ -65,7 +65,7 @@ def common_partition(
 
 
 def discovered_partition(problems: Any, problem_count: int, scales: IslandScales) -> Partition:
-    """Return the partition that `problems.discover` has found.
+    """Return the partition that `Workspace.discover` has found.
 
     Args:
         problems: The `Problems`.

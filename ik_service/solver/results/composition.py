@@ -5,6 +5,7 @@ import typing
 import warp as wp
 
 from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.parts import first_problem
 
@@ -53,11 +54,7 @@ def compose_islands(
     # islands
     nisland: wp.array[wp.int32],  # [1 or problems]
     row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
-    best_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    best_met: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    best_cost: wp.array2d[float],  # [problem_capacity, trees]
-    best_iterations: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    best_seed: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    best: BestAttempts,
     # out
     island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
     island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
@@ -75,7 +72,7 @@ def compose_islands(
     line = wp.min(p, nisland.shape[0] - 1)
     count = nisland[line]
     for island in range(count):
-        island_success_out[p, island] = succeeds_but_for_targets(best_status[p, island], best_met[p, island])
+        island_success_out[p, island] = succeeds_but_for_targets(best.status[p, island], best.met[p, island])
     all_met = bool(True)
     for k in range(target_row.shape[0]):
         missed = misses(position_error[p, k], tolerances[0]) or misses(orientation_error[p, k], tolerances[1])
@@ -84,7 +81,7 @@ def compose_islands(
             for m in range(6):
                 island = row_island[line, target_row[k] + m]
                 if island >= 0:
-                    if best_met[p, island] != NO_TARGET:
+                    if best.met[p, island] != NO_TARGET:
                         island_success_out[p, island] = False
     result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
     untroubled = bool(True)
@@ -92,19 +89,19 @@ def compose_islands(
     iterations = int(0)
     seed = int(0)
     for island in range(count):
-        status = final_status(best_status[p, island], island_success_out[p, island])
+        status = final_status(best.status[p, island], island_success_out[p, island])
         island_status_out[p, island] = status
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
-        island_seed_out[p, island] = best_seed[p, island]
-        island_iterations_out[p, island] = best_iterations[p, island]
-        island_cost_out[p, island] = best_cost[p, island]
-        cost += best_cost[p, island]
-        iterations = wp.max(iterations, best_iterations[p, island])
+        island_seed_out[p, island] = best.seed[p, island]
+        island_iterations_out[p, island] = best.iterations[p, island]
+        island_cost_out[p, island] = best.cost[p, island]
+        cost += best.cost[p, island]
+        iterations = wp.max(iterations, best.iterations[p, island])
         if island == 0:
-            seed = best_seed[p, island]
-        elif seed != best_seed[p, island]:
+            seed = best.seed[p, island]
+        elif seed != best.seed[p, island]:
             seed = -1
     success = untroubled and all_met
     if success:

@@ -12,17 +12,21 @@ import warp as wp
 
 from ik_service.kinematics.forward_kinematics import CONTINUOUS, FLOATING, PLANAR, PRISMATIC, REVOLUTE
 from ik_service.robots import DeviceModel
+from ik_service.robots.transforms import identity_transform
 
 
 @wp.struct
 class Kinematics:
-    """The robot in float64."""
+    """The robot in float64, and the links whose poses are asked for."""
 
     joint_type: wp.array[wp.int32]
     joint_q_start: wp.array[wp.int32]
     joint_qd_start: wp.array[wp.int32]
     joint_X_p: wp.array[wp.transformd]
     joint_axis: wp.array[wp.vec3d]
+    path_start: wp.array[wp.int32]  # [links + 1]: joints from the base to each link
+    path_joint: wp.array[wp.int32]
+    link_offset: wp.array[wp.transformd]  # [links]: T_body_link; of the world, identity
 
 
 @wp.func
@@ -70,46 +74,26 @@ def joint_turn(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
 
 @wp.func
 @typing.no_type_check
-def link_pose(
-    robot: Kinematics,
-    link: int,
-    path_start: wp.array[wp.int32],
-    path_joint: wp.array[wp.int32],
-    offset: wp.array[wp.transformd],
-    q: wp.array2d[wp.float64],
-    p: int,
-):
+def link_pose(robot: Kinematics, link: int, q: wp.array2d[wp.float64], p: int):
     """Return the pose of a link in the world, by the joints from the base to it."""
     position = wp.vec3d()
     turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
-    for m in range(path_start[link], path_start[link + 1]):
-        j = path_joint[m]
+    for m in range(robot.path_start[link], robot.path_start[link + 1]):
+        j = robot.path_joint[m]
         position += wp.quat_rotate(turn, wp.transform_get_translation(robot.joint_X_p[j]))
         turn = turn * wp.transform_get_rotation(robot.joint_X_p[j])
         kind = robot.joint_type[j]
         if kind == PRISMATIC or kind == PLANAR or kind == FLOATING:
             position += wp.quat_rotate(turn, joint_slide(robot, j, q, p))
         turn = turn * joint_turn(robot, j, q, p)
-    return wp.transformd(position, turn) * offset[link]
+    return wp.transformd(position, turn) * robot.link_offset[link]
 
 
-def float64_kinematics(model: DeviceModel) -> Any:
-    """Return the robot as `Kinematics`."""
-    robot: Any = Kinematics()
-    robot.joint_type, robot.joint_q_start = model.joint_kind, model.joint_q_start
-    robot.joint_qd_start = model.joint_qd_start
-    robot.joint_X_p = wp.array(model.robot.joint_X_p, dtype=wp.transformd, device=model.device)
-    robot.joint_axis = wp.array(model.robot.joint_axis, dtype=wp.vec3d, device=model.device)
-    return robot
-
-
-def paths_to_links(
-    model: DeviceModel, links: Sequence[str | None]
-) -> tuple[wp.array[Any], wp.array[Any], wp.array[Any]]:
-    """Return offsets and lists of the joints from the base to each link, and T_body_link; None is the world."""
+def float64_kinematics(model: DeviceModel, links: Sequence[str | None]) -> Any:
+    """Return the `Kinematics` of a robot with the paths to links; None is the world."""
     robot, starts, joints, offsets = model.robot, [0], list[int](), list[Any]()
     for link in links:
-        body, offset = (-1, np.array([0.0, 0, 0, 0, 0, 0, 1])) if link is None else robot.link_frame(link)
+        body, offset = (-1, identity_transform()) if link is None else robot.link_frame(link)
         path: list[int] = []
         while body >= 0:
             path.insert(0, body)
@@ -117,9 +101,13 @@ def paths_to_links(
         joints += path
         starts.append(len(joints))
         offsets.append(offset)
+    found: Any = Kinematics()
     device = model.device
-    return (
-        wp.array(starts, dtype=wp.int32, device=device),
-        wp.array(joints, dtype=wp.int32, device=device),
-        wp.array(np.array(offsets, np.float64).reshape(-1, 7), dtype=wp.transformd, device=device),
-    )
+    found.joint_type, found.joint_q_start = model.joint_kind, model.joint_q_start
+    found.joint_qd_start = model.joint_qd_start
+    found.joint_X_p = wp.array(robot.joint_X_p, dtype=wp.transformd, device=device)
+    found.joint_axis = wp.array(robot.joint_axis, dtype=wp.vec3d, device=device)
+    found.path_start = wp.array(starts, dtype=wp.int32, device=device)
+    found.path_joint = wp.array(joints, dtype=wp.int32, device=device)
+    found.link_offset = wp.array(np.array(offsets, np.float64).reshape(-1, 7), dtype=wp.transformd, device=device)
+    return found

@@ -113,7 +113,7 @@ def report_islands(
     target_of = dict(zip(rows.of_kind(RowKind.TARGET), targets, strict=True))
     row_on = np.concatenate([_rows_on(one, target_of.get(k), problem) for k, one in enumerate(rows.objectives)])
     touched = incidence[row_on].any(axis=0)
-    _, tree_island, row_island, _ = find_islands(incidence, row_on, join=join)
+    _, tree_island, row_island = find_islands(incidence, row_on, join=join)
     labels = row_labels(rows, [target.link for target in targets])
     links = [_links(robot, rows, k, target_of.get(k)) for k in range(len(rows.objectives))]
     members = []

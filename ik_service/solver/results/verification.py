@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
 from ik_service.robots import DeviceModel
+from ik_service.robots.transforms import identity_transform
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.input_kernels import InputArrays, roomy_array
@@ -25,7 +26,7 @@ from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.results.composition import compose_islands
-from ik_service.solver.results.float64_kinematics import Kinematics, float64_kinematics, link_pose, paths_to_links
+from ik_service.solver.results.float64_kinematics import Kinematics, float64_kinematics, link_pose
 from objectives.data_field import fitting_array
 
 TINY = wp.constant(wp.float64(1e-300))
@@ -87,10 +88,7 @@ def _target_errors(
     part: int,
     parts: int,
     # robot
-    robot: Kinematics,
-    path_start: wp.array[wp.int32],  # [2 x targets + 1]: joints to each link, then to each reference link
-    path_joint: wp.array[wp.int32],
-    link_offset: wp.array[wp.transformd],  # [2 x targets]: T_body_link
+    robot: Kinematics,  # with paths to each target's link, then to each reference link
     joint_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     # target
     target: int,
@@ -105,10 +103,10 @@ def _target_errors(
     orientation_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    pose = link_pose(robot, target, path_start, path_joint, link_offset, joint_q, p)
+    pose = link_pose(robot, target, joint_q, p)
     pose = pose * tool[wp.min(p, tool.shape[0] - 1)]
     if has_reference == 1:
-        frame = link_pose(robot, targets + target, path_start, path_joint, link_offset, joint_q, p)
+        frame = link_pose(robot, targets + target, joint_q, p)
         pose = wp.transform_inverse(frame) * pose
     position = wp.transform_get_translation(pose)
     distance2 = wp.float64(0.0)
@@ -207,9 +205,8 @@ class Verification:
         self._kept_limits = self._limits if hard_limits else _exact_limits(model, hard_limits=False)
         self._turns: Any = None  # this and the next until the rows are known
         self._target_row: Any = None
-        self._robot = float64_kinematics(model)
         links = [target.link for target in targets]
-        self._paths = paths_to_links(model, [*links, *(target.reference_link for target in targets)])
+        self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
         self._tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
@@ -280,13 +277,12 @@ class Verification:
         place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
-            inputs = [*which, self._robot, *self._paths, device["judged_q"], k, len(targets), tool]
+            inputs = [*which, self._robot, device["judged_q"], k, len(targets), tool]
             inputs += [int(target.reference_link is not None), given.positions.device]
             inputs += [given.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_target_errors, inputs))
         compose = [*which, self.tolerances.device, self._target_row, *errors]
-        compose += [partition.device_nisland, partition.device_row_island, best.status, best.met]
-        compose += [best.cost, best.iterations, best.seed]
+        compose += [partition.device_nisland, partition.device_row_island, best]
         compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
         compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
@@ -307,4 +303,4 @@ def _exact_limits(model: DeviceModel, *, hard_limits: bool) -> list[wp.array[Any
 
 def _tool(target: Target) -> NDArray[np.float64]:
     """T_link_tool, [7] or [n, 7]."""
-    return np.array([0.0, 0, 0, 0, 0, 0, 1]) if target.offset is None else np.asarray(target.offset, np.float64)
+    return identity_transform() if target.offset is None else np.asarray(target.offset, np.float64)

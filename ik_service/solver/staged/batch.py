@@ -5,12 +5,12 @@ import typing
 import numpy as np
 import warp as wp
 
-from ik_service.linear_solve import Equations, damped_steps, normal_equations
+from ik_service.linear_solve import allocate_equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import IDLE
-from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
-from ik_service.solver.lm.seeds import SeedRanges
+from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
@@ -20,7 +20,7 @@ from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, rank_ended, refill
 from ik_service.solver.staged.jacobian_check import check_jacobians
 from ik_service.solver.staged.seeding import write_seeds
-from ik_service.solver.staged.slots import Slots
+from ik_service.solver.staged.slots import idle_slots
 from ik_service.solver.staged.targets_met import meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
 
@@ -61,9 +61,10 @@ class Batch:
         device, candidates = model.device, options.candidates
         self.slot_count = slot_count
         self._model, self._rows, self._support, self._problems = model, rows, support, problems
-        self._ranges = SeedRanges.build(model, support.active_dofs)
-        self._coordinates = Coordinates.build(model, hard_limits=options.joint_limits == "hard")
-        self._slots = Slots.allocate(slot_count, model.robot.trees.ntree, device)
+        self._ranges = seed_ranges(model, support.active_dofs)
+        self._active = active_dofs(model)
+        self._coordinates = coordinates_of(model, hard_limits=options.joint_limits == "hard")
+        self._slots = idle_slots(slot_count, model.robot.trees.ntree, device)
         self._accepted = Poses.allocate(model, slot_count, rows.count, self._slots.problem_idx, requires_grad=False)
         trial_idx = self._slots.problem_idx
         if candidates > 1:
@@ -74,7 +75,7 @@ class Batch:
         per_dof = (slot_count, model.joint_dof_count)
         self._joint_S_s = wp.zeros(per_dof, dtype=typing.cast(type, wp.spatial_vector), device=device)
         self._jacobian = wp.zeros((slot_count, rows.count, model.joint_dof_count), dtype=float, device=device)
-        self._equations = Equations.allocate(problems.islands, slot_count, candidates)
+        self._equations = allocate_equations(problems.islands, slot_count, candidates)
         self._row_kind: wp.array[typing.Any] = wp.array(rows.row_kind, dtype=wp.int32, device=device)
         self._tangent = wp.zeros((slot_count, model.active_dof_count), dtype=float, device=device)
         self._candidate_damping: wp.array[typing.Any] = wp.array(
@@ -125,37 +126,41 @@ class Batch:
 
     def _refill(self) -> None:
         problems, slots, joint_q = self._problems, self._slots, self._accepted.joint_q
+        islands, settings = problems.islands, problems.settings
         self._running_count.zero_()
-        refill(problems, slots, joint_q, self._trials.joint_q, self._next_attempt, self._running_count)
-        write_seeds(self._coordinates, self._ranges, problems, slots, self._tangent, joint_q)
-        if self._trials.problem_idx is not slots.problem_idx:
-            wp.launch(
-                _spread,
-                dim=self._trials.problem_idx.shape[0],
-                inputs=[slots.problem_idx, self._candidate_damping.shape[0]],
-                outputs=[self._trials.problem_idx],
-                device=self._model.device,
-            )
+        inputs = [settings, islands, problems.best, problems.start_joint_q, slots, joint_q, self._trials.joint_q]
+        self._launch(refill, slots.seed.shape, *inputs, self._next_attempt, self._running_count)
+        inputs = [self._coordinates, settings, self._ranges, problems.tree_hash, islands, slots, self._tangent, joint_q]
+        self._launch(write_seeds, slots.phase.shape, *inputs)
+        trial_idx = self._trials.problem_idx
+        if trial_idx is not slots.problem_idx:
+            self._launch(_spread, trial_idx.shape, slots.problem_idx, self._candidate_damping.shape[0], trial_idx)
+
+    def _launch(self, kernel: typing.Any, dim: tuple[int, ...], *inputs: object) -> None:
+        wp.launch(kernel, dim, inputs, device=self._model.device)
 
     def _iterate(self) -> None:
         """Evaluate, decide, step, evaluate, accept; then give the slots that are done their next attempt."""
         problems, slots, equations = self._problems, self._slots, self._equations
-        accepted, trials, islands = self._accepted, self._trials, problems.islands
-        instances = (slots.problem_idx, slots.running)
+        accepted, trials, islands, joint_q = self._accepted, self._trials, problems.islands, self._accepted.joint_q
+        instances, candidates = (slots.problem_idx, slots.running), self._candidate_damping
+        per_island, each_candidate = slots.phase.shape, (self.slot_count, candidates.shape[0], slots.phase.shape[1])
         self._rows.compute_residuals(accepted)
         self._rows.compute_jacobian(accepted, self._joint_S_s, self._jacobian, self._tape)
         self._support.record_check(self._jacobian, slots.running)
-        rows = (accepted.residuals, self._jacobian)
-        normal_equations(self._coordinates.active_map, islands, instances, rows, equations)
-        assess(self._coordinates, problems, slots, accepted.joint_q, equations, self._row_kind)
+        normal_equations(self._active, islands, instances, (accepted.residuals, self._jacobian), equations)
+        solve = [problems.settings, problems.best, problems.lightest2, problems.heaviest2]
+        self._launch(assess, per_island, self._coordinates, islands, self._row_kind, *solve, joint_q, slots, equations)
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
-            meet_target(islands, self._rows.start[k], weights, problems.tolerances, slots, accepted.residuals)
-        rank_ended(slots, problems.best)
-        collect(islands, slots, problems.best, accepted.joint_q)
-        damped_steps(islands, instances, (slots.damping, self._candidate_damping, self._step_scale), equations)
-        propose(self._coordinates, islands, slots, equations, accepted.joint_q, trials.joint_q)
+            target = [self._rows.start[k], weights, problems.tolerances, islands]
+            self._launch(meet_target, slots.seed.shape, *target, accepted.residuals, slots)
+        self._launch(rank_ended, per_island, slots, problems.best)
+        self._launch(collect, per_island, islands, joint_q, slots, problems.best)
+        damped_steps(islands, instances, (slots.damping, candidates, self._step_scale), equations)
+        self._launch(propose, each_candidate, self._coordinates, islands, slots, joint_q, equations, trials.joint_q)
         self._rows.compute_residuals(trials)
-        accept(islands, self._candidate_damping, trials, equations.predicted, slots, accepted.joint_q)
+        trial = [candidates, trials.joint_q, trials.residuals, equations]
+        self._launch(accept, per_island, islands, *trial, slots, joint_q)
         self._refill()
 
     def _record(self) -> wp.Graph:

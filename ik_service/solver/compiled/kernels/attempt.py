@@ -224,12 +224,12 @@ class AttemptFunctions(AttemptStart):
         def write_joint_q(state: StateRef, lane: int, task: TaskRef, line: int):
             for c in range(COORDINATES):
                 q = at(state, (Q + c) * W + lane)
-                task.best_joint_q[line, task.coordinate[c]] = float(q)
+                task.best.joint_q[line, task.coordinate[c]] = float(q)
                 if wp.static(WIDE == 1):
                     task.best_joint_q_float64[line, task.coordinate[c]] = q
             for f in range(task.follower.shape[0]):
                 value = follow(task.follower_number, f, at(state, (Q + task.follower_place[f]) * W + lane))
-                task.best_joint_q[line, task.follower[f]] = float(value)
+                task.best.joint_q[line, task.follower[f]] = float(value)
                 if wp.static(WIDE == 1):
                     task.best_joint_q_float64[line, task.follower[f]] = value
 
@@ -238,13 +238,13 @@ class AttemptFunctions(AttemptStart):
             """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
             rank, cost, status, met = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
-            if task.settings[KEEP_ALL] == 1 or rank < task.best_rank[line, island]:
-                task.best_rank[line, island] = rank
-                task.best_cost[line, island] = cost
-                task.best_seed[line, island] = s
-                task.best_iterations[line, island] = int(at(state, STEPS * W + lane))
-                task.best_status[line, island] = status
-                task.best_met[line, island] = met
+            if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, island]:
+                task.best.rank[line, island] = rank
+                task.best.cost[line, island] = cost
+                task.best.seed[line, island] = s
+                task.best.iterations[line, island] = int(at(state, STEPS * W + lane))
+                task.best.status[line, island] = status
+                task.best.met[line, island] = met
                 write_joint_q(state, lane, task, line)
             return rank
 

@@ -81,7 +81,7 @@ class AttemptStart(IterationFunctions):
             q = wp.quat()
             for m in range(4):
                 q[m] = task.start_joint_q[p, i + m]
-            if s > 0 and task.drawn[task.dof[k]] != 0:
+            if s > 0 and task.ranges.drawn[task.dof[k]] != 0:
                 turn = wp.vec3()
                 for m in range(3):
                     turn[m] = float(at(state, (SCRATCH + k + m) * W + lane))
@@ -121,21 +121,7 @@ class AttemptStart(IterationFunctions):
                 if scalar:
                     start = task.start_joint_q[p, task.coordinate[c]]
                     middle = task.mid_joint_q[task.coordinate[c]]
-                value = seed_value(
-                    p,
-                    s,
-                    a,
-                    start,
-                    middle,
-                    task.settings,
-                    task.draw_lower,
-                    task.draw_upper,
-                    task.drawn,
-                    task.increment,
-                    task.tree,
-                    task.place,
-                    task.tree_hash,
-                )
+                value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
                 if scalar:
                     state[(TRIAL + c) * W + lane] = Real(wp.clamp(value, lower, upper))
                 else:

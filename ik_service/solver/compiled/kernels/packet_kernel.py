@@ -61,7 +61,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
         for lane in range(W):
             if problem[lane] != NOTHING:
                 if needs_attempt(task, problem[lane], task.island):
-                    s = task.next_seed[problem[lane], task.island]
+                    s = task.best.next_seed[problem[lane], task.island]
                     if s < earliest:
                         earliest = s
                         found = lane
@@ -96,7 +96,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                             p = NOTHING
                     if p == NOTHING and next_place < end_place:
                         p = task.problem[next_place]
-                        task.next_seed[p, island] = 0
+                        task.best.next_seed[p, island] = 0
                         next_place += 1
                     if p == NOTHING:
                         problem[lane] = NOTHING
@@ -105,8 +105,8 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                             p = problem[other]
                     problem[lane] = p
                     if p != NOTHING:
-                        seed[lane] = task.next_seed[p, island]
-                        task.next_seed[p, island] = seed[lane] + 1
+                        seed[lane] = task.best.next_seed[p, island]
+                        task.best.next_seed[p, island] = seed[lane] + 1
                         read_data(state, lane, task, p, island)
                         start_attempt(state, lane, task, p, island, seed[lane])
                     else:  # the lane goes on for nothing, and quietly

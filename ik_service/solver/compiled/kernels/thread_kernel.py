@@ -68,9 +68,9 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
 def keep_rank(task: TaskRef, p: int, s: int, rank: wp.int64):
     """Bring in the rank of an attempt; return whether none is better yet."""
     if task.settings[KEEP_ALL] == 1:
-        task.best_rank[attempt_line(task, p, s), task.island] = rank
+        task.best.rank[attempt_line(task, p, s), task.island] = rank
         return True
-    return rank < wp.atomic_min(task.best_rank, p, task.island, rank)
+    return rank < wp.atomic_min(task.best.rank, p, task.island, rank)
 
 
 @typing.no_type_check

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.linear_solve import RowStructure
+from ik_service.linear_solve import RowStructure, row_structure
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.rows.binding import bind_objective
 from ik_service.solver.problems.rows.blocks import Rows
@@ -56,6 +56,4 @@ class RowLayout:
         """Take in the support as it is known now."""
         trees = self._model.robot.trees
         self.incidence = self.support.trees
-        self.structure = RowStructure.build(
-            self.incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device
-        )
+        self.structure = row_structure(self.incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device)

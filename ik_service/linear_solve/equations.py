@@ -1,0 +1,47 @@
+"""Arrays of the normal equations, and of their solution."""
+
+from typing import Any
+
+import warp as wp
+
+from ik_service.linear_solve.struct_arrays import zeroed
+
+
+@wp.struct
+class Equations:
+    """Normal equations of a batch and their solution, in island order unless said."""
+
+    columns: wp.array2d[float]  # [n_batch, rows x dofs]: J by columns; a DOF's entries in its island's rows together
+    residuals: wp.array2d[float]  # [n_batch, rows]
+    hessian: wp.array2d[float]  # [n_batch, dofs x dofs]: J'J, lower triangles of square blocks
+    gradient: wp.array2d[float]  # [n_batch, dofs]: J'r
+    at_bound: wp.array2d[wp.int32]  # [n_batch, dofs]: 1 where a DOF is kept at its bound
+    factor: wp.array2d[float]  # [n_batch x candidates, dofs x dofs]: Cholesky factors with inverse pivots
+    step: wp.array2d[float]  # [n_batch x candidates, dofs]
+    predicted: wp.array2d[float]  # [n_batch x candidates, trees]: predicted decrease of each island's cost
+
+
+def allocate_equations(islands: Any, n_batch: int, candidates: int) -> Any:
+    """Return zeroed `Equations` of the problems that have these `Islands`."""
+    rows, dofs, trees = (a.shape[1] for a in (islands.row, islands.dof, islands.tree_island))
+    return zeroed(
+        Equations,
+        islands.dof.device,
+        (n_batch, dofs),
+        columns=(n_batch, rows * dofs),
+        residuals=(n_batch, rows),
+        hessian=(n_batch, dofs * dofs),
+        factor=(n_batch * candidates, dofs * dofs),
+        step=(n_batch * candidates, dofs),
+        predicted=(n_batch * candidates, trees),
+    )
+
+
+@wp.struct
+class ActiveDofs:
+    """The constant map from DOFs to active DOFs."""
+
+    dof: wp.array[wp.int32]  # [active_dof_count]: the DOF of each
+    follower_start: wp.array[wp.int32]  # [active_dof_count + 1]
+    follower_dof: wp.array[wp.int32]  # [follower_start[-1]]: DOFs that follow each
+    follower_multiplier: wp.array[float]  # [follower_start[-1]]
