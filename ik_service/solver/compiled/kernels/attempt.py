@@ -6,6 +6,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
+from ik_service.linear_solve import elimination_in_registers
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line
 from ik_service.solver.compiled.kernels.attempt_start import AttemptStart
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, integers, rotation_bits
@@ -64,36 +65,31 @@ class AttemptFunctions(AttemptStart):
         GRADIENT, DIAGONAL, HESSIAN = place.gradient, place.diagonal, place.hessian
         Bounds: Any = wp.types.vector(DOFS, int)
         Row: Any = wp.types.vector(DOFS, float)
-        Factor: Any = wp.types.vector(DOFS * DOFS, float)
-        ENTRY = integers([program.dofs.index(a) * DOFS + program.dofs.index(b) for a, b in program.coupled])
+        Square: Any = wp.types.matrix((DOFS, DOFS), float)
+        ROW = integers([program.dofs.index(a) for a, _ in program.coupled])
+        COLUMN = integers([program.dofs.index(b) for _, b in program.coupled])
+        eliminate = elimination_in_registers(DOFS)
 
         @wp.func
         def predicted_gain(state: StateRef, lane: int, at_bound: Bounds):
             """Return what a step can lower |r|^2 by, see `staged.assessment`; the lane keeps J'J."""
-            factor = Factor()
-            solved = Row()
+            lower = Square()
+            diagonal = Row()
+            right = Row()
             for n in range(PAIRS):
-                factor[ENTRY[n]] = float(at(state, (HESSIAN + n) * W + lane))
+                if at_bound[ROW[n]] == 0 and at_bound[COLUMN[n]] == 0:
+                    lower[ROW[n], COLUMN[n]] = float(at(state, (HESSIAN + n) * W + lane))
             largest = float(0.0)
             for k in range(DOFS):
                 largest = wp.max(largest, float(at(state, (DIAGONAL + k) * W + lane)))
             damping = MODEL_DAMPING * largest
+            for k in range(DOFS):
+                diagonal[k] = float(at(state, (DIAGONAL + k) * W + lane)) + damping
+                if at_bound[k] == 0:
+                    right[k] = float(at(state, (GRADIENT + k) * W + lane))
+            _factor, _inverse, solved = eliminate(lower, diagonal, right, damping)
             gain = float(0.0)
             for k in range(DOFS):
-                free = 1.0 - float(at_bound[k])
-                pivot = float(at(state, (DIAGONAL + k) * W + lane)) + damping
-                value = free * float(at(state, (GRADIENT + k) * W + lane))
-                for m in range(k):
-                    entry = free * factor[k * DOFS + m]
-                    for b in range(m):
-                        entry -= factor[k * DOFS + b] * factor[m * DOFS + b]
-                    entry *= factor[m * DOFS + m]
-                    factor[k * DOFS + m] = entry
-                    pivot -= entry * entry
-                    value -= entry * solved[m]
-                inverse = free / wp.sqrt(wp.max(pivot, damping))
-                factor[k * DOFS + k] = inverse
-                solved[k] = value * inverse
                 gain += solved[k] * solved[k]
             return gain
 
