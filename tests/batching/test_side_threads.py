@@ -21,9 +21,10 @@ def test_threads_change_often_and_no_garbage_is_collected_while_anybody_works():
     before = python_settings()
     assert before[0] > SHORT_TURN_S
     assert before[1]
-    first_may_end = threading.Event()
+    first_runs, first_may_end = threading.Event(), threading.Event()
 
     def first():
+        first_runs.set()
         assert first_may_end.wait(PATIENCE_S)
         return python_settings()
 
@@ -31,6 +32,7 @@ def test_threads_change_often_and_no_garbage_is_collected_while_anybody_works():
         one, other = SideThreads(1, "one"), SideThreads(1, "other")
         try:
             running = one.run(None, first)
+            assert first_runs.wait(PATIENCE_S)
             short = await other.run(None, python_settings)
             between = python_settings()
             first_may_end.set()

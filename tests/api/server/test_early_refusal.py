@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 
 import pytest
 
@@ -12,7 +11,7 @@ from ik_service.batching.errors import ClosedError, ExpiredError, QueueFullError
 from ik_service.settings import ServiceSettings
 from tests.api.server.real_server import PATIENCE_S, real_server
 
-SETTINGS = ServiceSettings(body_timeout_s=0.5, keep_alive_s=20.0)
+SETTINGS = ServiceSettings(body_timeout_s=2.0, keep_alive_s=20.0)
 SOLVE = b"POST /v1/robots/panda/solve?seeds=3 HTTP/1.1\r\nHost: a\r\n"
 FULL = QueueFullError("full", "wait", 7)
 
@@ -177,7 +176,6 @@ def test_the_answer_comes_before_the_body_and_the_rest_of_it_is_thrown_away(appl
     application.admission.pool.error = None
     for _ in range(100):
         connection.sendall(b"x" * 1000)
-        time.sleep(0.001)
     connection.sendall(SOLVE + b"Content-Length: 4\r\n\r\nbody")
     assert answer(connection).status == 200
     assert application.count == 1
