@@ -3,9 +3,10 @@
 from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
 from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.iteration import IterationSource
-from ik_service.compiler.code.lanes import Lanes, Precision, packet, statements
+from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
 from ik_service.compiler.code.state import Damping, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.program.build import build_program
 from ik_service.compiler.program.coverage import uncovered
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR

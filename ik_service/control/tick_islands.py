@@ -90,7 +90,7 @@ class TickIslands:
 
     def __init__(self, model: DeviceModel, tasks: ControlTasks, arrays: TickArrays, robots: int) -> None:
         self._model, self._tasks, self._robots, self.device = model, tasks, robots, model.device
-        reason = uncovered(tasks.objectives, model)
+        reason = uncovered(tasks.objectives)
         if reason is not None:
             raise EngineError(f"A controller takes objectives that can be compiled: {reason}.")
         count = len(tasks.targets)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from objectives.expression.graph import cos, reachable, sin, step
+from objectives.expression.graph import cos, reachable, sin, sqrt, step
 from objectives.expression.node import Expression, Scalar
 from objectives.expression.operation import Operation
 
@@ -29,6 +29,17 @@ def _maximum(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
     return seed * first, seed * (1.0 - first)
 
 
+def _arc_cosine(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
+    (x,) = node.operands
+    return (-(seed / sqrt((1.0 - x) * (1.0 + x))),)  # 1 - x^2 would cancel near 1
+
+
+def _angle(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
+    y, x = node.operands
+    share = seed / (x * x + y * y)
+    return share * x, -(share * y)
+
+
 _RULES: Mapping[Operation, _Rule] = {
     Operation.ADD: lambda node, seed: (seed, seed),
     Operation.SUBTRACT: lambda node, seed: (seed, -seed),
@@ -38,6 +49,10 @@ _RULES: Mapping[Operation, _Rule] = {
     Operation.SQRT: lambda node, seed: (seed * 0.5 / node,),
     Operation.SIN: lambda node, seed: (seed * cos(node.operands[0]),),
     Operation.COS: lambda node, seed: (-(seed * sin(node.operands[0])),),
+    Operation.EXP: lambda node, seed: (seed * node,),
+    Operation.LOG: lambda node, seed: (seed / node.operands[0],),
+    Operation.ACOS: _arc_cosine,
+    Operation.ATAN2: _angle,
     Operation.SIGN: lambda node, seed: (0.0,),
     Operation.STEP: lambda node, seed: (0.0,),
     Operation.MINIMUM: _minimum,

@@ -17,6 +17,10 @@ _TEXT: Mapping[Operation, str] = {
     Operation.SQRT: "wp.sqrt({})",
     Operation.SIN: "wp.sin({})",
     Operation.COS: "wp.cos({})",
+    Operation.EXP: "wp.exp({})",
+    Operation.LOG: "wp.log({})",
+    Operation.ACOS: "wp.where(wp.abs({0}) <= 1.0, wp.acos({0}), wp.nan)",  # Warp's own clamps what it is given
+    Operation.ATAN2: "wp.atan2({}, {})",
     Operation.SIGN: "wp.where({} < 0.0, -1.0, 1.0)",
     Operation.STEP: "wp.where({} > 0.0, 1.0, 0.0)",
     Operation.MINIMUM: "wp.min({}, {})",

@@ -88,8 +88,12 @@ def _unary(operation: Operation, x: Scalar) -> Scalar:
     if value is None:
         assert isinstance(x, Expression)
         return x.graph.apply(operation, x)
-    folded = float(FUNCTIONS[operation](np.float64(value)))
-    return x.graph.constant(folded) if isinstance(x, Expression) else folded
+    with np.errstate(all="ignore"):
+        folded = float(FUNCTIONS[operation](np.float64(value)))
+    if not isinstance(x, Expression):
+        return folded
+    # Outside its domain a function stays in the graph: its rows are not finite where they are computed.
+    return x.graph.constant(folded) if math.isfinite(folded) else x.graph.apply(operation, x)
 
 
 def _extremum(operation: Operation, a: Scalar, b: Scalar) -> Scalar:
@@ -116,6 +120,36 @@ def sin(x: Scalar) -> Scalar:
 def cos(x: Scalar) -> Scalar:
     """Cosine of an angle [rad]."""
     return _unary(Operation.COS, x)
+
+
+def exp(x: Scalar) -> Scalar:
+    """Exponential function; infinite in float32 from about 88.7 on."""
+    return _unary(Operation.EXP, x)
+
+
+def log(x: Scalar) -> Scalar:
+    """Natural logarithm: NaN below 0, and not finite at 0, nor is its derivative 1 / x there."""
+    return _unary(Operation.LOG, x)
+
+
+def acos(x: Scalar) -> Scalar:
+    """Arc cosine, an angle from 0 to pi [rad].
+
+    It is NaN outside of -1 to 1, where rounding may lead, and its derivative -1 / sqrt(1 - x^2) is not finite at either
+    end: no residual that ends there has a useful one. `atan2(sine, cosine)` of the same angle has neither fault.
+    """
+    return _unary(Operation.ACOS, x)
+
+
+def atan2(y: Scalar, x: Scalar) -> Scalar:
+    """Angle of the point (x, y), from -pi to pi [rad]: 0 at the origin, where its derivatives are not finite."""
+    one = y if isinstance(y, Expression) else x
+    if not isinstance(one, Expression):
+        return float(FUNCTIONS[Operation.ATAN2](y, x))
+    a, b = one._lift(y), one._lift(x)
+    if a.value is not None and b.value is not None:
+        return one.graph.constant(float(FUNCTIONS[Operation.ATAN2](a.value, b.value)))
+    return one.graph.apply(Operation.ATAN2, a, b)
 
 
 def sign(x: Scalar) -> Scalar:
@@ -158,7 +192,7 @@ def evaluate(outputs: Sequence[Expression], values: Mapping[str, npt.ArrayLike])
         values: A number or an array for each variable that the outputs need; arrays broadcast.
 
     Returns:
-        One array for each output.
+        One array for each output; what is outside of a function's domain is not finite.
     """
     results: dict[Expression, npt.NDArray[np.float64]] = {}
     for node in reachable(outputs):
@@ -167,5 +201,6 @@ def evaluate(outputs: Sequence[Expression], values: Mapping[str, npt.ArrayLike])
         elif node.operation is Operation.CONSTANT:
             results[node] = np.asarray(node.value, dtype=np.float64)
         else:
-            results[node] = FUNCTIONS[node.operation](*(results[operand] for operand in node.operands))
+            with np.errstate(all="ignore"):
+                results[node] = FUNCTIONS[node.operation](*(results[operand] for operand in node.operands))
     return [results[output] for output in outputs]

@@ -98,6 +98,12 @@ class Expression:
         """Negative."""
         return self.graph.negate(self)
 
+    def __abs__(self) -> "Expression":
+        """Absolute value; its derivative at 0 is 1."""
+        if self.value is not None:
+            return self.graph.constant(abs(self.value))
+        return self.graph.multiply(self.graph.apply(Operation.SIGN, self), self)
+
     __radd__ = __add__
     __rmul__ = __mul__
 

@@ -20,6 +20,10 @@ class Operation(enum.Enum):
     SQRT = "sqrt"
     SIN = "sin"
     COS = "cos"
+    EXP = "exp"
+    LOG = "log"
+    ACOS = "acos"
+    ATAN2 = "atan2"
     SIGN = "sign"
     """-1 for negative arguments, otherwise 1, also at zero."""
     STEP = "step"
@@ -45,6 +49,10 @@ FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
     Operation.SQRT: np.sqrt,
     Operation.SIN: np.sin,
     Operation.COS: np.cos,
+    Operation.EXP: np.exp,
+    Operation.LOG: np.log,
+    Operation.ACOS: np.arccos,
+    Operation.ATAN2: np.arctan2,
     Operation.SIGN: _sign,
     Operation.STEP: _step,
     Operation.MINIMUM: np.minimum,

@@ -24,6 +24,7 @@ from tests.compiler import oracles
 from tests.compiler.oracles import Island, numbers
 from tests.objectives.cases import perpendiculars
 from tests.objectives.conftest import scene
+from tests.objectives.objectives_of_tests import Functions
 
 POINT = np.array([0.4, 0.1, 0.5])
 TURN = np.array([0.5, -0.1, 0.3, 0.8]) / np.linalg.norm([0.5, -0.1, 0.3, 0.8])
@@ -102,6 +103,10 @@ def _line(link, **options):
     return IKObjectiveLine(link, POINT, [1.0, 0.4, -2.0], **options), lambda r, one: oracles.along(r, one, across)
 
 
+def _functions(link, dof, **options):
+    return Functions(link, dof, **options), oracles.functions
+
+
 def _center_of_mass(**options):
     return IKObjectiveCenterOfMass(POINT, **options), oracles.center_of_mass
 
@@ -147,6 +152,7 @@ def _table():
             "panda",
             [_pose("panda_hand"), _pose("panda_link4", **weighted), _position("panda_link6"), _posture(r["panda"])],
         ),
+        "panda functions": ("panda", [_functions("panda_hand", 1)]),
         "panda limits": ("panda", [_pose("panda_hand"), _limits(r["panda"])]),
         "panda seen from a link": ("panda", [_pose("panda_hand", reference_link="panda_link3", offset=TOOL)]),
         "locked panda pose and posture": ("locked panda", [_pose("panda_hand"), _posture(r["locked panda"])]),
@@ -176,11 +182,13 @@ def _table():
             "floating",
             [_line("d", reference_link="f", row_weights=[0.5, 2.0]), _axis("d", reference_link="e")],
         ),
+        "floating functions": ("floating", [_functions("f", 6, weight=0.7), _position("d")]),
         "floating posture": ("floating", [_posture(r["floating"])]),
         "floating posture of the base": ("floating", [_pose("d"), _posture(r["floating"], ["base"])]),
         "floating limits": ("floating", [_limits(r["floating"]), _position("d")]),
         "locked base pose and posture": ("locked base", [_pose("f"), _posture(r["locked base"])]),
         "locked middle pose": ("locked middle", [_pose("f"), _pose("d")]),
+        "two trees functions": ("two trees", [_functions("l_tool", 2)]),
         "two trees follower": ("two trees", [_pose("l_tool", **weighted)]),
         "two trees ball": ("two trees", [_pose("r_tool")]),
         "two trees relative": ("two trees", [_relative("l_tool", "r_tool", offset=TOOL)]),

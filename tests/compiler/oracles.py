@@ -232,6 +232,43 @@ def joint_limit(robot, objective):
     return Oracle(rows, jacobian)
 
 
+def functions(robot, objective):
+    """The rows of `function_rows`."""
+    (shift,), weights = numbers(objective, "shift"), objective.weight * numbers(objective, "row_weights")
+    column = robot.dof_coordinate[objective.dof]
+
+    def parts(q):
+        position, turn, linear, angular = frame_motion(robot, q, objective.link)
+        upright = quaternion_rotate(turn, np.tile([0.0, 0.0, 1.0], (len(q), 1)))
+        return *position.T, upright, linear.transpose(2, 0, 1), np.cross(angular, upright[:, None]).transpose(2, 0, 1)
+
+    def rows(q):
+        x, y, z, upright, _, _ = parts(q)
+        found = [
+            np.sin(3.0 * x + shift) + np.cos(q[:, column]) * z,
+            np.exp(-z) - np.log(x * x + y * y + z * z + 0.1),
+            np.arccos(0.9 * upright[:, 2]) * np.abs(shift - y),
+            np.arctan2(y - shift, x + 4.0) + np.arctan2(upright[:, 0], upright[:, 2] + 1.5),
+        ]
+        return np.stack(found, axis=1) * weights
+
+    def jacobian(q):
+        x, y, z, upright, (dx, dy, dz), (du0, _, du2) = parts(q)
+        x, y, z, a, c, angle = (v[:, None] for v in (x, y, z, upright[:, 0], upright[:, 2], q[:, column]))
+        by_angle = np.zeros((len(q), robot.joint_dof_count))
+        by_angle[:, objective.dof] = -(np.sin(angle) * z)[:, 0]
+        found = [
+            3.0 * np.cos(3.0 * x + shift) * dx + np.cos(angle) * dz + by_angle,
+            -np.exp(-z) * dz - 2.0 * (x * dx + y * dy + z * dz) / (x * x + y * y + z * z + 0.1),
+            -0.9 * du2 / np.sqrt(1.0 - 0.81 * c * c) * np.abs(shift - y) - np.arccos(0.9 * c) * np.sign(shift - y) * dy,
+            ((x + 4.0) * dy - (y - shift) * dx) / ((x + 4.0) ** 2 + (y - shift) ** 2)
+            + ((c + 1.5) * du0 - a * du2) / ((c + 1.5) ** 2 + a * a),
+        ]
+        return np.stack(found, axis=1) * weights[:, None]
+
+    return Oracle(rows, jacobian)
+
+
 def stacked(oracles):
     return Oracle(
         lambda q: np.hstack([one.rows(q) for one in oracles]),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ik_service.compiler import packet, statements
-from objectives.expression import maximum, minimum, sign, sqrt, step
+from objectives.expression import acos, atan2, cos, exp, log, maximum, minimum, sign, sin, sqrt, step
 from tests.compiler.conftest import through_native
 
 
@@ -29,4 +29,5 @@ def operations(x, y):
         x, x + y, x + 0.5, x - y, x - 0.5, 0.5 - x, x * y, x * 0.3, -x * 0.3, x / positive, 0.7 / positive, -(x * y),
         -x, sqrt(positive), sqrt(maximum(x, 0.25)), sign(x), sign(x * y - 0.1), step(x), step(0.2 - y), minimum(x, y),
         maximum(x, y), minimum(x, 0.3), maximum(x * y, 0.0), minimum(0.25 - x, -y), maximum(step(x), y), sign(y) * x,
+        abs(x), sin(x), cos(x * y), exp(y), log(positive), acos(0.45 * x), atan2(x, y), atan2(x, 0.3), atan2(1.5, y),
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from ik_service.robots.transforms import (
     transform_multiply,
 )
 from tests.objectives.conftest import Scene, scene
+from tests.objectives.objectives_of_tests import Functions
 
 PROBLEMS = 3
 REGIMES = ("random", "near_identity", "near_pi", "on_the_limit")
@@ -175,6 +176,25 @@ def posture_rows(data, joint_q, problem, joints=None):
         if robot.joint_type[joint] in (4, 5):
             q = slice(robot.joint_q_start[joint + 1] - 4, robot.joint_q_start[joint + 1])
             rows += list(rotation_rows(joint_q[:, q], reference[:, q]).T)
+    return np.stack(rows, axis=1)
+
+
+def scalar_dof(data):
+    """The first DOF that has a coordinate of its own."""
+    return int(np.flatnonzero(data.scene.robot.dof_coordinate >= 0)[0])
+
+
+def functions(data, joint_q, problem):
+    """The rows of `function_rows`."""
+    pose, shift = seen_pose(data, joint_q, problem), data.row_weights[problem, 0]
+    x, y, z = pose[:, :3].T
+    upright = quaternion_rotate(pose[:, 3:], np.tile([0.0, 0.0, 1.0], (len(pose), 1)))
+    rows = [
+        np.sin(3.0 * x + shift) + np.cos(joint_q[:, data.scene.robot.dof_coordinate[scalar_dof(data)]]) * z,
+        np.exp(-z) - np.log((pose[:, :3] ** 2).sum(axis=1) + 0.1),
+        np.arccos(0.9 * upright[:, 2]) * np.abs(shift - y),
+        np.arctan2(y - shift, x + 4.0) + np.arctan2(upright[:, 0], upright[:, 2] + 1.5),
+    ]
     return np.stack(rows, axis=1)
 
 
@@ -341,6 +361,7 @@ CASES = [
             * (data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem])
         ),
     ),
+    Case("functions", lambda data: Functions(data.scene.tip, scalar_dof(data), data.row_weights[:, :1]), functions),
     Case("joint_limit", lambda data: objectives.IKObjectiveJointLimit(0.5), limit_rows),
     Case("posture", lambda data: objectives.IKObjectivePosture(reference_configurations(data)), posture_rows),
     Case(

@@ -8,8 +8,9 @@ import warp as wp
 from objectives import IKObjective
 from objectives.data_field import DataField
 from objectives.element_table import Element
+from objectives.expression import acos, atan2, cos, exp, log, sin
 from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import rotate
+from objectives.frame_algebra import dot, rotate
 from objectives.robot_indices import BodyFrame
 from objectives.statement.rows import RowGroup, RowInputs
 
@@ -89,3 +90,30 @@ class Weighed(ExpressionObjective):
                 ],
             )
         ]
+
+
+def function_rows(inputs: RowInputs):
+    """Rows with every function, away from the ends of their domains."""
+    (x, y, z), q = inputs.frames["a"].position, inputs.coordinates["q"]
+    upright = rotate(inputs.frames["a"].orientation_xyzw, (0.0, 0.0, 1.0))
+    (shift,) = inputs.data["shift"]
+    return [
+        sin(3.0 * x + shift) + cos(q) * z,
+        exp(-z) - log(dot((x, y, z), (x, y, z)) + 0.1),
+        acos(0.9 * upright[2]) * abs(shift - y),
+        atan2(y - shift, x + 4.0) + atan2(upright[0], upright[2] + 1.5),
+    ]
+
+
+FUNCTIONS = RowGroup("functions", 4, function_rows, frames=("a",), coordinates=("q",), data=(("shift", 1),))
+
+
+class Functions(ExpressionObjective):
+    """Rows with every function, of a link and the first DOF that moves it."""
+
+    def __init__(self, link="panda_hand", dof=1, shift=(0.3,), weight=1.0):
+        super().__init__([DataField("Functions", "shift", 1, shift)], row_count=4, weight=weight)
+        self.link, self.dof = link, dof
+
+    def stated_elements(self, model):
+        return [(FUNCTIONS, [Element((self.link,), (self.dof,), data_columns=(0,))])]

@@ -9,9 +9,13 @@ import warp as wp
 
 from objectives.expression import (
     ExpressionGraph,
+    acos,
+    atan2,
     cos,
     evaluate,
+    exp,
     folding,
+    log,
     maximum,
     minimum,
     reachable,
@@ -71,6 +75,17 @@ class TestFolding:
         assert sign(-0.5) == -1.0
         assert step(0.0) == 0.0
         assert math.isclose(sin(0.3) ** 2 + cos(0.3) ** 2, 1.0)
+        assert math.isclose(log(exp(graph.constant(0.7))).value, 0.7)
+        assert math.isclose(acos(cos(1.2)), 1.2)
+        assert atan2(graph.constant(1.0), 0.0).value == math.pi / 2
+        assert atan2(-1.0, 0.0) == -math.pi / 2
+        assert abs(graph.constant(-2.0)).value == 2.0
+
+    @pytest.mark.parametrize("outside", [lambda one: log(-one), lambda one: acos(2.0 * one), lambda one: sqrt(-one)])
+    def test_what_is_outside_of_a_domain_stays_in_the_graph(self, graph, outside):
+        result = outside(graph.constant(1.0))
+        assert result.value is None
+        assert np.isnan(evaluate([result], {})[0])
 
     def test_constants_of_sums_and_products_meet(self, x):
         assert (x + 2.0) + 3.0 is x + 5.0
@@ -133,8 +148,9 @@ class TestFolding:
 def _sample_expression(x, y, z):
     """An expression with every operation, and away from its kinks for the samples below."""
     smooth = sin(x * y) - cos(z) * 2.5 + sqrt(x * x + 1.5) / (y * y + 0.5) - 1.0 / (z + 7.0)
+    curved = exp(0.3 * x) * log(y * y + 0.5) + acos(0.9 * sin(z)) - atan2(x + 0.1, y) + abs(z + 0.2)
     hinges = maximum(x - y, 0.25) * 1.5 - minimum(y, z) * x + maximum(0.5 * z, -x)
-    return smooth * sign(x + 0.3 * y) + hinges * step(z - y) - (-x) * 3.0
+    return curved + smooth * sign(x + 0.3 * y) + hinges * step(z - y) - (-x) * 3.0
 
 
 class TestDerivatives:

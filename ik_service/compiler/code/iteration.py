@@ -13,9 +13,10 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 from collections.abc import Mapping
 
 from ik_service.compiler.code.elimination import Elimination
-from ik_service.compiler.code.lanes import Lanes, packet, statements
+from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.rotation_step import rotation_step
 from ik_service.compiler.code.state import COMPONENTS, Damping, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
 

@@ -5,20 +5,15 @@ gives vector types the operators of numbers, and a plain float is a packet of wi
 same text serves all widths, but for the few functions here.
 """
 
-from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from ik_service.compiler.code.cpu_targets import cpu_target
-from objectives.expression import Expression, reachable
-from objectives.expression.operation import Operation
 
 Precision = Literal["float32", "float64"]
 BYTES = {"float32": 4, "float64": 8}
-_INFIX = {Operation.ADD: "+", Operation.SUBTRACT: "-", Operation.MULTIPLY: "*", Operation.DIVIDE: "/"}
-_COMPARE = {Operation.MINIMUM: "<", Operation.MAXIMUM: ">"}
 
 
 @dataclass(frozen=True)
@@ -95,50 +90,3 @@ class Lanes:
 
     def _scalar_function(self, name: str, text: str) -> str:
         return f"{name}{'f' if self.precision == 'float32' else ''}({text})"
-
-
-def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
-    """Write the statements that compute the outputs.
-
-    Args:
-        lanes: What a packet is.
-        outputs: Expressions of one graph.
-        names: Names of what has been assigned already; this call's are added. Variables go by their own names.
-
-    Returns:
-        One C++ statement per operation.
-    """
-    lines = []
-    for node in reachable(outputs):
-        if node in names:
-            continue
-        if node.value is not None:
-            names[node] = lanes.number(node.value)
-        elif node.operation is Operation.VARIABLE:
-            names[node] = node.name
-        else:
-            names[node] = f"t{node.index}"
-            lines.append(f"const F t{node.index} = {_operation(lanes, node, names)};")
-    return lines
-
-
-def packet(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
-    """Name of an output as a packet, also where it folded to a number."""
-    return lanes.everywhere(names[node]) if node.value is not None else names[node]
-
-
-def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
-    operands = [names[operand] for operand in node.operands]
-    if node.operation in _INFIX:
-        return f"{operands[0]} {_INFIX[node.operation]} {operands[1]}"
-    if node.operation is Operation.NEGATE:
-        return f"-{operands[0]}"
-    if node.operation is Operation.SQRT:
-        return lanes.sqrt(operands[0])
-    one, zero = lanes.everywhere(lanes.number(1.0)), lanes.number(0.0)
-    if node.operation is Operation.SIGN:
-        return lanes.choose(f"{operands[0]} < {zero}", lanes.everywhere(lanes.number(-1.0)), one)
-    if node.operation is Operation.STEP:
-        return lanes.choose(f"{operands[0]} > {zero}", one, lanes.everywhere(zero))
-    first, second = (packet(lanes, operand, names) for operand in node.operands)
-    return lanes.choose(f"{first} {_COMPARE[node.operation]} {second}", first, second)

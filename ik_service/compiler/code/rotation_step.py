@@ -1,7 +1,8 @@
 """The step of a rotation that has a quaternion, as C++ over packets, without a branch."""
 
-from ik_service.compiler.code.lanes import Lanes, statements
+from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.state import COMPONENTS
+from ik_service.compiler.code.statements import statements
 from ik_service.compiler.program.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from objectives.expression import Expression, ExpressionGraph
 from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product

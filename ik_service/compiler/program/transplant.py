@@ -6,6 +6,10 @@ from objectives.expression import (
     Expression,
     ExpressionGraph,
     Scalar,
+    acos,
+    atan2,
+    exp,
+    log,
     maximum,
     minimum,
     reachable,
@@ -21,6 +25,9 @@ _UNARY = {
     Operation.SQRT: sqrt,
     Operation.SIN: sine,
     Operation.COS: cosine,
+    Operation.EXP: exp,
+    Operation.LOG: log,
+    Operation.ACOS: acos,
     Operation.SIGN: sign,
     Operation.STEP: step,
 }
@@ -29,6 +36,7 @@ _BINARY = {
     Operation.SUBTRACT: lambda a, b: a - b,
     Operation.MULTIPLY: lambda a, b: a * b,
     Operation.DIVIDE: lambda a, b: a / b,
+    Operation.ATAN2: atan2,
     Operation.MINIMUM: minimum,
     Operation.MAXIMUM: maximum,
 }

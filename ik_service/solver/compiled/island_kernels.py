@@ -77,7 +77,7 @@ def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> s
     if options.check_jacobians or options.candidates > 1:
         return "check_jacobians and candidates belong to the staged engine"
     model = layout.rows.model
-    reason = uncovered(layout.rows.objectives, model)
+    reason = uncovered(layout.rows.objectives)
     if reason is not None:
         return reason
     return _why_too_large(model, layout.support, launches_on(model.device).factor_entries_max, join=join)

@@ -1,0 +1,62 @@
+"""From expressions to statements over packets: one C++ statement per operation, a few where it is a function."""
+
+from collections.abc import MutableMapping, Sequence
+
+from ik_service.compiler.code.functions import function_lines, has_function
+from ik_service.compiler.code.lanes import Lanes
+from objectives.expression import Expression, reachable
+from objectives.expression.operation import Operation
+
+_INFIX = {Operation.ADD: "+", Operation.SUBTRACT: "-", Operation.MULTIPLY: "*", Operation.DIVIDE: "/"}
+_COMPARE = {Operation.MINIMUM: "<", Operation.MAXIMUM: ">"}
+
+
+def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
+    """Write the statements that compute the outputs.
+
+    Args:
+        lanes: What a packet is.
+        outputs: Expressions of one graph.
+        names: Names of what has been assigned already; this call's are added. Variables go by their own names.
+
+    Returns:
+        C++ statements.
+    """
+    lines = []
+    for node in reachable(outputs):
+        if node in names:
+            continue
+        if node.value is not None:
+            names[node] = lanes.number(node.value)
+        elif node.operation is Operation.VARIABLE:
+            names[node] = node.name
+        elif has_function(node.operation):
+            operands = [packet(lanes, operand, names) for operand in node.operands]
+            names[node] = f"t{node.index}"
+            lines += function_lines(lanes, node.operation, operands, names[node])
+        else:
+            names[node] = f"t{node.index}"
+            lines.append(f"const F t{node.index} = {_operation(lanes, node, names)};")
+    return lines
+
+
+def packet(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
+    """Name of an output as a packet, also where it folded to a number."""
+    return lanes.everywhere(names[node]) if node.value is not None else names[node]
+
+
+def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
+    operands = [names[operand] for operand in node.operands]
+    if node.operation in _INFIX:
+        return f"{operands[0]} {_INFIX[node.operation]} {operands[1]}"
+    if node.operation is Operation.NEGATE:
+        return f"-{operands[0]}"
+    if node.operation is Operation.SQRT:
+        return lanes.sqrt(operands[0])
+    one, zero = lanes.everywhere(lanes.number(1.0)), lanes.number(0.0)
+    if node.operation is Operation.SIGN:
+        return lanes.choose(f"{operands[0]} < {zero}", lanes.everywhere(lanes.number(-1.0)), one)
+    if node.operation is Operation.STEP:
+        return lanes.choose(f"{operands[0]} > {zero}", one, lanes.everywhere(zero))
+    first, second = (packet(lanes, operand, names) for operand in node.operands)
+    return lanes.choose(f"{first} {_COMPARE[node.operation]} {second}", first, second)
