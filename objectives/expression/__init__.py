@@ -15,10 +15,12 @@ from objectives.expression.graph import (
     sin,
     sqrt,
     step,
+    where,
 )
-from objectives.expression.node import Expression, ExpressionBuilder, Scalar
+from objectives.expression.node import Condition, Expression, ExpressionBuilder, Scalar
 
 __all__ = [
+    "Condition",
     "Expression",
     "ExpressionBuilder",
     "ExpressionGraph",
@@ -36,4 +38,5 @@ __all__ = [
     "sin",
     "sqrt",
     "step",
+    "where",
 ]

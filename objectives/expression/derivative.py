@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from objectives.expression.graph import cos, reachable, sin, sqrt, step
-from objectives.expression.node import Expression, Scalar
+from objectives.expression.graph import cos, reachable, sin, sqrt, step, where
+from objectives.expression.node import Condition, Expression, Scalar
 from objectives.expression.operation import Operation
 
 _Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]
@@ -73,9 +73,25 @@ def gradient(output: Expression, variables: Sequence[Expression], seed: Scalar =
     """
     zero = output.graph.constant(0.0)
     adjoint: dict[Expression, Expression] = {output: zero + seed}
+    chosen = [zero] * len(variables)
     for node in reversed(reachable([output])):
         if node not in adjoint or node.operation in (Operation.VARIABLE, Operation.CONSTANT):
             continue
+        if node.operation is Operation.WHERE:
+            parts = _of_branches(node, variables, adjoint[node])
+            chosen = [a + b for a, b in zip(chosen, parts, strict=True)]
+            continue
         for operand, part in zip(node.operands, _RULES[node.operation](node, adjoint[node]), strict=True):
             adjoint[operand] = adjoint.get(operand, zero) + part
-    return [adjoint.get(variable, zero) for variable in variables]
+    return [adjoint.get(variable, zero) + part for variable, part in zip(variables, chosen, strict=True)]
+
+
+def _of_branches(node: Expression, variables: Sequence[Expression], seed: Expression) -> list[Expression]:
+    """Derivatives of a choice: each branch by itself, then the choice.
+
+    Sums over both branches with a seed of 0 in one would be NaN where the derivative of that one is not finite.
+    """
+    condition, *branches = node.operands
+    first, second = (gradient(branch, variables, seed) for branch in branches)
+    zero = node.graph.constant(0.0)
+    return [zero + where(Condition(condition), a, b) for a, b in zip(first, second, strict=True)]

@@ -25,6 +25,11 @@ _TEXT: Mapping[Operation, str] = {
     Operation.STEP: "wp.where({} > 0.0, 1.0, 0.0)",
     Operation.MINIMUM: "wp.min({}, {})",
     Operation.MAXIMUM: "wp.max({}, {})",
+    Operation.LESS: "{} < {}",
+    Operation.LESS_EQUAL: "{} <= {}",
+    Operation.BOTH: "{} and {}",
+    Operation.EITHER: "{} or {}",
+    Operation.WHERE: "wp.where({}, {}, {})",
 }
 
 

@@ -5,7 +5,7 @@ move outwards, where a sum absorbs them as a difference.
 """
 
 from objectives.expression.node import Expression
-from objectives.expression.operation import Operation
+from objectives.expression.operation import COMPARISONS, FUNCTIONS, Operation
 
 
 def by_index(node: Expression) -> tuple[bool, int]:
@@ -110,3 +110,23 @@ def divide(a: Expression, b: Expression) -> Expression:
     if a.value is not None and a.value < 0.0:
         return -(-a / b)
     return a.graph.apply(Operation.DIVIDE, a, b)
+
+
+def condition(operation: Operation, a: Expression, b: Expression) -> Expression:
+    """Give a comparison, or two conditions combined, in its simplest form; 0 or 1 where that is known."""
+    if operation in COMPARISONS:
+        if a.value is not None and b.value is not None:
+            return a.graph.constant(float(FUNCTIONS[operation](a.value, b.value)))
+        return a.graph.apply(operation, a, b)
+    a, b = sorted((a, b), key=by_index)
+    if b.value is not None:
+        decides = (b.value != 0.0) == (operation is Operation.EITHER)
+        return b if decides else a
+    return a if a is b else a.graph.apply(operation, a, b)
+
+
+def choose(condition: Expression, a: Expression, b: Expression) -> Expression:
+    """Give a where a condition holds, else b, in its simplest form."""
+    if condition.value is not None:
+        return a if condition.value != 0.0 else b
+    return a if a is b else a.graph.apply(Operation.WHERE, condition, a, b)

@@ -8,12 +8,13 @@ graph small while it is built.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from objectives.expression import folding
-from objectives.expression.node import Expression, Scalar
+from objectives.expression.node import Condition, Expression, Scalar
 from objectives.expression.operation import FUNCTIONS, Operation
 
 
@@ -67,6 +68,10 @@ class ExpressionGraph:
     def negate(self, a: Expression) -> Expression:
         """Give -a in its simplest form."""
         return folding.negate(a)
+
+    def condition(self, operation: Operation, a: Expression, b: Expression) -> Expression:
+        """Give a comparison, or two conditions combined, in its simplest form."""
+        return folding.condition(operation, a, b)
 
     def _node(
         self,
@@ -172,6 +177,25 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
     return _extremum(Operation.MAXIMUM, a, b)
 
 
+def where(condition: Condition | bool, a: Scalar, b: Scalar) -> Scalar:
+    """The first number where a condition holds, else the second; the derivative is that of the one taken.
+
+    Args:
+        condition: Comparisons of expressions (`<`, `<=`, `>`, `>=`), combined by `&` and `|`.
+        a: Where it holds.
+        b: Where it does not, and where a number that is compared is NaN.
+
+    Raises:
+        TypeError: The condition is none.
+    """
+    if isinstance(condition, (bool, np.bool_)):
+        return a if condition else b
+    if not isinstance(condition, Condition):
+        raise TypeError(f"where() decides by a comparison of expressions, not by {type(condition).__name__}.")
+    node = condition.node
+    return folding.choose(node, node._lift(a), node._lift(b))
+
+
 def reachable(outputs: Iterable[Expression]) -> list[Expression]:
     """Give all nodes that the outputs need, the outputs too, in an order in which operands come first."""
     found: set[Expression] = set()
@@ -184,18 +208,25 @@ def reachable(outputs: Iterable[Expression]) -> list[Expression]:
     return sorted(found, key=lambda node: node.index)
 
 
-def evaluate(outputs: Sequence[Expression], values: Mapping[str, npt.ArrayLike]) -> list[npt.NDArray[np.float64]]:
+def evaluate(
+    outputs: Sequence[Expression],
+    values: Mapping[str, npt.ArrayLike],
+    known: Mapping[Expression, npt.NDArray[Any]] | None = None,
+) -> list[npt.NDArray[np.float64]]:
     """Evaluate expressions in float64.
 
     Args:
         outputs: Expressions of one graph.
         values: A number or an array for each variable that the outputs need; arrays broadcast.
+        known: What stands for some of the other nodes instead of their own values.
 
     Returns:
         One array for each output; what is outside of a function's domain is not finite.
     """
-    results: dict[Expression, npt.NDArray[np.float64]] = {}
+    results: dict[Expression, npt.NDArray[np.float64]] = dict(known or {})
     for node in reachable(outputs):
+        if node in results:
+            continue
         if node.operation is Operation.VARIABLE:
             results[node] = np.asarray(values[node.name], dtype=np.float64)
         elif node.operation is Operation.CONSTANT:

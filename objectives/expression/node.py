@@ -36,6 +36,50 @@ class ExpressionBuilder(Protocol):
     def negate(self, a: "Expression") -> "Expression":
         """Give -a in its simplest form."""
 
+    def condition(self, operation: Operation, a: "Expression", b: "Expression") -> "Expression":
+        """Give a comparison, or two conditions combined, in its simplest form."""
+
+
+class Condition:
+    """A comparison of expressions, or several of them combined by `&` and `|`; what `where` decides by.
+
+    A comparison with a number that is not one (NaN) does not hold.
+    """
+
+    __slots__ = ("node",)
+    __array_ufunc__ = None
+
+    def __init__(self, node: "Expression") -> None:
+        """Take a node whose operation gives a condition, or the number 0 or 1; only comparisons do that."""
+        self.node = node
+
+    def __and__(self, other: "Condition | bool") -> "Condition":
+        """Where both hold."""
+        return self._with(Operation.BOTH, other)
+
+    def __or__(self, other: "Condition | bool") -> "Condition":
+        """Where one of them holds."""
+        return self._with(Operation.EITHER, other)
+
+    def _with(self, operation: Operation, other: "Condition | bool") -> "Condition":
+        graph = self.node.graph
+        if isinstance(other, (bool, np.bool_)):
+            other = Condition(graph.constant(float(other)))
+        if not isinstance(other, Condition):
+            raise TypeError(f"A condition combines with conditions, not with {type(other).__name__}.")
+        return Condition(graph.condition(operation, self.node, other.node))
+
+    def __bool__(self) -> bool:
+        """Refuse: whether it holds is not known before the rows are computed.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("A condition on expressions is no bool. Use where(condition, a, b), and & and | to combine.")
+
+    __rand__ = __and__
+    __ror__ = __or__
+
 
 class Expression:
     """A node of an `ExpressionGraph`. Equal expressions of one graph are the same object."""
@@ -103,6 +147,22 @@ class Expression:
         if self.value is not None:
             return self.graph.constant(abs(self.value))
         return self.graph.multiply(self.graph.apply(Operation.SIGN, self), self)
+
+    def __lt__(self, other: "Scalar") -> Condition:
+        """Whether this is less."""
+        return Condition(self.graph.condition(Operation.LESS, self, self._lift(other)))
+
+    def __le__(self, other: "Scalar") -> Condition:
+        """Whether this is less or equal."""
+        return Condition(self.graph.condition(Operation.LESS_EQUAL, self, self._lift(other)))
+
+    def __gt__(self, other: "Scalar") -> Condition:
+        """Whether this is greater."""
+        return Condition(self.graph.condition(Operation.LESS, self._lift(other), self))
+
+    def __ge__(self, other: "Scalar") -> Condition:
+        """Whether this is greater or equal."""
+        return Condition(self.graph.condition(Operation.LESS_EQUAL, self._lift(other), self))
 
     __radd__ = __add__
     __rmul__ = __mul__

@@ -30,6 +30,13 @@ class Operation(enum.Enum):
     """1 for positive arguments, otherwise 0, also at zero."""
     MINIMUM = "minimum"
     MAXIMUM = "maximum"
+    LESS = "less"
+    """A condition, like the next three."""
+    LESS_EQUAL = "less equal"
+    BOTH = "both"
+    EITHER = "either"
+    WHERE = "where"
+    """The second operand where the first, a condition, holds, else the third."""
 
 
 def _step(x: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -57,5 +64,14 @@ FUNCTIONS: Mapping[Operation, Callable[..., npt.NDArray[np.float64]]] = {
     Operation.STEP: _step,
     Operation.MINIMUM: np.minimum,
     Operation.MAXIMUM: np.maximum,
+    Operation.LESS: np.less,
+    Operation.LESS_EQUAL: np.less_equal,
+    Operation.BOTH: np.logical_and,
+    Operation.EITHER: np.logical_or,
+    Operation.WHERE: np.where,
 }
 """NumPy functions of the operations."""
+
+COMPARISONS = frozenset({Operation.LESS, Operation.LESS_EQUAL})
+CONDITIONS = COMPARISONS | {Operation.BOTH, Operation.EITHER}
+"""Operations whose results are conditions."""

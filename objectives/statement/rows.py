@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.errors import ObjectiveError
-from objectives.expression import Expression, ExpressionBuilder, ExpressionGraph, Scalar, evaluate
+from objectives.expression import Expression, ExpressionBuilder, ExpressionGraph, Scalar, evaluate, reachable
 from objectives.expression.derivative import gradient
+from objectives.expression.operation import COMPARISONS
 from objectives.frame_algebra import Frame, QuaternionXYZW, Vector, cross, quaternion, scale, subtract, vector
 
-SAMPLE_COUNT, ZERO_MOTION = 8, 1e-9  # poses at which invariance is tested, and what counts as zero there
+SAMPLE_COUNT, ZERO_MOTION = 64, 1e-9  # poses at which invariance is tested, and what counts as zero there
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,10 @@ def _by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression,
 def _common_motion_cancels(
     frame_names: Sequence[Sequence[str]], derivatives: Sequence[Sequence[Sequence[Expression]]]
 ) -> bool:
-    """Whether the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not."""
+    """Whether the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not.
+
+    Conditions are drawn too, so that all branches come up.
+    """
     sums = []
     for row in zip(*derivatives, strict=True):
         for parts in zip(*row, strict=True):
@@ -218,4 +222,6 @@ def _common_motion_cancels(
     for names in frame_names:
         length = np.sqrt(sum(values[name] ** 2 for name in names[3:]))
         values |= {name: values[name] / length for name in names[3:]}
-    return all(np.abs(result).max() < ZERO_MOTION for result in evaluate(sums, values))
+    conditions = [node for node in reachable(sums) if node.operation in COMPARISONS]
+    drawn = {node: rng.random(SAMPLE_COUNT) < 0.5 for node in conditions}
+    return all(np.abs(result).max() < ZERO_MOTION for result in evaluate(sums, values, drawn))

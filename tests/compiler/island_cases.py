@@ -24,7 +24,7 @@ from tests.compiler import oracles
 from tests.compiler.oracles import Island, numbers
 from tests.objectives.cases import perpendiculars
 from tests.objectives.conftest import scene
-from tests.objectives.objectives_of_tests import Functions
+from tests.objectives.objectives_of_tests import Choices, Functions
 
 POINT = np.array([0.4, 0.1, 0.5])
 TURN = np.array([0.5, -0.1, 0.3, 0.8]) / np.linalg.norm([0.5, -0.1, 0.3, 0.8])
@@ -107,6 +107,10 @@ def _functions(link, dof, **options):
     return Functions(link, dof, **options), oracles.functions
 
 
+def _choices(link, dof, **options):
+    return Choices(link, dof, **options), oracles.choices
+
+
 def _center_of_mass(**options):
     return IKObjectiveCenterOfMass(POINT, **options), oracles.center_of_mass
 
@@ -183,11 +187,13 @@ def _table():
             [_line("d", reference_link="f", row_weights=[0.5, 2.0]), _axis("d", reference_link="e")],
         ),
         "floating functions": ("floating", [_functions("f", 6, weight=0.7), _position("d")]),
+        "floating choices and pose": ("floating", [_pose("d"), _choices("f", 6, weight=0.7)]),
         "floating posture": ("floating", [_posture(r["floating"])]),
         "floating posture of the base": ("floating", [_pose("d"), _posture(r["floating"], ["base"])]),
         "floating limits": ("floating", [_limits(r["floating"]), _position("d")]),
         "locked base pose and posture": ("locked base", [_pose("f"), _posture(r["locked base"])]),
         "locked middle pose": ("locked middle", [_pose("f"), _pose("d")]),
+        "two trees choices": ("two trees", [_choices("l_tool", 1), _functions("l_tool", 0)]),
         "two trees functions": ("two trees", [_functions("l_tool", 2)]),
         "two trees follower": ("two trees", [_pose("l_tool", **weighted)]),
         "two trees ball": ("two trees", [_pose("r_tool")]),

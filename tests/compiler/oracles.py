@@ -269,6 +269,35 @@ def functions(robot, objective):
     return Oracle(rows, jacobian)
 
 
+def choices(robot, objective):
+    """The rows of `choice_rows`."""
+    (shift,), weights = numbers(objective, "shift"), objective.weight * numbers(objective, "row_weights")
+    column = robot.dof_coordinate[objective.dof]
+
+    def parts(q):
+        position, _, linear, _ = frame_motion(robot, q, objective.link)
+        (x, y, z), angle = position.T[..., None], q[:, column][:, None]
+        by_angle = np.zeros((len(q), robot.joint_dof_count))
+        by_angle[:, objective.dof] = 1.0
+        return (x, y, z, angle), (*linear.transpose(2, 0, 1), by_angle), ((x < y) & (z >= shift)) | (angle > 0.5)
+
+    def rows(q):
+        (x, y, z, angle), _, inside = parts(q)
+        second = np.where(x > 0.1, np.sqrt(np.maximum(x, 0.0)), 0.5 * y) + 1.0
+        return np.hstack([np.where(inside, x * y + 2.0, -z), np.where(angle <= 0.0, angle * z - 1.0, second)]) * weights
+
+    def jacobian(q):
+        (x, y, z, angle), (dx, dy, dz, by_angle), inside = parts(q)
+        second = np.where(x > 0.1, 0.5 / np.sqrt(np.maximum(x, 0.1)) * dx, 0.5 * dy)
+        found = [
+            np.where(inside, x * dy + y * dx, -dz),
+            np.where(angle <= 0.0, angle * dz + z * by_angle, second),
+        ]
+        return np.stack(found, axis=1) * weights[:, None]
+
+    return Oracle(rows, jacobian)
+
+
 def stacked(oracles):
     return Oracle(
         lambda q: np.hstack([one.rows(q) for one in oracles]),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ik_service.compiler import packet, statements
-from objectives.expression import acos, atan2, cos, exp, log, maximum, minimum, sign, sin, sqrt, step
+from objectives.expression import acos, atan2, cos, exp, log, maximum, minimum, sign, sin, sqrt, step, where
 from tests.compiler.conftest import through_native
 
 
@@ -30,4 +30,5 @@ def operations(x, y):
         -x, sqrt(positive), sqrt(maximum(x, 0.25)), sign(x), sign(x * y - 0.1), step(x), step(0.2 - y), minimum(x, y),
         maximum(x, y), minimum(x, 0.3), maximum(x * y, 0.0), minimum(0.25 - x, -y), maximum(step(x), y), sign(y) * x,
         abs(x), sin(x), cos(x * y), exp(y), log(positive), acos(0.45 * x), atan2(x, y), atan2(x, 0.3), atan2(1.5, y),
+        where(x < y, x, 2.0), where((x <= 0.0) & (y > -1.0), y, x * y), where((x > 0.5) | (y < x), -1.0, y),
     ]  # fmt: skip

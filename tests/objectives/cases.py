@@ -15,7 +15,7 @@ from ik_service.robots.transforms import (
     transform_multiply,
 )
 from tests.objectives.conftest import Scene, scene
-from tests.objectives.objectives_of_tests import Functions
+from tests.objectives.objectives_of_tests import Choices, Functions
 
 PROBLEMS = 3
 REGIMES = ("random", "near_identity", "near_pi", "on_the_limit")
@@ -182,6 +182,15 @@ def posture_rows(data, joint_q, problem, joints=None):
 def scalar_dof(data):
     """The first DOF that has a coordinate of its own."""
     return int(np.flatnonzero(data.scene.robot.dof_coordinate >= 0)[0])
+
+
+def choices(data, joint_q, problem):
+    """The rows of `choice_rows`."""
+    (x, y, z), shift = seen_pose(data, joint_q, problem)[:, :3].T, data.row_weights[problem, 0]
+    q = joint_q[:, data.scene.robot.dof_coordinate[scalar_dof(data)]]
+    second = np.where(x > 0.1, np.sqrt(np.maximum(x, 0.0)), 0.5 * y) + 1.0
+    inside = ((x < y) & (z >= shift)) | (q > 0.5)
+    return np.stack([np.where(inside, x * y + 2.0, -z), np.where(q <= 0.0, q * z - 1.0, second)], axis=1)
 
 
 def functions(data, joint_q, problem):
@@ -362,6 +371,7 @@ CASES = [
         ),
     ),
     Case("functions", lambda data: Functions(data.scene.tip, scalar_dof(data), data.row_weights[:, :1]), functions),
+    Case("choices", lambda data: Choices(data.scene.tip, scalar_dof(data), data.row_weights[:, :1]), choices),
     Case("joint_limit", lambda data: objectives.IKObjectiveJointLimit(0.5), limit_rows),
     Case("posture", lambda data: objectives.IKObjectivePosture(reference_configurations(data)), posture_rows),
     Case(

@@ -8,7 +8,7 @@ import warp as wp
 from objectives import IKObjective
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.expression import acos, atan2, cos, exp, log, sin
+from objectives.expression import acos, atan2, cos, exp, log, maximum, sin, sqrt, where
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import dot, rotate
 from objectives.robot_indices import BodyFrame
@@ -108,12 +108,32 @@ def function_rows(inputs: RowInputs):
 FUNCTIONS = RowGroup("functions", 4, function_rows, frames=("a",), coordinates=("q",), data=(("shift", 1),))
 
 
+def choice_rows(inputs: RowInputs):
+    """Rows of two branches each, which meet nowhere: a step at one would be a mistake of the derivative."""
+    (x, y, z), q = inputs.frames["a"].position, inputs.coordinates["q"]
+    (shift,) = inputs.data["shift"]
+    inside = (x < y) & (z >= shift) | (q > 0.5)
+    root = sqrt(maximum(x, 0.1))  # Warp differentiates the branch that is not taken, too
+    return [where(inside, x * y + 2.0, -z), where(q <= 0.0, q * z - 1.0, where(x > 0.1, root, 0.5 * y) + 1.0)]
+
+
+CHOICES = RowGroup("choices", 2, choice_rows, frames=("a",), coordinates=("q",), data=(("shift", 1),))
+
+
 class Functions(ExpressionObjective):
-    """Rows with every function, of a link and the first DOF that moves it."""
+    """Rows with every function, of a link and a DOF."""
+
+    group = FUNCTIONS
 
     def __init__(self, link="panda_hand", dof=1, shift=(0.3,), weight=1.0):
-        super().__init__([DataField("Functions", "shift", 1, shift)], row_count=4, weight=weight)
+        super().__init__([DataField("Functions", "shift", 1, shift)], row_count=self.group.row_count, weight=weight)
         self.link, self.dof = link, dof
 
     def stated_elements(self, model):
-        return [(FUNCTIONS, [Element((self.link,), (self.dof,), data_columns=(0,))])]
+        return [(self.group, [Element((self.link,), (self.dof,), data_columns=(0,))])]
+
+
+class Choices(Functions):
+    """Rows that are one thing or another."""
+
+    group = CHOICES

@@ -23,6 +23,7 @@ from objectives.expression import (
     sin,
     sqrt,
     step,
+    where,
 )
 from objectives.expression.derivative import gradient
 from objectives.expression.emission import constant_text, invariant_part, straight_line
@@ -150,7 +151,49 @@ def _sample_expression(x, y, z):
     smooth = sin(x * y) - cos(z) * 2.5 + sqrt(x * x + 1.5) / (y * y + 0.5) - 1.0 / (z + 7.0)
     curved = exp(0.3 * x) * log(y * y + 0.5) + acos(0.9 * sin(z)) - atan2(x + 0.1, y) + abs(z + 0.2)
     hinges = maximum(x - y, 0.25) * 1.5 - minimum(y, z) * x + maximum(0.5 * z, -x)
-    return curved + smooth * sign(x + 0.3 * y) + hinges * step(z - y) - (-x) * 3.0
+    choice = where((x < y) & (z > -0.5) | (y >= 1.0), exp(y) * x, where(x * z <= 0.3, z, x * x))
+    return choice + curved + smooth * sign(x + 0.3 * y) + hinges * step(z - y) - (-x) * 3.0
+
+
+class TestConditions:
+    def test_what_is_known_is_folded(self, graph, x, y):
+        two = graph.constant(2.0)
+        assert where(two < 3.0, x, y) is x
+        assert where(two >= 3.0, x, y) is y
+        assert where(x < y, x, x) is x
+        assert where((x < y) & (two > 3.0), x, y) is y
+        assert where((two > 3.0) | (x < y), x, y) is where(x < y, x, y)
+        assert where(True & (x < y), x, 0.0) is where(x < y, x, 0.0)
+        assert where((x < y) | True, x, 0.0) is x
+        assert where(False, x, 3.0) == 3.0
+
+    def test_greater_is_less_the_other_way_round(self, x, y):
+        assert (x > y).node is (y < x).node
+        two = 2.0
+        assert (two > x).node is (x < two).node
+        assert (np.float64(2.0) <= x).node is (x >= 2.0).node
+        assert ((x < y) & (y < 2.0)).node is ((y < 2.0) & (x < y)).node
+
+    def test_a_comparison_with_nan_does_not_hold(self, x):
+        outputs = [where(x < 1.0, 1.0, 0.0), where(x >= 1.0, 1.0, 0.0)]
+        assert [float(value) for value in evaluate(outputs, {"x": math.nan})] == [0.0, 0.0]
+
+    def test_a_condition_is_no_bool_and_no_number(self, x, y):
+        for use in (lambda: bool(x < y), lambda: min(x, y), lambda: 0.0 < x < 1.0):
+            with pytest.raises(TypeError, match="Use where"):
+                use()
+        with pytest.raises(TypeError, match="not with Condition"):
+            _ = x + (x < y)
+        with pytest.raises(TypeError, match="conditions, not with float"):
+            _ = (x < y) & 1.0
+        with pytest.raises(TypeError, match="not by Expression"):
+            where(x, x, y)
+
+    def test_the_branch_that_is_not_taken_spoils_no_derivative(self, x):
+        root = where(x > 0.0, sqrt(x), 0.5 * x)
+        derivative = gradient(root * 3.0 + x, [x])[0]
+        values = np.array([-1.0, 0.0, 4.0])
+        np.testing.assert_array_equal(evaluate([derivative], {"x": values})[0], [2.5, 2.5, 1.75])
 
 
 class TestDerivatives:

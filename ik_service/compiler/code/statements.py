@@ -5,7 +5,7 @@ from collections.abc import MutableMapping, Sequence
 from ik_service.compiler.code.functions import function_lines, has_function
 from ik_service.compiler.code.lanes import Lanes
 from objectives.expression import Expression, reachable
-from objectives.expression.operation import Operation
+from objectives.expression.operation import COMPARISONS, CONDITIONS, Operation
 
 _INFIX = {Operation.ADD: "+", Operation.SUBTRACT: "-", Operation.MULTIPLY: "*", Operation.DIVIDE: "/"}
 _COMPARE = {Operation.MINIMUM: "<", Operation.MAXIMUM: ">"}
@@ -34,6 +34,9 @@ def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMappin
             operands = [packet(lanes, operand, names) for operand in node.operands]
             names[node] = f"t{node.index}"
             lines += function_lines(lanes, node.operation, operands, names[node])
+        elif node.operation in CONDITIONS:
+            names[node] = f"t{node.index}"
+            lines.append(f"const auto t{node.index} = {_condition(lanes, node, names)};")
         else:
             names[node] = f"t{node.index}"
             lines.append(f"const F t{node.index} = {_operation(lanes, node, names)};")
@@ -45,6 +48,13 @@ def packet(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str
     return lanes.everywhere(names[node]) if node.value is not None else names[node]
 
 
+def _condition(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
+    first, second = (packet(lanes, operand, names) for operand in node.operands)
+    if node.operation in COMPARISONS:
+        return f"{first} {'<' if node.operation is Operation.LESS else '<='} {second}"
+    return lanes.both(first, second) if node.operation is Operation.BOTH else lanes.either(first, second)
+
+
 def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
     operands = [names[operand] for operand in node.operands]
     if node.operation in _INFIX:
@@ -53,6 +63,8 @@ def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression,
         return f"-{operands[0]}"
     if node.operation is Operation.SQRT:
         return lanes.sqrt(operands[0])
+    if node.operation is Operation.WHERE:
+        return lanes.choose(operands[0], *(packet(lanes, operand, names) for operand in node.operands[1:]))
     one, zero = lanes.everywhere(lanes.number(1.0)), lanes.number(0.0)
     if node.operation is Operation.SIGN:
         return lanes.choose(f"{operands[0]} < {zero}", lanes.everywhere(lanes.number(-1.0)), one)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from objectives.expression import (
+    Condition,
     Expression,
     ExpressionGraph,
     Scalar,
@@ -16,10 +17,11 @@ from objectives.expression import (
     sign,
     sqrt,
     step,
+    where,
 )
 from objectives.expression import cos as cosine
 from objectives.expression import sin as sine
-from objectives.expression.operation import Operation
+from objectives.expression.operation import CONDITIONS, Operation
 
 _UNARY = {
     Operation.SQRT: sqrt,
@@ -62,6 +64,11 @@ def transplant(outputs: Sequence[Expression], values: Mapping[str, Scalar], grap
             result = node.value
         elif node.operation is Operation.NEGATE:
             result = -made[node.operands[0]]
+        elif node.operation in CONDITIONS:
+            result = graph.condition(node.operation, *(made[operand] for operand in node.operands))
+        elif node.operation is Operation.WHERE:
+            condition, *branches = (made[operand] for operand in node.operands)
+            result = where(Condition(condition), *branches)
         elif node.operation in _UNARY:
             result = _UNARY[node.operation](made[node.operands[0]])
         else:
