@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import warp as wp
 
 from objectives.data_field import DataField
@@ -12,14 +13,15 @@ from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError, ObjectiveError, UnknownNameError
 from objectives.model import BoolArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective
-from objectives.statement.rows import ROW_WEIGHTS, RowGroup
+from objectives.statement.rows import ROW_TOLERANCES, ROW_WEIGHTS, RowGroup
 
 
 class ExpressionObjective(IKObjective):
     """An objective whose rows are arithmetic over link frames, coordinates and data.
 
     A subclass gives its data fields to the constructor and says in `stated_elements` which row groups it applies to
-    what. Every row is multiplied with `weight` and with its entry of the field `row_weights`.
+    what. Every row is multiplied with `weight` and with its entry of the field `row_weights`. Rows may have tolerances,
+    see `set_row_tolerances`.
 
     The fields can be set at any time before or between solves.
     """
@@ -48,6 +50,7 @@ class ExpressionObjective(IKObjective):
         self._tables: list[ElementTable] | None = None
         self._blocks: list[ElementBlock] = []
         self._row_count = row_count
+        self._common_tolerance: float | None = None  # until the number of rows is known
 
     # ------------------------------------------------------------------ what a subclass states
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
@@ -124,6 +127,41 @@ class ExpressionObjective(IKObjective):
         """
         self.set_data(ROW_WEIGHTS, row_weights)
 
+    @property
+    def has_row_tolerances(self) -> bool:
+        """Whether rows have tolerances."""
+        return ROW_TOLERANCES in self._fields or self._common_tolerance is not None
+
+    def set_row_tolerances(self, row_tolerances: Any) -> None:
+        """Give the rows tolerances: `success` then asks too that each is within its own, without weights, in float64.
+
+        Rows of weight 0 are not judged. A controller does not look at tolerances.
+
+        Args:
+            row_tolerances: In the rows' units and above 0, infinite for a row without one: a number for all rows,
+                [residual_dim] or [problem_count, residual_dim]; a Warp array is used in place.
+
+        Raises:
+            InputError: A tolerance is not above 0, or the shape is wrong.
+            ObjectiveError: The objective has none yet and is bound to a solver, whose code would have to be another.
+        """
+        if not self.has_row_tolerances and self.device is not None:
+            raise ObjectiveError(
+                f"{type(self).__name__} has no row tolerances and is bound to a solver. Set some before (inf for none)."
+            )
+        if not isinstance(row_tolerances, wp.array):
+            row_tolerances = _rounded_down(type(self).__name__, row_tolerances)
+            if row_tolerances.ndim == 0 and self._row_count is None:
+                self._common_tolerance = float(row_tolerances)
+                return
+            if row_tolerances.ndim == 0:
+                row_tolerances = np.full(self._row_count or 0, row_tolerances)
+        if ROW_TOLERANCES in self._fields:
+            self._fields[ROW_TOLERANCES].set(row_tolerances)
+        else:
+            field = DataField(type(self).__name__, ROW_TOLERANCES, self._row_count, row_tolerances, finite=False)
+            self._fields[ROW_TOLERANCES] = field
+
     def _field(self, name: str) -> DataField:
         if name not in self._fields:
             raise UnknownNameError(
@@ -154,6 +192,11 @@ class ExpressionObjective(IKObjective):
         self._row_count = row
         self._blocks = []
         self._fields[ROW_WEIGHTS].set_columns(row)
+        if self._common_tolerance is not None:
+            tolerances = np.full(row, self._common_tolerance)
+            self._fields[ROW_TOLERANCES] = DataField(type(self).__name__, ROW_TOLERANCES, row, tolerances, finite=False)
+        elif ROW_TOLERANCES in self._fields:
+            self._fields[ROW_TOLERANCES].set_columns(row)
 
     def residual_dim(self) -> int:
         """Give the number of rows.
@@ -207,6 +250,10 @@ class ExpressionObjective(IKObjective):
         assert self._tables is not None
         return self._tables
 
+    def element_tables(self, model: IKModel) -> Sequence[ElementTable]:
+        """Give the elements of each row group on a robot."""
+        return self._tables_on(model)
+
     def compute_residuals(
         self,
         body_q: wp.array[wp.transformf],
@@ -252,3 +299,16 @@ class ExpressionObjective(IKObjective):
         fixed = [body_q, joint_q, problem_idx, block.integers, block.frame_offsets, self._weight, start_idx]
         constants = [block.constants] if block.table.group.constants else []
         return [*fixed, *(self._fields[name].array for name in names), *constants]
+
+
+def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:
+    """Tolerances that are float32 numbers and no larger than what was given."""
+    try:
+        values = np.asarray(row_tolerances, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{owner}: row_tolerances is not an array of numbers ({error}).") from None
+    if not (values > 0.0).all():
+        worst = values[~(values > 0.0)].ravel()[0]
+        raise InputError(f"{owner}: row_tolerances has {worst}; allowed: numbers above 0, infinite for none.")
+    single = values.astype(np.float32)
+    return np.where(single > values, np.nextafter(single, np.float32(0.0)), single).astype(np.float64)

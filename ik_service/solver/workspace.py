@@ -23,7 +23,6 @@ from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.nearest_turn import coordinates_read, find_turns
 from ik_service.solver.problems.partition import Partition, discovered_partition
-from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights, weights_on_device
 from ik_service.solver.results.verification import Verification
@@ -78,7 +77,7 @@ class Workspace:
         self.problems.use_structure(layout.structure)
         read = coordinates_read(layout.rows, layout.support.dofs)
         self.turns = find_turns(self._model, read, hard_limits=self._hard_limits)
-        self.verification.use_rows(self.turns, [layout.rows.start[k] for k in layout.rows.of_kind(RowKind.TARGET)])
+        self.verification.use_rows(self.turns, layout.rows)
         self.forget()
 
     def use_targets(self, targets: Sequence[Target]) -> bool:

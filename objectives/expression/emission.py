@@ -19,10 +19,10 @@ _TEXT: Mapping[Operation, str] = {
     Operation.COS: "wp.cos({})",
     Operation.EXP: "wp.exp({})",
     Operation.LOG: "wp.log({})",
-    Operation.ACOS: "wp.where(wp.abs({0}) <= 1.0, wp.acos({0}), wp.nan)",  # Warp's own clamps what it is given
+    Operation.ACOS: "wp.where(wp.abs({0}) <= {one}, wp.acos({0}), {nan})",  # Warp's own clamps what it is given
     Operation.ATAN2: "wp.atan2({}, {})",
-    Operation.SIGN: "wp.where({} < 0.0, -1.0, 1.0)",
-    Operation.STEP: "wp.where({} > 0.0, 1.0, 0.0)",
+    Operation.SIGN: "wp.where({} < {zero}, -{one}, {one})",
+    Operation.STEP: "wp.where({} > {zero}, {one}, {zero})",
     Operation.MINIMUM: "wp.min({}, {})",
     Operation.MAXIMUM: "wp.max({}, {})",
     Operation.LESS: "{} < {}",
@@ -38,11 +38,28 @@ def constant_text(value: float) -> str:
     return repr(float(np.float32(value)))
 
 
-def straight_line(outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
+def _single(value: float) -> str:
+    return f"({constant_text(value)})" if value < 0.0 else constant_text(value)
+
+
+def _double(value: float) -> str:
+    return f"wp.float64({value!r})"
+
+
+_LITERALS: Mapping[bool, Mapping[str, str]] = {
+    False: {"zero": "0.0", "one": "1.0", "nan": "wp.nan"},
+    True: {"zero": _double(0.0), "one": _double(1.0), "nan": "wp.float64(wp.nan)"},
+}
+
+
+def straight_line(
+    outputs: Sequence[Expression], names: MutableMapping[Expression, str], *, exact: bool = False
+) -> list[str]:
     """Write the assignments that compute the outputs.
 
     Args:
         outputs: Expressions of one graph.
+        exact: Whether the variables are float64, and so the numbers too; otherwise they are float32.
         names: Names of what has been assigned already; the names of this call's assignments are added, so that
             a following call continues where this one ends. Variables go by their own names.
 
@@ -54,13 +71,13 @@ def straight_line(outputs: Sequence[Expression], names: MutableMapping[Expressio
         if node in names:
             continue
         if node.value is not None:
-            names[node] = f"({constant_text(node.value)})" if node.value < 0.0 else constant_text(node.value)
+            names[node] = _double(node.value) if exact else _single(node.value)
         elif node.operation is Operation.VARIABLE:
             names[node] = node.name
         else:
             names[node] = f"t{node.index}"
             operands = (names[operand] for operand in node.operands)
-            lines.append(f"{names[node]} = {_TEXT[node.operation].format(*operands)}")
+            lines.append(f"{names[node]} = {_TEXT[node.operation].format(*operands, **_LITERALS[exact])}")
     return lines
 
 

@@ -52,7 +52,7 @@ def residual_kernel(group: RowGroup) -> wp.Kernel:
     """Build the kernel that writes the weighted rows of a group. It keeps its backward pass, for autodiff."""
     stated = state_rows(group)
     names: dict[Expression, str] = {}
-    body = [*_loads(group, stated), *straight_line(stated.rows, names)]
+    body = [*loads(group, stated), *straight_line(stated.rows, names)]
     values = [names[row] for row in stated.rows]
     if group.summed:
         totals = [f"total{k}" for k in range(len(values))]
@@ -72,7 +72,7 @@ def jacobian_kernel(group: RowGroup) -> wp.Kernel:
     """
     stated = state_rows(group)
     names: dict[Expression, str] = {}
-    body, written = _loads(group, stated), group.summed
+    body, written = loads(group, stated), group.summed
     for k, derivatives in enumerate(stated.frame_derivatives):
         body += _frame_loop(k, stated, derivatives, names, add=written)
         written = True
@@ -141,15 +141,21 @@ def _for_every_element(body: Iterable[str]) -> list[str]:
     return ["for e in range(element_table.shape[0]):", *(f"    {line}" for line in body)]
 
 
-def _loads(group: RowGroup, stated: StatedRows) -> list[str]:
-    """Write the lines that give every input its value."""
+def loads(group: RowGroup, stated: StatedRows, *, exact: bool = False) -> list[str]:
+    """Write the lines that give every input its value.
+
+    Args:
+        group: The group.
+        stated: Its statement.
+        exact: Whether configurations and poses are float64; data are float32.
+    """
     fields = [name for name, _ in group.data]
     offsets = {group.frames.index(frame): fields.index(field) for frame, field in group.offsets}
     lines: list[str] = []
     for field in offsets.values():
-        lines += _data_loads(group, stated, field)
+        lines += _data_loads(group, stated, field, exact=exact)
     for k, names in enumerate(stated.frame_names):
-        lines += _frame_loads(k, names, stated.data_names[offsets[k]] if k in offsets else ())
+        lines += _frame_loads(k, names, stated.data_names[offsets[k]] if k in offsets else (), exact=exact)
     for k, name in enumerate(stated.coordinate_names):
         lines.append(f"{name} = joint_q[i, element_table[e, {coordinate_column(group, k)}]]")
     for k, names in enumerate(stated.quaternion_names):
@@ -158,22 +164,23 @@ def _loads(group: RowGroup, stated: StatedRows) -> list[str]:
     lines += [f"{name} = element_constants[e, {k}]" for k, name in enumerate(stated.constant_names)]
     for field in range(len(stated.data_names)):
         if field not in offsets.values():
-            lines += _data_loads(group, stated, field)
+            lines += _data_loads(group, stated, field, exact=exact)
     return lines
 
 
-def _data_loads(group: RowGroup, stated: StatedRows, field: int) -> list[str]:
+def _data_loads(group: RowGroup, stated: StatedRows, field: int, *, exact: bool) -> list[str]:
+    number = "wp.float64({})" if exact else "{}"
     return [
         f"line{field} = wp.min(problem, data{field}.shape[0] - 1)",
         f"column{field} = element_table[e, {data_column(group, field)}]",
         *(
-            f"{name} = data{field}[line{field}, column{field} + {entry}]"
+            f"{name} = {number.format(f'data{field}[line{field}, column{field} + {entry}]')}"
             for entry, name in enumerate(stated.data_names[field])
         ),
     ]
 
 
-def _frame_loads(k: int, names: Sequence[str], offset: Sequence[str]) -> list[str]:
+def _frame_loads(k: int, names: Sequence[str], offset: Sequence[str], *, exact: bool) -> list[str]:
     """Write the lines that place a frame in the world: T_world_body T_body_link, and T_link_frame if there is one."""
     lines = [
         f"body{k} = element_table[e, {frame_column(k)}]",
@@ -184,7 +191,8 @@ def _frame_loads(k: int, names: Sequence[str], offset: Sequence[str]) -> list[st
     frame = f"link{k}"
     if offset:
         frame = f"frame{k}"
-        inner = f"wp.transformation(wp.vec3({', '.join(offset[:3])}), wp.quat({', '.join(offset[3:])}))"
+        transform, d = ("wp.transformd", "d") if exact else ("wp.transformation", "")
+        inner = f"{transform}(wp.vec3{d}({', '.join(offset[:3])}), wp.quat{d}({', '.join(offset[3:])}))"
         lines.append(f"{frame} = wp.transform_multiply(link{k}, {inner})")
     return [*lines, *(f"{name} = {frame}[{entry}]" for entry, name in enumerate(names))]
 

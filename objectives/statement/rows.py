@@ -97,6 +97,9 @@ class StatedRows:
     data_names: tuple[tuple[str, ...], ...]
     """Variables of each data field; the last field holds the weights of the rows."""
 
+    plain: tuple[Expression, ...]
+    """Rows without weights."""
+
     rows: tuple[Expression, ...]
     """Rows times `weight` times their row's weight."""
 
@@ -115,6 +118,7 @@ class StatedRows:
 
 WEIGHT = "weight"
 ROW_WEIGHTS = "row_weights"
+ROW_TOLERANCES = "row_tolerances"
 
 
 def _names(prefix: str, count: int) -> tuple[str, ...]:
@@ -165,6 +169,7 @@ def state_rows(group: RowGroup) -> StatedRows:
         quaternion_names,
         constant_names,
         data_names,
+        _expressions(graph, stated),
         rows,
         frame_derivatives,
         tuple(tuple(gradient(row, [coordinate])[0] for row in rows) for coordinate in coordinates),

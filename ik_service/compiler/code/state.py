@@ -48,7 +48,7 @@ class LaneState:
         trial: Configuration to be evaluated next, alike.
         gradient: J'r at q, per DOF.
         diagonal: Diagonal of J'J at q, per DOF.
-        errors: Squared errors of the targets at q.
+        errors: Squared errors of the targets, and of rows with tolerances, at q.
         norm2: |r|^2 at q.
         damping_factor: Factor on the damping.
         steps: Steps tried.
@@ -98,9 +98,9 @@ def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
 
 
 def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
-    """Squared errors of the pose targets: "position" or "chord", and the expression."""
+    """Squared errors of pose targets ("position" or "chord") and of rows with tolerances ("rows"), and expressions."""
     found = []
     for error in program.errors:
         found += [("position", error.position2)] if error.position2 is not None else []
         found += [("chord", error.chord2)] if error.chord2 is not None else []
-    return found
+    return [*found, ("rows", program.row_error2)] if program.row_error2 is not None else found

@@ -24,8 +24,8 @@ from ik_service.compiler.program.signature import IslandSignature
 from ik_service.compiler.program.transplant import transplant
 from ik_service.robots import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
-from objectives.expression import Expression, ExpressionGraph, Scalar
-from objectives.statement.rows import state_rows
+from objectives.expression import Expression, ExpressionGraph, Scalar, maximum
+from objectives.statement.rows import ROW_TOLERANCES, state_rows
 
 # Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
 TRACE = 1e-200
@@ -44,6 +44,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
     errors, zero = [], graph.constant(0.0)
+    shares: list[Expression] = []
     for one in applied:
         bound = [bind(one, element, objectives[one.objective], scope) for element in one.elements]
         weighted = [values for values, _ in bound]
@@ -54,6 +55,8 @@ def build_program(signature: IslandSignature) -> IslandProgram:
             first = starts[one.objective] + one.first_row
             further = [row - first for row in signature.judged if 0 <= row - first < one.group.row_count]
             errors.append(_target_error(one, bound[0][1], graph, further))
+        if one.objective in signature.tolerated:
+            shares += _shares_of_tolerances(one, [plain for _, plain in bound], scope)
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
     left = _less_goals(stated, goals, graph)
@@ -71,6 +74,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         gradient=tuple(total((column[a] * row for row, column in pairs), zero) for a in n),
         hessian=tuple(tuple(total((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
         errors=tuple(errors),
+        row_error2=_largest(shares),
         has_other_rows=any(one.objective not in targets for one in applied),
         rows=tuple(stated),
         jacobian=tuple(tuple(row) for row in columns),
@@ -101,6 +105,26 @@ def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[Da
     names = {node.name for node in graph.nodes}
     columns = range(robot.joint_coord_count)
     return [DataInput(fixed_name(c), NO_OBJECTIVE, FIXED, c) for c in columns if fixed_name(c) in names]
+
+
+def _shares_of_tolerances(
+    one: AppliedGroup, plain: Sequence[dict[str, Scalar]], scope: IslandScope
+) -> list[Expression]:
+    """Squares of a group's rows, each over its tolerance."""
+    zero, found = scope.graph.constant(0.0), []
+    terms = [transplant([state_rows(one.group).plain[r] for r in one.wanted], own, scope.graph) for own in plain]
+    for r, of_row in zip(one.wanted, zip(*terms, strict=True), strict=True):
+        share = total(of_row, zero) / scope.read(one.objective, ROW_TOLERANCES, one.first_row + r)
+        found.append(share * share)
+    return found
+
+
+def _largest(values: Sequence[Expression]) -> Expression | None:
+    """The largest of some expressions, None of none."""
+    found = values[0] if values else None
+    for value in values[1:]:
+        found = value.graph.constant(0.0) + maximum(value, found or value)
+    return found
 
 
 def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:

@@ -51,6 +51,7 @@ class IslandProgram:
         gradient: J'r, per DOF.
         hessian: J'J, lower triangle, rows of 1, 2, ... entries.
         errors: Errors of the pose targets.
+        row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
         has_other_rows: Whether there are rows besides those of the pose targets.
         rows: The weighted rows, without goals.
         jacobian: Their Jacobian, [rows][dofs].
@@ -68,6 +69,7 @@ class IslandProgram:
     gradient: tuple[Expression, ...]
     hessian: tuple[tuple[Expression, ...], ...]
     errors: tuple[TargetError, ...]
+    row_error2: Expression | None
     has_other_rows: bool
     rows: tuple[Expression, ...]
     jacobian: tuple[tuple[Expression, ...], ...]

@@ -51,6 +51,7 @@ class IslandSignature:
         limit_turns: Whether rotations that have quaternions keep to a largest angle, which is given as inputs.
         judged: Rows of pose targets that no DOF can change and that have to be met all the same: they count in the
             errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
+        tolerated: Numbers of the objectives whose rows have tolerances, which are read as inputs.
     """
 
     robot: KinematicRobot = field(compare=False, repr=False)
@@ -64,6 +65,7 @@ class IslandSignature:
     goal_count: int
     limit_turns: bool
     judged: tuple[int, ...]
+    tolerated: tuple[int, ...]
 
     @classmethod
     def of(
@@ -79,6 +81,7 @@ class IslandSignature:
         goal_count: int = 0,
         limit_turns: bool = False,
         judged: Sequence[int] = (),
+        tolerated: Sequence[int] = (),
     ) -> "IslandSignature":
         """Return the signature of an island; the arguments are its attributes, the model a view of the robot."""
         return cls(
@@ -93,6 +96,7 @@ class IslandSignature:
             goal_count=goal_count,
             limit_turns=limit_turns,
             judged=tuple(judged),
+            tolerated=tuple(tolerated),
         )
 
 

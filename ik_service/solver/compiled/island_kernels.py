@@ -44,6 +44,7 @@ from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import allocate_attempts
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.partition import Partition, groups
+from ik_service.solver.problems.rows.binding import has_row_tolerances
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.support import Support, active_columns, touched_dofs
@@ -125,6 +126,7 @@ class IslandKernels:
         model, support = self._model, self._support
         self._targets = self._rows.of_kind(RowKind.TARGET)
         self._soft: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
+        self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
         self._ranges = seed_ranges(model, support.active_dofs)
         self._limits = [limits.reshape((1, -1)) for limits in enforced_limits(model, hard_limits=hard_limits)]
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
@@ -228,7 +230,8 @@ class IslandKernels:
             objectives: Any = self._rows.objectives
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
             starts, targets = self._rows.start, self._targets
-            signature = IslandSignature.of(robot, self._model, objectives, starts, dofs, key[1], targets, error)
+            given = (robot, self._model, objectives, starts, dofs, key[1], targets, error)
+            signature = IslandSignature.of(*given, tolerated=self._tolerated)
             kernel = self.launches.kernel(signature, precision)
             program = kernel.source.program
             constants = island_constants(program, self._model, hard_limits=self._hard_limits)

@@ -111,3 +111,39 @@ def compose_islands(
     cost_out[p] = cost
     iterations_out[p] = iterations
     seed_out[p] = seed
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def fail_islands(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # islands
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    best_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    missed: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]: 1 where a row misses; last: rows of no island
+    # in and out
+    island_success: wp.array2d[wp.bool],  # [problem_capacity, trees]
+    island_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
+    success: wp.array[wp.bool],  # [problem_capacity]
+    status: wp.array[wp.int8],
+):
+    """Take success from islands with a row that misses its tolerance, and from their problem."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    count = nisland[wp.min(p, nisland.shape[0] - 1)]
+    misses = missed[p, missed.shape[1] - 1] == 1
+    for island in range(count):
+        if missed[p, island] == 1:
+            misses = True
+            island_success[p, island] = False
+            island_status[p, island] = final_status(best_status[p, island], False)
+    if misses:
+        success[p] = False
+        result = int(STALLED)
+        untroubled = bool(True)
+        for island in range(count):
+            if not island_success[p, island] and untroubled:
+                untroubled = False
+                result = island_status[p, island]
+        status[p] = wp.int8(result)

@@ -13,6 +13,7 @@ import warp as wp
 from ik_service.kinematics.forward_kinematics import CONTINUOUS, FLOATING, PLANAR, PRISMATIC, REVOLUTE
 from ik_service.robots import DeviceModel
 from ik_service.robots.transforms import identity_transform
+from ik_service.solver.problems.parts import first_problem
 
 
 @wp.struct
@@ -87,6 +88,30 @@ def link_pose(robot: Kinematics, link: int, q: wp.array2d[wp.float64], p: int):
             position += wp.quat_rotate(turn, joint_slide(robot, j, q, p))
         turn = turn * joint_turn(robot, j, q, p)
     return wp.transformd(position, turn) * robot.link_offset[link]
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def body_poses(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    robot: Kinematics,
+    joint_parent: wp.array[wp.int32],  # [joint_count]
+    joint_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+    # out
+    body_q_out: wp.array2d[wp.transformd],  # [problem_capacity, body_count]
+    missed_out: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]; zeroed
+):
+    """Write the poses of all bodies in the world, parents before their children."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    for k in range(missed_out.shape[1]):
+        missed_out[p, k] = 0
+    for j in range(body_q_out.shape[1]):
+        pose = robot.joint_X_p[j]
+        if joint_parent[j] >= 0:
+            pose = body_q_out[p, joint_parent[j]] * pose
+        body_q_out[p, j] = pose * wp.transformd(joint_slide(robot, j, joint_q, p), joint_turn(robot, j, joint_q, p))
 
 
 def float64_kinematics(model: DeviceModel, links: Sequence[str | None]) -> Any:

@@ -25,8 +25,11 @@ from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
+from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.results.composition import compose_islands
 from ik_service.solver.results.float64_kinematics import Kinematics, float64_kinematics, link_pose
+from ik_service.solver.results.row_verification import RowVerification
 from objectives.data_field import fitting_array
 
 TINY = wp.constant(wp.float64(1e-300))
@@ -216,15 +219,18 @@ class Verification:
         self._tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
         return any(array is not before for array, before in zip(self._tools, old, strict=True))
 
-    def use_rows(self, turns: Any, target_rows: Sequence[int]) -> None:
+    def use_rows(self, turns: Any, rows: Rows) -> None:
         """Take the rows of a solver; the launches have to be recorded anew.
 
         Args:
             turns: The `Turns` of joints that come back on the turn nearest the start.
-            target_rows: First row of each target.
+            rows: Its rows.
         """
         self._turns = turns
-        self._target_row = wp.array(list(target_rows), dtype=wp.int32, device=self._model.device)
+        target_rows = [rows.start[k] for k in rows.of_kind(RowKind.TARGET)]
+        self._target_row = wp.array(target_rows, dtype=wp.int32, device=self._model.device)
+        capacity, trees = self.columns["island_success"].device.shape
+        self._row_verification = RowVerification(self._model, rows, trees, capacity)
 
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
@@ -288,7 +294,10 @@ class Verification:
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
         limits += [*self._limits, device["joint_q"], device["judged_q"], device["active_limits"]]
         steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
-        return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+        launches = [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+        verdicts = [device[name] for name in ("island_success", "island_status", "success", "status")]
+        rows = self._row_verification.launches(which, device["judged_q"], partition, best.status, verdicts)
+        return [*launches, *rows]
 
 
 def _exact_limits(model: DeviceModel, *, hard_limits: bool) -> list[wp.array[Any]]:

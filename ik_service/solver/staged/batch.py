@@ -13,6 +13,7 @@ from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.rows.binding import has_row_tolerances
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.support import Support
@@ -21,8 +22,9 @@ from ik_service.solver.staged.attempts import collect, rank_ended, refill
 from ik_service.solver.staged.jacobian_check import check_jacobians
 from ik_service.solver.staged.seeding import write_seeds
 from ik_service.solver.staged.slots import idle_slots
-from ik_service.solver.staged.targets_met import meet_target
+from ik_service.solver.staged.targets_met import meet_rows, meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
+from objectives.statement.rows import ROW_TOLERANCES
 
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done
 # Candidate k tries this factor on the damping and this share of the step.
@@ -154,6 +156,10 @@ class Batch:
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
             target = [self._rows.start[k], weights, problems.tolerances, islands]
             self._launch(meet_target, slots.seed.shape, *target, accepted.residuals, slots)
+        for start, objective in zip(self._rows.start, self._rows.objectives, strict=True):
+            if has_row_tolerances(objective):
+                own = [start, objective.weight, objective.row_weights(), objective.data(ROW_TOLERANCES), islands]
+                self._launch(meet_rows, slots.seed.shape, *own, accepted.residuals, slots)
         self._launch(rank_ended, per_island, slots, problems.best)
         self._launch(collect, per_island, islands, joint_q, slots, problems.best)
         damped_steps(islands, instances, (slots.damping, candidates, self._step_scale), equations)

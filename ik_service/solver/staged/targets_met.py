@@ -61,3 +61,35 @@ def meet_target(
     for k in range(3):
         mark_met(slots, i, islands.row_island[p, start_idx + k], near)
         mark_met(slots, i, islands.row_island[p, start_idx + 3 + k], turned)
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def meet_rows(
+    # rows
+    start_idx: int,
+    weight: float,
+    row_weights: wp.array2d[float],  # [1 or problems, rows of the objective]
+    row_tolerances: wp.array2d[float],  # [1 or problems, rows of the objective]
+    islands: Islands,
+    residuals: wp.array2d[float],  # [n_batch, total_residuals]
+    # in and out
+    slots: Slots,
+):
+    """Take back that targets are met where a row of an objective is not within its tolerance; after all targets."""
+    i = wp.tid()
+    ended = int(0)
+    for island in range(slots.phase.shape[1]):
+        if slots.phase[i, island] >= 0 and slots.met[i, island] == 1:
+            ended = 1
+    if ended == 0:
+        return
+    p = slots.problem_idx[i]
+    for r in range(row_weights.shape[1]):
+        island = islands.row_island[p, start_idx + r]
+        if island >= 0:
+            scale = weight * row_weights[wp.min(p, row_weights.shape[0] - 1), r]
+            tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), r]
+            if not wp.abs(residuals[i, start_idx + r]) <= scale * tolerance:
+                if slots.met[i, island] == 1:
+                    slots.met[i, island] = 0

@@ -153,7 +153,7 @@ class AttemptFunctions(AttemptStart):
     def _define_nearness(self) -> None:
         StateRef: Any = self.StateRef
         at, W, ERROR = self.at, self.source.lanes.width, self.source.state.errors
-        kinds = [kind for kind, _ in error_outputs(self.source.program)]
+        kinds = [kind for kind, _ in error_outputs(self.source.program) if kind != "rows"]
         ERRORS = len(kinds)
         CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
 
@@ -177,7 +177,15 @@ class AttemptFunctions(AttemptStart):
                 precise = precise and error <= fine
             return met, precise
 
-        self._nearness = nearness
+        @wp.func
+        def nearness_of_all(state: StateRef, lane: int, task: TaskRef):
+            """Return the same; targets do not count as met where a row is not within its tolerance."""
+            met, precise = nearness(state, lane, task)
+            if met == 1 and not float(at(state, (ERROR + ERRORS) * W + lane)) <= 1.0:
+                met = 0
+            return met, precise
+
+        self._nearness = nearness if self.source.program.row_error2 is None else nearness_of_all
 
     @typing.no_type_check
     def _define_ranking(self) -> None:

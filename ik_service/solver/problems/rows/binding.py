@@ -5,6 +5,7 @@ from typing import Any
 
 from ik_service.robots import DeviceModel
 from objectives import IKJacobianType, IKObjective, ObjectiveError
+from objectives.expression_objective import ExpressionObjective
 
 
 def leaves_autodiff_out(objective: Any) -> bool:
@@ -72,3 +73,8 @@ def require_contract(objective: Any) -> None:
             raise ObjectiveError(
                 f"{type(objective).__name__} is not an objective: it has no {hook}(). Derive from IKObjective."
             )
+
+
+def has_row_tolerances(objective: object) -> bool:
+    """Return whether rows of an objective have tolerances, which only those stated as expressions can."""
+    return isinstance(objective, ExpressionObjective) and objective.has_row_tolerances
