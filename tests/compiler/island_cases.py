@@ -22,9 +22,9 @@ from objectives import (
 )
 from tests.compiler import oracles
 from tests.compiler.oracles import Island, numbers
-from tests.objectives.cases import perpendiculars
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Choices, Functions
+from tests.objectives.row_values import perpendiculars
 
 POINT = np.array([0.4, 0.1, 0.5])
 TURN = np.array([0.5, -0.1, 0.3, 0.8]) / np.linalg.norm([0.5, -0.1, 0.3, 0.8])

@@ -16,6 +16,7 @@ from ik_service.robots.transforms import (
 )
 from tests.objectives.conftest import Scene, scene
 from tests.objectives.objectives_of_tests import Choices, Functions
+from tests.objectives.row_values import choices, functions, perpendiculars
 
 PROBLEMS = 3
 REGIMES = ("random", "near_identity", "near_pi", "on_the_limit")
@@ -115,15 +116,6 @@ def axis_rows(data, joint_q, problem, **options):
     return quaternion_rotate(pose[:, 3:], data.axis) - turned_axes(data, **options)[problem]
 
 
-def perpendiculars(directions):
-    """Unit vectors a, b with a x b = direction [..., 3]: the formula of Duff2017 once more, on arrays."""
-    x, y, z = np.moveaxis(directions, -1, 0)
-    s = np.copysign(1.0, z)
-    a = -1.0 / (s + z)
-    b = x * y * a
-    return np.stack([1.0 + s * x * x * a, s * b, -s * x], axis=-1), np.stack([b, s + y * y * a, -y], axis=-1)
-
-
 def from_point(data, joint_q, problem, **options):
     """From points that lie by `shift` before the configurations of the problems, to the frame."""
     return seen_pose(data, joint_q, problem, **options)[:, :3] - target_poses(data, **options)[problem, :3]
@@ -179,32 +171,14 @@ def posture_rows(data, joint_q, problem, joints=None):
     return np.stack(rows, axis=1)
 
 
-def scalar_dof(data):
-    """The first DOF that has a coordinate of its own."""
-    return int(np.flatnonzero(data.scene.robot.dof_coordinate >= 0)[0])
+def stated_case(name, kind, formula):
+    """A case of `Functions` or `Choices`, with the first DOF."""
 
+    def residual(data, joint_q, problem):
+        q = joint_q[:, data.scene.robot.dof_coordinate[0]]
+        return formula(seen_pose(data, joint_q, problem), q, data.row_weights[problem, 0])
 
-def choices(data, joint_q, problem):
-    """The rows of `choice_rows`."""
-    (x, y, z), shift = seen_pose(data, joint_q, problem)[:, :3].T, data.row_weights[problem, 0]
-    q = joint_q[:, data.scene.robot.dof_coordinate[scalar_dof(data)]]
-    second = np.where(x > 0.1, np.sqrt(np.maximum(x, 0.0)), 0.5 * y) + 1.0
-    inside = ((x < y) & (z >= shift)) | (q > 0.5)
-    return np.stack([np.where(inside, x * y + 2.0, -z), np.where(q <= 0.0, q * z - 1.0, second)], axis=1)
-
-
-def functions(data, joint_q, problem):
-    """The rows of `function_rows`."""
-    pose, shift = seen_pose(data, joint_q, problem), data.row_weights[problem, 0]
-    x, y, z = pose[:, :3].T
-    upright = quaternion_rotate(pose[:, 3:], np.tile([0.0, 0.0, 1.0], (len(pose), 1)))
-    rows = [
-        np.sin(3.0 * x + shift) + np.cos(joint_q[:, data.scene.robot.dof_coordinate[scalar_dof(data)]]) * z,
-        np.exp(-z) - np.log((pose[:, :3] ** 2).sum(axis=1) + 0.1),
-        np.arccos(0.9 * upright[:, 2]) * np.abs(shift - y),
-        np.arctan2(y - shift, x + 4.0) + np.arctan2(upright[:, 0], upright[:, 2] + 1.5),
-    ]
-    return np.stack(rows, axis=1)
+    return Case(name, lambda data: kind(data.scene.tip, 0, data.row_weights[:, :1]), residual)
 
 
 CASES = [
@@ -370,8 +344,8 @@ CASES = [
             * (data.scene.robot.center_of_mass(joint_q) - mass_targets(data)[problem])
         ),
     ),
-    Case("functions", lambda data: Functions(data.scene.tip, scalar_dof(data), data.row_weights[:, :1]), functions),
-    Case("choices", lambda data: Choices(data.scene.tip, scalar_dof(data), data.row_weights[:, :1]), choices),
+    stated_case("functions", Functions, functions),
+    stated_case("choices", Choices, choices),
     Case("joint_limit", lambda data: objectives.IKObjectiveJointLimit(0.5), limit_rows),
     Case("posture", lambda data: objectives.IKObjectivePosture(reference_configurations(data)), posture_rows),
     Case(

@@ -134,7 +134,7 @@ class RowVerification:
         self._groups = [
             JudgedGroup.of(objective, start, table, model.device)
             for objective, start in zip(rows.objectives, rows.start, strict=True)
-            if isinstance(objective, ExpressionObjective) and has_row_tolerances(objective)
+            if has_row_tolerances(objective)
             for table in objective.element_tables(model)
         ]
         if self._groups:

@@ -1,7 +1,7 @@
 """How objectives are bound to a solver, those of another library too."""
 
 import sys
-from typing import Any
+from typing import Any, TypeGuard
 
 from ik_service.robots import DeviceModel
 from objectives import IKJacobianType, IKObjective, ObjectiveError
@@ -75,6 +75,6 @@ def require_contract(objective: Any) -> None:
             )
 
 
-def has_row_tolerances(objective: object) -> bool:
+def has_row_tolerances(objective: object) -> TypeGuard[ExpressionObjective]:
     """Return whether rows of an objective have tolerances, which only those stated as expressions can."""
     return isinstance(objective, ExpressionObjective) and objective.has_row_tolerances
