@@ -23,6 +23,7 @@ from objectives import (
     IKObjectiveRotation,
 )
 from tests.gpu_code.cubins import compiled_for, island_kernels, usage
+from tests.objectives.objectives_of_tests import Choices, Functions, Spheres, sphere_pairs
 
 ARCHITECTURE = 90
 UNIT = (0.0, 0.0, 0.0, 1.0)
@@ -67,6 +68,16 @@ def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision
     assert 64 < taken.registers <= 255
     if (name, precision) == ("panda", "float32"):
         assert taken.local_bytes == 0
+
+
+def test_rows_as_a_loop_functions_and_choices_compile_for_cuda(tmp_path):
+    robot = ik_service.load_robot("panda")
+    own = [Spheres(sphere_pairs(robot, 120)), Functions("panda_link4"), Choices("panda_hand")]
+    own[0].set_row_tolerances(0.01)
+    solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=own, device="cpu", engine="compiled")
+    (kernel,) = island_kernels(solver)
+    assert len(kernel.source.program.loops) == 1
+    assert 64 < usage(compiled_for(kernel.kernel, ARCHITECTURE, tmp_path)).registers <= 255
 
 
 @pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("humanoid", "left_grasp")])

@@ -3,6 +3,7 @@
 import typing
 from dataclasses import replace
 
+import numpy as np
 import warp as wp
 
 from objectives import IKObjective
@@ -10,7 +11,7 @@ from objectives.data_field import DataField
 from objectives.element_table import Element
 from objectives.expression import acos, atan2, cos, exp, log, maximum, sin, sqrt, where
 from objectives.expression_objective import ExpressionObjective
-from objectives.frame_algebra import dot, rotate
+from objectives.frame_algebra import dot, rotate, subtract
 from objectives.robot_indices import BodyFrame
 from objectives.statement.rows import RowGroup, RowInputs
 
@@ -137,3 +138,69 @@ class Choices(Functions):
     """Rows that are one thing or another."""
 
     group = CHOICES
+
+
+def sphere_rows(inputs: RowInputs):
+    """How much too near two spheres are [m]."""
+    arm = subtract(inputs.frames["a"].position, inputs.frames["b"].position)
+    distance = sqrt(dot(arm, arm) + 1e-8)
+    return [maximum(inputs.data["margin"][0] + inputs.constants["radii"] - distance, 0.0)]
+
+
+SPHERES = RowGroup("spheres", 1, sphere_rows, frames=("a", "b"), data=(("margin", 1),), constants=("radii",))
+
+
+def sphere_pairs(robot, count, *, radii=(0.06, 0.12), apart=2):
+    """Spheres on bodies that are so far apart in the robot's order: elements of `Spheres`."""
+    rng, found = np.random.default_rng(0), []
+    bodies = [(a, b) for a in range(-1, robot.body_count) for b in range(-1, a + 1 - apart)]
+    for _ in range(count):
+        frames = [BodyFrame(body, (*rng.uniform(-0.06, 0.06, 3), 0.0, 0.0, 0.0, 1.0)) for body in rng.choice(bodies)]
+        found.append(Element(tuple(frames), data_columns=(0,), constants=(float(rng.uniform(*radii)),)))
+    return found
+
+
+class Spheres(ExpressionObjective):
+    """Keep spheres apart: as many alike rows as there are pairs of them."""
+
+    def __init__(self, elements, margin=0.02, weight=1.0):
+        super().__init__([DataField("Spheres", "margin", 1, [margin])], row_count=len(elements), weight=weight)
+        self.elements = elements
+
+    def stated_elements(self, model):
+        return [(SPHERES, self.elements)]
+
+
+def sight_rows(inputs: RowInputs):
+    """Rows of two frames that a common motion changes, one of them on a tool, with numbers of each element."""
+    a, b = inputs.frames["a"], inputs.frames["b"]
+    sight, (level,) = rotate(a.orientation_xyzw, (0.0, 0.6, 0.8)), inputs.data["level"]
+    return [dot(sight, b.position) - level, level * a.position[2] + b.orientation_xyzw[0]]
+
+
+SIGHTS = RowGroup(
+    "sights", 2, sight_rows, frames=("a", "b"), offsets=(("b", "tool"),), data=(("level", 1), ("tool", 7))
+)
+
+
+class Sights(ExpressionObjective):
+    """Alike rows whose data differ from element to element."""
+
+    def __init__(self, robot, count):
+        rng = np.random.default_rng(4)
+        tools = np.hstack([rng.normal(0.0, 0.1, (3, 3)), np.tile([0.0, 0.6, 0.0, 0.8], (3, 1))])
+        fields = [
+            DataField("Sights", "level", count, rng.uniform(0.5, 1.5, count)),
+            DataField("Sights", "tool", 21, tools.ravel(), quaternion_columns=(3, 10, 17)),
+        ]
+        super().__init__(fields, row_count=2 * count, row_weights=rng.uniform(0.5, 2.0, 2 * count))
+        self.elements = []
+        for k in range(count):
+            turn = rng.normal(size=4)
+            frame = BodyFrame(
+                int(rng.integers(robot.body_count)), (*rng.normal(0.0, 0.1, 3), *turn / np.linalg.norm(turn))
+            )
+            self.elements.append(Element((frame, int(rng.integers(robot.body_count))), data_columns=(k, 7 * (k % 3))))
+
+    def stated_elements(self, model):
+        return [(SIGHTS, self.elements)]

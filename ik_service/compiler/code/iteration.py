@@ -10,15 +10,17 @@ So it needs J'J of one configuration only, and valleys that curve are crossed ra
 All that a lane remembers stands in one array of packets, the state, in the order that `LaneState` gives.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from functools import partial
 
 from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.lanes import Lanes
+from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
 from ik_service.compiler.code.state import COMPONENTS, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.program.island_program import IslandProgram
-from objectives.expression import Expression
+from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
 
@@ -93,10 +95,17 @@ class IterationSource:
     def read_data(self) -> list[str]:
         """Statements that read what the iteration only reads."""
         names, columns = self.data_names(), self.data_columns
+        looped = {one.name for loop in self.program.loops for one in loop.inputs}
+        read = [f"const F {name} = {self._datum(k)};" for k, name in enumerate(names) if name not in looped]
         if columns == 0:
-            return [f"const F {name} = s[{self.state.lower + k}];" for k, name in enumerate(names)]
-        first = f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});"
-        return [first, *(f"const F {name} = d[{k * columns}];" for k, name in enumerate(names))]
+            return read
+        return [f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});", *read]
+
+    def _datum(self, k: int, further: str = "") -> str:
+        """Number k of what the iteration only reads, or one that is so much further on."""
+        if self.data_columns == 0:
+            return f"s[{self.state.lower + k}{further and f' + {further}'}]"
+        return f"d[{k * self.data_columns}{further and f' + ({further}) * {self.data_columns}'}]"
 
     def _outputs(self) -> dict[str, Expression]:
         """What the program computes at the trial, by the names that the rest of the iteration reads."""
@@ -120,8 +129,21 @@ class IterationSource:
                 angle = variable
             turns = lanes.nearest(f"{angle} * {self._number(1.0 / FULL_TURN)}")
             lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(FULL_TURN)} * {turns});")
+        lines += self._loops(outputs, names)
         lines += statements(lanes, list(outputs.values()), names)
         return lines + [f"const F {name} = {packet(lanes, node, names)};" for name, node in outputs.items()]
+
+    def _loops(self, outputs: Mapping[str, Expression], names: MutableMapping[Expression, str]) -> list[str]:
+        """Statements of the loops whose variables the outputs need; their inputs are the last ones of the program."""
+        lines, program = list[str](), self.program
+        needed = {node.name for node in reachable(outputs.values())} if program.loops else set()
+        first = 2 * len(program.dofs) + len(program.inputs) - sum(len(loop.inputs) for loop in program.loops)
+        for loop in program.loops:
+            if any(name.startswith(f"{loop.name}_") for name in needed):
+                lines += statements(self.lanes, [x for one in (*loop.frames, *loop.twists) for x in one], names)
+                lines += loop_lines(self.lanes, loop, len(program.dofs), names, partial(self._datum, first))
+            first += len(loop.inputs)
+        return lines
 
     def _keep(self) -> list[str]:
         """Keep the trial where it is the best so far, and relax the damping where it is progress, else raise it.

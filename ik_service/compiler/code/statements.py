@@ -1,6 +1,6 @@
 """From expressions to statements over packets: one C++ statement per operation, a few where it is a function."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from ik_service.compiler.code.functions import function_lines, has_function
 from ik_service.compiler.code.lanes import Lanes
@@ -43,7 +43,7 @@ def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMappin
     return lines
 
 
-def packet(lanes: Lanes, node: Expression, names: MutableMapping[Expression, str]) -> str:
+def packet(lanes: Lanes, node: Expression, names: Mapping[Expression, str]) -> str:
     """Name of an output as a packet, also where it folded to a number."""
     return lanes.everywhere(names[node]) if node.value is not None else names[node]
 

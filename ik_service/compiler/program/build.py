@@ -17,9 +17,11 @@ from ik_service.compiler.program.island_program import (
     TURN_WIDTH,
     DataInput,
     IslandProgram,
+    RowLoop,
     TargetError,
 )
 from ik_service.compiler.program.jacobian_rows import jacobian_row, total
+from ik_service.compiler.program.row_loops import split_loops
 from ik_service.compiler.program.signature import IslandSignature
 from ik_service.compiler.program.transplant import transplant
 from ik_service.robots import JointType
@@ -41,6 +43,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     bodies = {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
     chain = build_chain(robot, bodies, graph, dofs, signature.half_angle_error)
     scope = IslandScope(robot, graph, dofs, chain, {})
+    applied, loops = split_loops(applied, signature, scope)
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
     errors, zero = [], graph.constant(0.0)
@@ -61,6 +64,12 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
     left = _less_goals(stated, goals, graph)
     pairs = list(zip(left, columns, strict=True))
+    norms = [graph.variable(loop.norm2) for loop in loops]
+    shares += [graph.variable(loop.error2) for loop in loops if loop.shares2]
+
+    def looped(names: Sequence[str | None]) -> Expression:
+        return total((graph.variable(name) for name in names if name is not None), zero)
+
     n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
     turns = _turns(quaternions) if signature.limit_turns else []
     return IslandProgram(
@@ -68,19 +77,29 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         dofs=dofs,
         quaternions=quaternions,
         halves=dict(scope.chain.halves),
-        inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals),
-        norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged))], zero),
+        inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *_looped(loops)),
+        norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged)), *norms], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
-        gradient=tuple(total((column[a] * row for row, column in pairs), zero) for a in n),
-        hessian=tuple(tuple(total((c[a] * c[b] for c in columns), zero) for b in range(a + 1)) for a in n),
+        gradient=tuple(
+            total((column[a] * row for row, column in pairs), looped([x.gradient(a) for x in loops])) for a in n
+        ),
+        hessian=tuple(
+            tuple(total((c[a] * c[b] for c in columns), looped([x.hessian(a, b) for x in loops])) for b in range(a + 1))
+            for a in n
+        ),
         errors=tuple(errors),
         row_error2=_largest(shares),
-        has_other_rows=any(one.objective not in targets for one in applied),
+        has_other_rows=bool(loops) or any(one.objective not in targets for one in applied),
         rows=tuple(stated),
         jacobian=tuple(tuple(row) for row in columns),
         row_objective=row_objective,
         row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
+        loops=tuple(loops),
     )
+
+
+def _looped(loops: Sequence[RowLoop]) -> list[DataInput]:
+    return [one for loop in loops for one in loop.inputs]
 
 
 def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Scalar]:

@@ -37,6 +37,83 @@ class TargetError:
 
 
 @dataclass(frozen=True)
+class LoopKind:
+    """Elements of a loop that stand on the same bodies.
+
+    Attributes:
+        frames: Numbers of the bodies on which its frames stand.
+        first: Its first element.
+        end: After its last.
+        columns: DOFs of the island on which it depends, by their places.
+        entries: How a DOF moves a frame: place in `columns`, first of the frame's parts, number of the twist, factor.
+    """
+
+    frames: tuple[int, ...]
+    first: int
+    end: int
+    columns: tuple[int, ...]
+    entries: tuple[tuple[int, int, int, float], ...]
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """Rows of many elements that differ in numbers and links only.
+
+    The variables of the statement are those of the frame of each body (`NAME_frame0_0` to 6, `NAME_frame1_0`, ...), the
+    numbers of the element in the table (`NAME_number0`, ...), its inputs (`NAME_input0`, ...), and inputs of the
+    program.
+
+    Attributes:
+        name: What its variables begin with.
+        is_relative: Whether the twists of a kind are taken at the body of its first frame, not at the world's origin.
+        rows: The weighted rows of an element; this and the next two in a graph of their own.
+        parts: Derivatives of each row by the twists of its frames; where they are opposite, by that of the first.
+        shares2: Squares of the rows without weights over their tolerances, if they have some.
+        kinds: The elements.
+        frames: Position and orientation xyzw of the bodies, in the graph of the program.
+        twists: Twists of DOFs, alike.
+        table: Numbers of each element.
+        inputs: Data of all elements, those of an element side by side.
+    """
+
+    name: str
+    is_relative: bool
+    rows: tuple[Expression, ...]
+    parts: tuple[tuple[Expression, ...], ...]
+    shares2: tuple[Expression, ...]
+    kinds: tuple[LoopKind, ...]
+    frames: tuple[tuple[Expression, ...], ...]
+    twists: tuple[tuple[Expression, ...], ...]
+    table: tuple[tuple[float, ...], ...]
+    inputs: tuple[DataInput, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return self.kinds[-1].end
+
+    @property
+    def norm2(self) -> str:
+        """Variable of the program: |r|^2 of the rows."""
+        return f"{self.name}_norm2"
+
+    @property
+    def error2(self) -> str:
+        """Variable of the program: the largest of the squares of rows over tolerances."""
+        return f"{self.name}_error2"
+
+    def gradient(self, place: int) -> str | None:
+        """Variable of the program: J'r of a DOF of the island, by its place; None where no row depends on it."""
+        touched = any(place in kind.columns for kind in self.kinds)
+        return f"{self.name}_gradient{place}" if touched else None
+
+    def hessian(self, place: int, other: int) -> str | None:
+        """Variable of the program: J'J of two DOFs, the later first; None where no row depends on both."""
+        coupled = any(place in kind.columns and other in kind.columns for kind in self.kinds)
+        return f"{self.name}_hessian{place}_{other}" if coupled else None
+
+
+@dataclass(frozen=True)
 class IslandProgram:
     """One island's arithmetic.
 
@@ -53,10 +130,11 @@ class IslandProgram:
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
         has_other_rows: Whether there are rows besides those of the pose targets.
-        rows: The weighted rows, without goals.
+        rows: The weighted rows, without goals, but for those of loops.
         jacobian: Their Jacobian, [rows][dofs].
         row_objective: The objective that each row is of.
         row_independent: Whether it is one of rows that can all be met, see `RowGroup`.
+        loops: Rows as loops, whose variables are part of |r|^2, J'r and J'J.
     """
 
     graph: ExpressionGraph
@@ -75,6 +153,7 @@ class IslandProgram:
     jacobian: tuple[tuple[Expression, ...], ...]
     row_objective: tuple[int, ...]
     row_independent: tuple[bool, ...]
+    loops: tuple[RowLoop, ...] = ()
 
     @property
     def coupled(self) -> list[tuple[int, int]]:

@@ -50,7 +50,7 @@ def _by_twists(
     """DOFs that move the frames of an element, each with the derivative by the twist that it gives to one of them."""
     robot, stated = scope.robot, state_rows(one.group)
     (element,), (own,) = one.elements, values
-    moving = [_moving(robot, body_of(robot, link)) for link in element.frames]
+    moving = [moving_dofs(robot, body_of(robot, link)) for link in element.frames]
     common = set.intersection(*moving) if stated.common_motion_cancels and moving else set()
     for k, by_twist in enumerate(stated.frame_derivatives):
         parts = transplant(by_twist[row], own, scope.graph)
@@ -79,7 +79,7 @@ def _summed_by_twists(
             yield dof, behind[body]
 
 
-def _moving(robot: KinematicRobot, body: int) -> set[int]:
+def moving_dofs(robot: KinematicRobot, body: int) -> set[int]:
     """DOFs that move a body."""
     found: set[int] = set()
     while body >= 0:

@@ -1,0 +1,121 @@
+"""Rows as loops: an iteration equals that of the straight line, whatever differs from element to element."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from ik_service.compiler import IslandSignature, IterationSource, build_program
+from ik_service.compiler.program import row_loops
+from objectives import IKObjectivePose, IKObjectivePosture
+from tests.compiler.conftest import WIDTHS, half_angle_error, lanes_name, through_native
+from tests.compiler.island_cases import POINT, TURN, robots
+from tests.compiler.oracles import Island
+from tests.compiler.reference_iteration import DAMPING, States
+from tests.objectives.objectives_of_tests import Sights, Spheres, sphere_pairs
+
+COUNT = 24  # lanes
+AGREE = {"float64": 1e-9, "float32": 2e-4}  # sums in another order, on numbers of up to 50
+NEVER = 10**9
+LINKS = {"panda": "panda_hand", "floating": "d", "two trees": "l_tool"}
+
+
+def programs(monkeypatch, case, lanes, tolerated=()):
+    """The program with its rows as a straight line, and as loops."""
+    found, dofs = [], range(case.robot.active_dof_count)
+    given = (
+        case.robot,
+        case.model,
+        case.objectives,
+        case.starts,
+        dofs,
+        range(case.row_count),
+        range(case.target_count),
+    )
+    for least in (NEVER, 2):
+        monkeypatch.setattr(row_loops, "LOOP_MIN", least)
+        found.append(build_program(IslandSignature.of(*given, half_angle_error(lanes), tolerated=tolerated)))
+    return found
+
+
+def after_iterations(case, program, lanes):
+    """States after two iterations from random configurations."""
+    source = IterationSource(program, lanes, DAMPING)
+    q = case.robot.random_joint_q(np.random.default_rng(6), COUNT)
+    states = States.start(case, program, q).packed()
+    for _ in range(2):
+        states, _ = through_native(source.text(), lanes, states, 9.0)
+    return States.unpacked(states, program)
+
+
+def require_equal(case, straight, looped, lanes):
+    first, second = (after_iterations(case, program, lanes) for program in (straight, looped))
+    for field in fields(States):
+        if field.name != "inputs":
+            a, b = (getattr(states, field.name) for states in (first, second))
+            scale = max(1.0, np.abs(a[np.isfinite(a)]).max(initial=0.0))
+            np.testing.assert_allclose(b, a, rtol=0.0, atol=scale * AGREE[lanes.precision], err_msg=field.name)
+    return first
+
+
+def island(name, *objectives):
+    robot = robots()[name]
+    pose = IKObjectivePose(LINKS[name], POINT, TURN)
+    return Island(name, robot, [pose, *objectives], [lambda *_: None] * (1 + len(objectives)), 1)
+
+
+KINDS = [("panda", lanes) for lanes in WIDTHS] + [("floating", WIDTHS[1]), ("two trees", WIDTHS[1])]
+
+
+@pytest.mark.parametrize(("name", "lanes"), KINDS, ids=str)
+def test_spheres_as_a_loop_equal_the_straight_line(monkeypatch, lanes, name):
+    robot = robots()[name]
+    spheres = Spheres(sphere_pairs(robot, 60, radii=(0.2, 1.0)), weight=0.7)
+    case = island(name, spheres, IKObjectivePosture(robot.mid_joint_q, weight=0.1))
+    straight, looped = programs(monkeypatch, case, lanes)
+    assert (len(straight.loops), len(looped.loops)) == (0, 1)
+    assert straight.coupled == looped.coupled
+    states = require_equal(case, straight, looped, lanes)
+    assert states.norm2.min() > 0.1
+
+
+@pytest.mark.parametrize(("name", "lanes"), [KINDS[0], *KINDS[4:]], ids=str)
+def test_data_of_each_element_tools_and_several_rows(monkeypatch, lanes, name):
+    case = island(name, Sights(robots()[name], 20), Spheres(sphere_pairs(robots()[name], 30, radii=(0.2, 1.0))))
+    straight, looped = programs(monkeypatch, case, lanes)
+    assert [len(program.loops) for program in (straight, looped)] == [0, 2]
+    assert len(looped.rows) == 6
+    require_equal(case, straight, looped, lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS[:2], ids=lanes_name)
+def test_the_worst_row_over_its_tolerance_is_found(monkeypatch, lanes):
+    spheres = Spheres(sphere_pairs(robots()["panda"], 40, radii=(0.2, 1.0)))
+    spheres.set_row_tolerances(np.random.default_rng(0).uniform(0.01, 0.1, 40))
+    case = island("panda", spheres)
+    straight, looped = programs(monkeypatch, case, lanes, tolerated=(1,))
+    states = require_equal(case, straight, looped, lanes)
+    assert states.errors.shape == (COUNT, 3)
+    assert states.errors[:, 2].min() > 1.0
+
+
+def test_rows_that_are_off_or_few_are_no_loop():
+    case = island("panda", Spheres(sphere_pairs(robots()["panda"], row_loops.LOOP_MIN)))
+    assert len(case.program().loops) == 1
+    assert not case.program(rows=range(case.row_count - 1)).loops
+    assert len(case.program(rows=range(case.row_count - 1)).rows) == case.row_count - 1
+
+
+def test_the_text_does_not_grow_with_the_elements():
+    lines = []
+    for count in (200, 800):
+        case = island("panda", Spheres(sphere_pairs(robots()["panda"], count)))
+        lines.append(IterationSource(case.program(), WIDTHS[0], DAMPING).text().count("\n"))
+    assert lines[0] == lines[1]
+
+
+def test_rows_with_goals_are_no_loop():
+    case = island("panda", Spheres(sphere_pairs(robots()["panda"], row_loops.LOOP_MIN)))
+    given = (case.robot, case.model, case.objectives, case.starts, range(7), range(case.row_count), (0,))
+    assert build_program(IslandSignature.of(*given, goal_count=1)).loops
+    assert not build_program(IslandSignature.of(*given, goal_count=2)).loops
