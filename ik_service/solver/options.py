@@ -44,7 +44,7 @@ class SolverOptions:
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from the start is least, whole turns inside the limits counted.
         solutions: Distinct solutions per problem; more than 1 runs all seeds. Without targets, a solution is an attempt
-            of cost zero, or where there is none, a stationary one; the least cost comes first.
+            of cost zero, or where there is none, one at a minimum; the least cost comes first.
         solution_difference: Two solutions are distinct where some joint, angles taken modulo a turn, differs by more
             than this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m, and returns float64.

@@ -8,8 +8,9 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.lm.codes import NO_TARGET, STATIONARY
+from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.ranking import FAILED
+from ik_service.solver.lm.termination import is_minimum
 from ik_service.solver.problems.best_attempts import BestAttempts
 
 # What a coordinate is, for distances.
@@ -32,6 +33,7 @@ def wrapped(angle: float):
 class AttemptArrays:
     """All attempts, attempt s of problem p in line p * seeds + s, and what it takes to compare them."""
 
+    has_targets: bool
     kind: wp.array[wp.int32]  # [joint_coord_count]
     coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
@@ -79,7 +81,7 @@ def next_best(
     """Return the best seed that succeeds and differs from the `count` chosen so far, or NO_SEED.
 
     Without targets less cost is better, unless the nearest is asked for; where no attempt comes to a cost of zero,
-    those that are stationary succeed.
+    those at a minimum succeed.
     """
     joint_q = tries.attempts.joint_q
     best = int(NO_SEED)
@@ -87,9 +89,9 @@ def next_best(
     for s in range(seeds):
         row = p * seeds + s
         no_target = tries.attempts.met[row, island] == NO_TARGET
-        stationary = no_target and tries.attempts.status[row, island] == STATIONARY
+        minimal = no_target and is_minimum(tries.attempts.status[row, island], tries.has_targets)
         none_succeeds = tries.attempts.rank[p * seeds + least, island] >= FAILED
-        if tries.attempts.rank[row, island] < FAILED or (stationary and none_succeeds):
+        if tries.attempts.rank[row, island] < FAILED or (minimal and none_succeeds):
             value = float(tries.attempts.rank[row, island])
             if order == BY_COST or (no_target and order == BY_SEED):
                 value = tries.attempts.cost[row, island]

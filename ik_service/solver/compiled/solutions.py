@@ -194,6 +194,7 @@ class SolutionSelection:
 
     def _tries(self, partition: Partition) -> Any:
         tries: Any = AttemptArrays()
+        tries.has_targets = len(self._problems.positions) > 0
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
         tries.attempts, tries.chosen = self.attempts, self._chosen

@@ -4,7 +4,10 @@ from enum import IntEnum
 
 
 class IKStatus(IntEnum):
-    """Why the solve of a problem ended. Only CONVERGED comes with `success`."""
+    """Why the solve of a problem ended.
+
+    CONVERGED comes with `success`; where objectives alone are minimised, so does BLOCKED_BY_LIMITS at a minimum.
+    """
 
     CONVERGED = 0
     STALLED = 1

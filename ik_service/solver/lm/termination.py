@@ -100,3 +100,13 @@ def phase_after(
     if ended == RUNNING and iterations_left <= 0:
         return MAX_ITERATIONS
     return ended
+
+
+@wp.func
+@typing.no_type_check
+def is_minimum(status: int, has_targets: bool):
+    """Return whether an attempt without targets has ended at a minimum.
+
+    One at limits counts where the whole problem has no targets.
+    """
+    return status == STATIONARY or status == CONVERGED or (status == BLOCKED_BY_LIMITS and not has_targets)

@@ -33,8 +33,9 @@ def advice(
         islands: The islands of every problem.
         problem: Which problem.
     """
+    status = IKStatus(int(result.status[problem]))
     if result.success[problem]:
-        return IKStatus.CONVERGED.advice if targets else IKStatus.CONVERGED.advice_without_targets
+        return status.advice if targets else status.advice_without_targets
     sentences = []
     for k, target in enumerate(targets):
         moved, turned = why_static(robot, target), why_static(robot, target, angular=True)
@@ -49,7 +50,7 @@ def advice(
             has_target = any(f"target {target.link}" in island.rows for target in targets)
             said = island.status.advice if has_target else island.status.advice_without_targets
             sentences.append(f"{name}{said}")
-    return " ".join(dict.fromkeys(sentences)) or IKStatus(int(result.status[problem])).advice
+    return " ".join(dict.fromkeys(sentences)) or status.advice
 
 
 def why_static(robot: RobotModel, target: Target, *, angular: bool = False) -> str | None:

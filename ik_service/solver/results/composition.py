@@ -4,7 +4,8 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.lm.codes import CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.lm.termination import is_minimum
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.parts import first_problem
@@ -19,20 +20,22 @@ def misses(error: wp.float64, tolerance: wp.float64):
 
 @wp.func
 @typing.no_type_check
-def succeeds_but_for_targets(status: int, met: int):
+def succeeds_but_for_targets(status: int, met: int, has_targets: bool):
     """Return whether the best attempt of an island succeeds unless a target is missed.
 
-    Without targets a stationary one succeeds; while seeds compete it does not, see `staged.attempts`.
+    Without targets one at a minimum succeeds; while seeds compete it does not, see `staged.attempts`.
     """
     if met == NO_TARGET:
-        return status == STATIONARY or status == CONVERGED
+        return is_minimum(status, has_targets)
     return status != INVALID
 
 
 @wp.func
 @typing.no_type_check
-def final_status(status: int, success: bool):
-    """Return the status of an island by the verified success."""
+def final_status(status: int, met: int, success: bool):
+    """Return the status of an island by the verified success; a minimum at limits keeps its own."""
+    if success and met == NO_TARGET and status == BLOCKED_BY_LIMITS:
+        return BLOCKED_BY_LIMITS
     if success:
         return CONVERGED
     if status == STATIONARY or status == CONVERGED:
@@ -71,8 +74,10 @@ def compose_islands(
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
     count = nisland[line]
+    has_targets = target_row.shape[0] > 0
     for island in range(count):
-        island_success_out[p, island] = succeeds_but_for_targets(best.status[p, island], best.met[p, island])
+        status = best.status[p, island]
+        island_success_out[p, island] = succeeds_but_for_targets(status, best.met[p, island], has_targets)
     all_met = bool(True)
     for k in range(target_row.shape[0]):
         missed = misses(position_error[p, k], tolerances[0]) or misses(orientation_error[p, k], tolerances[1])
@@ -85,12 +90,14 @@ def compose_islands(
                         island_success_out[p, island] = False
     result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
     untroubled = bool(True)
+    blocked = bool(False)  # a minimum at limits
     cost = float(0.0)
     iterations = int(0)
     seed = int(0)
     for island in range(count):
-        status = final_status(best.status[p, island], island_success_out[p, island])
+        status = final_status(best.status[p, island], best.met[p, island], island_success_out[p, island])
         island_status_out[p, island] = status
+        blocked = blocked or status == BLOCKED_BY_LIMITS
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
@@ -106,6 +113,8 @@ def compose_islands(
     success = untroubled and all_met
     if success:
         result = CONVERGED
+        if blocked:
+            result = BLOCKED_BY_LIMITS
     success_out[p] = success
     status_out[p] = wp.int8(result)
     cost_out[p] = cost
@@ -137,7 +146,7 @@ def fail_islands(
         if missed[p, island] == 1:
             misses = True
             island_success[p, island] = False
-            island_status[p, island] = final_status(best_status[p, island], False)
+            island_status[p, island] = final_status(best_status[p, island], NO_TARGET, False)
     if misses:
         success[p] = False
         result = int(STALLED)

@@ -21,7 +21,7 @@ class IslandResult:
     Attributes:
         joints: Joints that it moves.
         rows: What couples them: "target LINK" or the class of an objective, each once.
-        success: Whether its targets are met (judged in float64), or, without targets, whether it is stationary.
+        success: Whether its targets are met (judged in float64), or, without targets, whether it is at a minimum.
         status: Why its solve ended.
         seed_index: Seed of its winning attempt.
         iterations: Steps of that attempt.

@@ -1,0 +1,106 @@
+"""With objectives alone a minimum at joint limits is a success, and nothing else is; with targets it is none."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from benchmarks.problems.compared_robots import ALLEGRO_TIPS, WHOLE_BODY
+from benchmarks.problems.weighted_poses import WeightedPoses
+from ik_service import IKStatus
+from ik_service.solver.results.advice import advice
+from objectives import IKObjectivePosture
+from tests.solver.conftest import inside_limits
+
+NEAR = 1e-4  # of the cost: as far above the minimum next to it may an answer be
+HONEST = 0.98  # of the successes: where rows bend so much that J'J misjudges the curvature, a slope passes for level
+CASES = {
+    "panda": (("panda_hand",), 0.2),
+    "ur5e": (("tool0",), 0.2),
+    "dual_panda": (("left_panda_hand", "right_panda_hand"), 0.2),
+    "allegro": (ALLEGRO_TIPS, 0.02),
+    "humanoid": (WHOLE_BODY.links, 0.2),
+}
+COUNT = 60
+
+
+def solve(problems, **options):
+    solver = ik_service.IKSolver(
+        problems.robot, objectives=problems.objectives(), device="cpu", engine=options.pop("engine", "auto")
+    )
+    return solver, solver.solve(problem_count=len(problems.positions), options={"seeds": 16, **options})
+
+
+def check(problems, result, least):
+    """Successes are minima within the limits, and `least` of the minima are successes."""
+    cost, lowest = problems.costs(result.joint_q), problems.least_costs(result.joint_q)
+    near = cost - lowest <= NEAR * cost
+    assert near[result.success].mean() >= HONEST
+    assert result.success[near].mean() >= least
+    assert inside_limits(problems.robot, result.joint_q).all()
+    good = {IKStatus.CONVERGED, IKStatus.BLOCKED_BY_LIMITS}
+    np.testing.assert_array_equal(result.success, [status in good for status in result.status])
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("precision", "least"), [("float32", 0.85), ("float64", 0.95)])
+def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
+    links, away = CASES[name]
+    problems = WeightedPoses.draw(ik_service.load_robot(name), links, COUNT, 3, away=away, weight=0.1)
+    _, result = solve(problems, precision=precision)
+    check(problems, result, least)
+    blocked = result.status == IKStatus.BLOCKED_BY_LIMITS
+    assert blocked.mean() >= 0.3
+    assert result.active_limits[blocked].any(axis=1).all()
+
+
+def test_the_staged_engine_judges_alike():
+    problems = WeightedPoses.draw(ik_service.load_robot("panda"), ("panda_hand",), 30, 4, away=0.2, weight=0.1)
+    _, result = solve(problems, engine="staged")
+    check(problems, result, 0.8)
+    assert (result.status == IKStatus.BLOCKED_BY_LIMITS).any()
+
+
+@pytest.fixture
+def drawn_beyond():
+    """A Panda's posture beyond the upper limits of two joints, and inside those of the others."""
+    robot = ik_service.load_robot("panda")
+    wanted = robot.mid_joint_q + 0.1
+    wanted[[0, 3]] = robot.joint_limit_upper[[0, 3]] + 0.5
+    return robot, wanted, np.minimum(wanted, robot.joint_limit_upper)
+
+
+@pytest.mark.usefixtures("each_way")
+def test_the_status_says_that_limits_hold_a_minimum_and_the_advice_says_no_more(drawn_beyond):
+    robot, wanted, nearest = drawn_beyond
+    solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(wanted)], device="cpu")
+    result = solver.solve(problem_count=3)
+    np.testing.assert_allclose(result.joint_q, np.tile(nearest, (3, 1)), atol=1e-3)
+    assert result.success.all()
+    assert result.status_names == ["blocked_by_limits"] * 3
+    assert [(island.success, island.status) for island in result.islands[0]] == [(True, IKStatus.BLOCKED_BY_LIMITS)]
+    said = advice(robot, (), solver.options, result, result.islands, problem=0)
+    assert said == IKStatus.BLOCKED_BY_LIMITS.advice_without_targets
+
+
+def test_minima_at_limits_are_solutions(drawn_beyond):
+    robot, wanted, nearest = drawn_beyond
+    solver = ik_service.IKSolver(robot, objectives=[IKObjectivePosture(wanted)], device="cpu")
+    for options in ({"solutions": 3}, {"best_of": "nearest"}, {"best_of": "cost"}):
+        result = solver.solve(problem_count=2, options={"seeds": 8, **options})
+        assert result.success.all()
+        np.testing.assert_allclose(result.joint_q, np.tile(nearest, (2, 1)), atol=1e-3)
+        if "solutions" in options:
+            assert result.solution_count.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("options", [{}, {"solutions": 2, "seeds": 8}])
+def test_beside_a_target_a_minimum_at_limits_is_none(options):
+    """The left arm has a target, which is met, the right one a posture beyond its limits: in an island of its own."""
+    robot = ik_service.load_robot("dual_panda")
+    joints = [name for name in robot.joint_names if name.startswith("right")]
+    posture = IKObjectivePosture(robot.joint_limit_upper + 0.5, joints=joints)
+    solver = ik_service.IKSolver(robot, ["left_panda_hand"], objectives=[posture], device="cpu")
+    result = solver.solve([[0.4, 0.3, 0.5]], options=options)
+    assert result.position_error[0, 0] < 1e-3
+    assert not result.success[0]
+    assert result.status_names == ["blocked_by_limits"]
