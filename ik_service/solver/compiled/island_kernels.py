@@ -29,6 +29,7 @@ from ik_service.compiler import (
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
+from ik_service.robots.structure.float32_limits import active_exact
 from ik_service.solver.compiled.island_launches import (
     IslandKernel,
     IslandWork,
@@ -128,7 +129,8 @@ class IslandKernels:
         self._soft: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
         self._ranges = seed_ranges(model, support.active_dofs)
-        self._limits = [limits.reshape((1, -1)) for limits in enforced_limits(model, hard_limits=hard_limits)]
+        precisions: tuple[Precision, ...] = ("float32", "float64")
+        self._limits = {one: _limits(model, one, hard_limits=hard_limits) for one in precisions}
         self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
 
     def for_gpus(self, *, join: bool) -> "IslandKernels":
@@ -212,7 +214,7 @@ class IslandKernels:
             for island in range(int(partition.nisland[line])):
                 trees = np.flatnonzero(partition.tree_island[line] == island)
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
-                task = self._task(code, problems, partition)
+                task = self._task(code, problems, partition, precision)
                 exact = inputs if precision == "float64" else None
                 for name, array in self._sources(code.inputs, problems, exact).items():
                     setattr(task, name, array)
@@ -233,22 +235,22 @@ class IslandKernels:
             given = (robot, self._model, objectives, starts, dofs, key[1], targets, error)
             signature = IslandSignature.of(*given, tolerated=self._tolerated)
             kernel = self.launches.kernel(signature, precision)
-            program = kernel.source.program
-            constants = island_constants(program, self._model, hard_limits=self._hard_limits)
+            program, limited = kernel.source.program, self._hard_limits
+            constants = island_constants(program, self._model, precision=precision, hard_limits=limited)
             self._codes[key] = IslandCode(kernel, program.inputs, constants)
             if len(self._codes) > CODES_MAX:
                 self._codes.popitem(last=False)
         self._codes.move_to_end(key)
         return self._codes[key]
 
-    def _task(self, code: IslandCode, problems: Problems, partition: Partition) -> Any:
+    def _task(self, code: IslandCode, problems: Problems, partition: Partition, precision: Precision) -> Any:
         """A task but for the problems that it covers."""
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
         for name, array in code.constants.items():
             setattr(task, name, array)
-        task.limit_lower, task.limit_upper = self._limits
+        task.limit_lower, task.limit_upper = self._limits[precision]
         task.mid_joint_q, task.start_joint_q = self._model.mid_joint_q, problems.start_joint_q
         task.ranges, task.tree_hash = self._ranges, problems.tree_hash
         return task
@@ -277,3 +279,11 @@ class IslandKernels:
             name: wp.array(list(values), dtype=dtype, device=device)
             for name, dtype, values in zip(names, types, columns, strict=True)
         }
+
+
+def _limits(model: DeviceModel, precision: Precision, *, hard_limits: bool) -> list[wp.array[Any]]:
+    """Lower and upper limits of the active DOFs in kernels of a precision, one line for all problems."""
+    ends: Sequence[NDArray[Any]] = [one.numpy() for one in enforced_limits(model, hard_limits=hard_limits)]
+    if hard_limits and precision == "float64":
+        ends = active_exact(model.robot)
+    return [wp.array(one[None].astype(np.float64), dtype=wp.float64, device=model.device) for one in ends]

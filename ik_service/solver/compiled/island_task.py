@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.compiler import IslandProgram, coordinate_names
+from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
@@ -33,14 +33,14 @@ class IslandTask:
     coordinate: wp.array[wp.int32]  # column in joint_q of each of its coordinates
     follower: wp.array[wp.int32]  # columns that follow one of them
     follower_place: wp.array[wp.int32]  # which
-    follower_number: wp.array2d[wp.float32]  # [followers, 4]: multiplier, offset, lower and upper limit
+    follower_number: wp.array2d[wp.float64]  # [followers, 4]: multiplier, offset, lower and upper limit
     # data
     source: wp.array[wp.uint64]  # [inputs]: address of the first number
     source_lines: wp.array[wp.int32]  # [inputs]: 1 or one per problem
     source_stride: wp.array[wp.int32]  # [inputs]: numbers from line to line
     source_is_float64: wp.array[wp.int32]  # [inputs]: 1 where they are float64
-    limit_lower: wp.array2d[wp.float32]  # [1 or problems, active_dof_count]
-    limit_upper: wp.array2d[wp.float32]
+    limit_lower: wp.array2d[wp.float64]  # [1 or problems, active_dof_count]; numbers of the kernel's precision
+    limit_upper: wp.array2d[wp.float64]
     mid_joint_q: wp.array[wp.float32]
     start_joint_q: wp.array2d[wp.float32]  # [problems, joint_coord_count]
     # draws
@@ -87,13 +87,14 @@ def needs_attempt(task: TaskRef, p: int, island: int):
 
 
 def island_constants(
-    program: IslandProgram, model: DeviceModel, *, hard_limits: bool = True
+    program: IslandProgram, model: DeviceModel, *, precision: Precision = "float32", hard_limits: bool = True
 ) -> dict[str, wp.array[Any]]:
     """Return the arrays of an IslandTask that say which DOFs and coordinates the island has.
 
     Args:
         program: Arithmetic of the island.
         model: The robot on the device.
+        precision: Of the kernel.
         hard_limits: Whether followers keep their limits.
     """
     robot, device = model.robot, model.device
@@ -105,7 +106,7 @@ def island_constants(
         first = int(robot.joint_q_start[joint + 1]) - 4 + "xyzw".find(component)
         columns.append(first if component else int(robot.dof_coordinate[robot.active_dof[a]]))
     followers = [dof for dof in follower_dofs(model) if int(robot.dof_active[dof]) in place]
-    numbers = follower_table(model, followers, hard_limits=hard_limits)
+    numbers = follower_table(model, followers, exact=precision == "float64", hard_limits=hard_limits)
 
     def integers(values: list[int]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.int32, device=device)
@@ -115,5 +116,5 @@ def island_constants(
         "coordinate": integers(columns),
         "follower": integers([int(robot.dof_coordinate[d]) for d in followers]),
         "follower_place": integers([place[int(robot.dof_active[d])] for d in followers]),
-        "follower_number": wp.array(numbers, dtype=wp.float32, device=device),
+        "follower_number": wp.array(numbers, dtype=wp.float64, device=device),
     }

@@ -17,7 +17,7 @@ from ik_service.robots.structure.coupling import follower_numbers
 
 @wp.func
 @typing.no_type_check
-def follow(number: wp.array2d[wp.float32], f: int, leader: Any):
+def follow(number: wp.array2d[Any], f: int, leader: Any):
     """Return the value of follower f of a table of `follower_table`, in its leader's precision.
 
     Rounding keeps it between its own limits.
@@ -32,15 +32,23 @@ def follower_dofs(model: DeviceModel) -> list[int]:
     return [dof for dof, a in enumerate(robot.dof_active) if a >= 0 and robot.active_dof[a] != dof]
 
 
-def follower_table(model: DeviceModel, dofs: list[int], *, hard_limits: bool = True) -> NDArray[np.float32]:
-    """Return multiplier, offset, lower and upper limit of DOFs that follow others, [dofs, 4].
+def follower_table(
+    model: DeviceModel, dofs: list[int], *, exact: bool = False, hard_limits: bool = True
+) -> NDArray[np.float64]:
+    """Return multiplier and offset, rounded to float32, and limits of DOFs that follow others, [dofs, 4].
 
     Args:
         model: The robot on the device.
         dofs: The DOFs.
+        exact: Whether limits are those in float64; else they are rounded inwards to float32.
         hard_limits: Whether they keep their limits; else these are infinite.
     """
-    lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
+    robot = model.robot
+    lower, upper = robot.joint_limit_lower, robot.joint_limit_upper
+    if not exact:
+        lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
     if not hard_limits:
         lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
-    return follower_numbers(model.robot, dofs, lower, upper).astype(np.float32)
+    numbers = follower_numbers(robot, dofs, lower, upper)
+    numbers[:, :2] = numbers[:, :2].astype(np.float32)
+    return numbers

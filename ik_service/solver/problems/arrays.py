@@ -18,6 +18,8 @@ from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.weights import row_scale
 from ik_service.solver.problems.solve_settings import SolveSettings
 
+FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits and singularities float64 has a long way
+
 
 class Problems:
     """Device arrays with one line per problem.
@@ -114,7 +116,7 @@ class Problems:
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
         self._settings.host[:] = numbers
-        self._finish_settings.host[:] = count, 1, options.max_iterations, True, 0, True
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * options.max_iterations, True, 0, True
         self._tolerances.host[:] = options.search_tolerances()
 
     @property

@@ -36,17 +36,22 @@ class Turns:
     upper: wp.array[wp.float32]
     follower_start: wp.array[wp.int32]  # [turning + 1]: followers of each
     follower: wp.array[wp.int32]  # [followers]: their coordinates
-    follower_number: wp.array2d[wp.float32]  # [followers, 4]: multiplier, offset, lower and upper limit
+    follower_number: wp.array2d[wp.float64]  # [followers, 4]: multiplier, offset, lower and upper limit
 
 
 @wp.func
 @typing.no_type_check
 def nearest_turn(q: wp.float64, start: wp.float64, lower: wp.float64, upper: wp.float64):
-    """Return the angle nearest the start of those inside the limits that differ from q, which is inside, by turns."""
+    """Return the angle nearest the start of those inside the limits that differ from q, which is inside, by turns.
+
+    In float64 q may be at a limit that is beyond these, which are rounded inwards; it may stay there.
+    """
     ahead = q - start + HALF_TURN
     if ahead >= wp.float64(0.0) and ahead < TURN:
         return q  # it is there, as most are
-    turns = wp.clamp(wp.floor(ahead * PER_TURN), wp.ceil((q - upper) * PER_TURN), wp.floor((q - lower) * PER_TURN))
+    least = wp.min(wp.ceil((q - upper) * PER_TURN), wp.float64(0.0))
+    most = wp.max(wp.floor((q - lower) * PER_TURN), wp.float64(0.0))
+    turns = wp.clamp(wp.floor(ahead * PER_TURN), least, most)
     return q - TURN * turns
 
 
@@ -137,7 +142,7 @@ def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool
     turns.upper = on_device(upper[robot.dof_active[dofs]], wp.float32)
     turns.follower_start = on_device(np.cumsum([0, *map(len, followers)]).astype(np.int32), wp.int32)
     turns.follower = on_device(robot.dof_coordinate[np.array(flat, np.intp)].astype(np.int32), wp.int32)
-    turns.follower_number = on_device(follower_table(model, flat), wp.float32)
+    turns.follower_number = on_device(follower_table(model, flat), wp.float64)
     return turns
 
 

@@ -10,7 +10,7 @@ from tests.solver.conftest import Reachable, inside_limits
 pytestmark = pytest.mark.usefixtures("each_kernel")
 
 LINKS = ["left_panda_hand", "right_panda_hand"]
-POLISHED = 1e-9  # [m], what float64 promises
+POLISHED = 1e-9  # [m, rad], what float64 promises
 ROUNDING = 1e-6  # [rad] of a float32 angle of a few radians
 
 
@@ -205,6 +205,26 @@ def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
         fine.success, (fine.position_error[:, 0] <= 1e-8) & (fine.orientation_error[:, 0] <= 1e-8)
     )
     assert inside_limits(problems.robot, fine.joint_q).all()
+
+
+@pytest.mark.usefixtures("each_kernel")
+@pytest.mark.parametrize(
+    ("name", "link"), [("panda", "panda_hand"), ("iiwa14", "iiwa_link_ee"), ("panda_gripper", "panda_leftfinger")]
+)
+def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
+    """Where several joints stand at limits, a rounding of the limits alone is a tenth of a micrometre."""
+    robot, rng = ik_service.load_robot(name), np.random.default_rng(13)
+    joint_q = robot.random_joint_q(rng, 200)
+    ends = np.where(rng.random(joint_q.shape) < 0.5, robot.joint_limit_lower, robot.joint_limit_upper)
+    joint_q = robot.clamp_joint_q(np.where(rng.random(joint_q.shape) < 0.4, ends, joint_q))
+    poses = robot.forward_kinematics(joint_q, [link])
+    solver = ik_service.IKSolver(robot, [link], device="cpu")
+    result = solver.solve(poses.positions, poses.orientations_xyzw, options={"precision": "float64"})
+    met = (result.position_error[:, 0] <= POLISHED) & (result.orientation_error[:, 0] <= POLISHED)
+    assert met.mean() >= 0.99
+    assert inside_limits(robot, result.joint_q).all()
+    assert (result.limit_margin == 0.0).mean() > 0.5
+    assert (result.active_limits.any(axis=1) | (result.limit_margin > 0.0)).all()
 
 
 def test_float64_and_all_seeds_go_with_partitions_that_differ():

@@ -12,6 +12,8 @@ from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coo
 from ik_service.solver.lm.seeds import seed_value
 from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
+FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: by so much it is rounded inwards at most, followers counted in
+
 
 class AttemptStart(IterationFunctions):
     """The functions by which a lane takes an attempt, for one program.
@@ -101,6 +103,7 @@ class AttemptStart(IterationFunctions):
         program = self.source.program
         DOFS, COORDINATES = len(program.dofs), len(coordinate_names(program))
         QUATERNIONS = 1 if program.quaternions else 0
+        WIDE = 1 if self.source.lanes.precision == "float64" else 0
         start_rotation = self._start_rotation
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
@@ -112,8 +115,8 @@ class AttemptStart(IterationFunctions):
             line = wp.min(p, task.limit_lower.shape[0] - 1)
             for k in range(DOFS):
                 a = task.dof[k]
-                lower = task.limit_lower[line, a]
-                upper = task.limit_upper[line, a]
+                lower = Real(task.limit_lower[line, a])
+                upper = Real(task.limit_upper[line, a])
                 c = PLACE[k]
                 scalar = c >= 0 and (ROTATIONS >> k) & 1 == 0
                 start = float(0.0)
@@ -123,7 +126,13 @@ class AttemptStart(IterationFunctions):
                     middle = task.mid_joint_q[task.coordinate[c]]
                 value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
                 if scalar:
-                    state[(TRIAL + c) * W + lane] = Real(wp.clamp(value, lower, upper))
+                    trial = wp.clamp(Real(value), lower, upper)
+                    if wp.static(WIDE == 1):  # what float32 has put at a limit is there
+                        if trial - lower < Real(FLOAT32_ROUNDINGS) * wp.abs(lower):
+                            trial = lower
+                        if upper - trial < Real(FLOAT32_ROUNDINGS) * wp.abs(upper):
+                            trial = upper
+                    state[(TRIAL + c) * W + lane] = trial
                 else:
                     state[(SCRATCH + k) * W + lane] = Real(value)
             if wp.static(QUATERNIONS == 1):
