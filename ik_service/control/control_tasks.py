@@ -14,7 +14,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.inputs.target_arrays import host_array
-from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.rows.binding import require_contract
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
 from objectives.expression_objective import ExpressionObjective
@@ -41,8 +41,8 @@ class SoftRows:
 
     Attributes:
         posture: Configuration, shape [joint_coord_count] or [robots, joint_coord_count]; None for none.
-        posture_weight: Weight of its rows [1/rad or 1/m].
-        damping_weight: Weight of the rows that hold joints where they are [1/rad or 1/m]; 0 for none.
+        posture_weight: Weight of its rows [units of length per rad or m].
+        damping_weight: Weight of the rows that hold joints where they are, alike; 0 for none.
     """
 
     posture: Any
@@ -120,7 +120,7 @@ class ControlTasks:
             raise InputError(f"No joint that can move has anything to do with {name}. Leave it out, or unlock a joint.")
 
     def _add_target(self, target: Target, arrays: TickArrays) -> None:
-        number, device = len(self.objectives), self._model.device
+        number, device, unit = len(self.objectives), self._model.device, self._model.robot.length_unit
         robots = arrays.targets.device.shape[0]
         poses: Any = arrays.targets.device.reshape((robots, -1))
         self.wide[number, "target_positions"] = WideData(poses, number * POSE)
@@ -134,12 +134,12 @@ class ControlTasks:
                 np.array([0.0, 0.0, 0.0, 1.0]),
                 offset=target.offset,
                 reference_link=target.reference_link,
-                row_weights=np.atleast_2d(target.weights()) * np.repeat([1.0, ROTATION_LENGTH], 3),
+                row_weights=np.atleast_2d(target.weights_in_metres(unit)),
             )
         )
 
     def _add_soft_rows(self, soft: SoftRows, arrays: TickArrays) -> None:
-        robot = self._model.robot
+        robot, unit = self._model.robot, self._model.robot.length_unit
         moved = np.zeros(robot.joint_dof_count, dtype=bool)
         for objective in self.objectives:
             moved |= objective.row_support(self._model).any(axis=0)
@@ -152,12 +152,12 @@ class ControlTasks:
                 raise InputError(f"posture has shape {list(np.shape(soft.posture))}. Allowed: {allowed}.")
             self.posture = device_array(lines, wp.float64, self._model.device)
             self.wide[len(self.objectives), "joint_q_reference"] = WideData(self.posture)
-            posture = IKObjectivePosture(lines, weight=soft.posture_weight, joints=_leading_joints(robot, moved))
+            posture = IKObjectivePosture(lines, weight=unit * soft.posture_weight, joints=_leading_joints(robot, moved))
             self.objectives.append(posture)
         if soft.damping_weight > 0.0:
             self.wide[len(self.objectives), "joint_q_reference"] = WideData(arrays.joint_q.device)
             joints = _leading_joints(robot, moved)
-            damping = IKObjectiveDamping(robot.mid_joint_q, weight=soft.damping_weight, joints=joints)
+            damping = IKObjectiveDamping(robot.mid_joint_q, weight=unit * soft.damping_weight, joints=joints)
             self.objectives.append(damping)
 
 

@@ -62,8 +62,8 @@ class IKController:
         limits: Speeds, accelerations and the like; None takes the model's speeds.
         posture: Configuration that joints are drawn to where tasks leave them free, in the robot's own order, shape
             [joint_coord_count] or [robots, joint_coord_count]; None for none.
-        posture_weight: Weight of the posture's rows [1/rad or 1/m].
-        damping_weight: Weight of rows that hold every joint where it is [1/rad or 1/m]. They decide between
+        posture_weight: Weight of the posture's rows, in the robot's `length_unit` per rad or m.
+        damping_weight: Weight of rows that hold every joint where it is, in the same. They decide between
             configurations that serve the tasks alike, and slow a robot near singularities. With a posture, a tick
             covers p^2 / (p^2 + d^2) of the way to it, for weights p and d.
         scale_direction: Whether a step that limits do not allow is shortened as a whole, island by island, so that its

@@ -116,7 +116,8 @@ class TickIslands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
-        device, code = self._model.device, tick_code(self._signature(island), self._lanes)
+        device, unit = self._model.device, self._model.robot.length_unit
+        code = tick_code(self._signature(island), self._lanes, unit)
         kernel, program = code.kernel, code.program
         load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()

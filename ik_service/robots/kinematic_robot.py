@@ -106,6 +106,11 @@ class KinematicRobot(RobotArrays, ABC):
 
     @property
     @abstractmethod
+    def length_unit(self) -> float:
+        """Length that counts as a metre does for robots of usual size [m]."""
+
+    @property
+    @abstractmethod
     def trees(self) -> KinematicTrees:
         """Kinematic trees over the active DOFs."""
 

@@ -17,7 +17,7 @@ from ik_service.robots.arrays import Int32Array
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.kinematic_robot import JointStep, KinematicRobot, KinematicTrees
-from ik_service.robots.structure import coupling, names
+from ik_service.robots.structure import coupling, names, size
 from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
 from ik_service.robots.structure.trees import kinematic_trees
@@ -72,6 +72,11 @@ class RobotModel(KinematicRobot):
     def mid_joint_q(self) -> Float64Array:
         """The middle of the limits, 0 (clamped) without; locked joints where they are, shape [joint_coord_count]."""
         return self.active_map.mid_joint_q
+
+    @cached_property
+    def length_unit(self) -> float:
+        """Length that counts as a metre does for robots of usual size [m]: 1 for these, else about the reach."""
+        return size.length_unit(self)
 
     @cached_property
     def trees(self) -> KinematicTrees:

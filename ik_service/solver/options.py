@@ -136,14 +136,18 @@ class SolverOptions:
             )
         return by_name[self.jacobian_mode]
 
-    def search_tolerances(self) -> tuple[float, float]:
+    def search_tolerances(self, length_unit: float) -> tuple[float, float]:
         """Return the tolerances of position [m] and orientation [rad] by which float32 chooses among attempts.
 
         Where float64 finishes the one chosen, they are not below what float32 reaches, or all attempts would fail.
+
+        Args:
+            length_unit: That of the robot [m].
         """
         if self.precision == "float32":
             return self.position_tolerance, self.orientation_tolerance
-        return max(self.position_tolerance, PRECISE_POSITION), max(self.orientation_tolerance, PRECISE_ORIENTATION)
+        position = max(self.position_tolerance, PRECISE_POSITION * length_unit)
+        return position, max(self.orientation_tolerance, PRECISE_ORIENTATION)
 
     def changes_from(self, other: "SolverOptions") -> dict[str, object]:
         """Return the options that differ from others, by name."""

@@ -58,7 +58,7 @@ class Workspace:
         threads: int,
     ) -> None:
         self._model, self._hard_limits = model, hard_limits
-        self.weights = TargetWeights(targets)
+        self.weights = TargetWeights(targets, self._model.robot.length_unit)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
         self.inputs = InputArrays(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
         self.verification = Verification(model, targets, touches.shape[1], capacity, hard_limits=hard_limits)
@@ -82,7 +82,7 @@ class Workspace:
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other tool frames and weights of the same targets; return whether an array was exchanged."""
-        self.weights = TargetWeights(targets)
+        self.weights = TargetWeights(targets, self._model.robot.length_unit)
         exchanged = [part.use_targets(targets) for part in (self.inputs, self.verification)]
         return any(exchanged)
 

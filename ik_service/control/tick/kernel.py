@@ -5,7 +5,7 @@ kernel serves ticks of so many iterations and ticks that iterate until a deadlin
 """
 
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -47,18 +47,19 @@ class TickCode:
 
 
 @lru_cache(KERNELS_MAX)
-def tick_code(signature: IslandSignature, lanes: Lanes) -> TickCode:
+def tick_code(signature: IslandSignature, lanes: Lanes, length_unit: float) -> TickCode:
     """Return the code of an island; controllers of equal signatures share it.
 
     Args:
         signature: What the island's program is made from; the tasks are its first `goal_count` objectives.
         lanes: Width and precision of a packet.
+        length_unit: That of the robot [m].
 
     Raises:
         EngineError: The island is too large.
     """
     program = build_program(signature)
-    source = IterationSource(program, lanes, TICK_DAMPING)
+    source = IterationSource(program, lanes, replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit))
     if source.elimination.size > PacketLaunches.factor_entries_max:
         raise EngineError(
             f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "

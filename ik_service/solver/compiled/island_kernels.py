@@ -40,6 +40,7 @@ from ik_service.solver.compiled.island_launches import (
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
 from ik_service.solver.lm.coordinates import enforced_limits
 from ik_service.solver.lm.seeds import seed_ranges
+from ik_service.solver.lm.tolerances import PRECISE_POSITION
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import allocate_attempts
@@ -248,6 +249,7 @@ class IslandKernels:
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
+        task.precise_position = float(PRECISE_POSITION) * self._model.robot.length_unit
         for name, array in code.constants.items():
             setattr(task, name, array)
         task.limit_lower, task.limit_upper = self._limits[precision]

@@ -26,6 +26,7 @@ class IslandTask:
     island: int  # the island's number in each
     settings: wp.array[wp.int32]
     tolerances: wp.array[wp.float32]
+    precise_position: wp.float32  # [m]: an attempt that comes as near does not yield to later seeds
     lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]
     heaviest2: wp.array2d[wp.float32]
     # island

@@ -13,7 +13,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.inputs.target_arrays import host_array, unit_quaternions
 from objectives import InputError
 
-ROTATION_LENGTH = 0.4  # metres that weigh as much as a radian in the cost of pose targets: about half an arm's reach
+ROTATION_LENGTH = 0.4  # units of length that weigh as much as a radian in the cost of pose targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,10 @@ class Target:
     def weights(self) -> NDArray[np.float64]:
         """Return the weights of the six rows, [6] or [problem_count, 6]."""
         return np.ones(6) if self.row_weights is None else np.asarray(self.row_weights, np.float64)
+
+    def weights_in_metres(self, length_unit: float) -> NDArray[np.float64]:
+        """Return the same as the cost has them: a radian weighs as much as a part of the robot's unit of length."""
+        return np.asarray(self.weights() * np.repeat([1.0, ROTATION_LENGTH * length_unit], 3))
 
 
 def as_target(target: "Target | str", robot: RobotModel) -> Target:

@@ -44,6 +44,6 @@ OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
 TICK_DAMPING = replace(
     DAMPING,
     progress=1e-10,  # with more, joints that tasks leave free still move slowly, which is taken for motion
-    bend=0.5,  # about the second derivatives of an arm's rows [1/m]; with less it swings at the edge of the workspace
+    bend=0.5,  # about the second derivatives of an arm's rows [units of length]; with less it swings at the edge
     settles=True,
 )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import HAS_START, RANDOM_SEED
 
-LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn [m]
+LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn, in units of length
 UNIT = wp.constant(2.0**-32)
 HASH_A = wp.constant(wp.uint32(0x9E3779B9))
 HASH_B = wp.constant(wp.uint32(0x85EBCA6B))
@@ -79,13 +79,13 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_]) -> typing.Any:
 
 
 def draw_ranges(model: DeviceModel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the ends of the draws of every active DOF: the limits, or one turn (one metre each way) without them."""
+    """Return the ends of the draws of every active DOF: the limits, else one turn, or one unit of length each way."""
     robot = model.robot
     lower, upper = model.active_limit_lower.numpy().copy(), model.active_limit_upper.numpy().copy()
     for a, d in enumerate(robot.active_dof):
         joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
         angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
-        reach = math.pi if angular else LINEAR_RANGE
+        reach = math.pi if angular else LINEAR_RANGE * robot.length_unit
         coordinate = robot.dof_coordinate[d]
         middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
         if not math.isfinite(lower[a]):

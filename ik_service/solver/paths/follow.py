@@ -43,7 +43,7 @@ def followed(
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
         raise InputError(f"solutions is {solutions!r}. Allowed: a whole number from 1 to {SOLUTIONS_MAX}.")
     final = replace(waypoints.options, best_of=None, solutions=1, precision=waypoints.finish)
-    position, orientation = final.search_tolerances()
+    position, orientation = final.search_tolerances(waypoints.robot.length_unit)
     options = replace(final, precision="float32", position_tolerance=position, orientation_tolerance=orientation)
     found = waypoints.solve(waypoints.targets, _search_start(waypoints.robot, start), options)
     if found is None:

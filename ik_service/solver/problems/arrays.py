@@ -98,8 +98,10 @@ class Problems:
         for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
             if array is not None:
                 is_target = rows.kinds[k] is RowKind.TARGET
-                unit = 1.0 / ROTATION_LENGTH if is_target else 1.0  # what weight 1 means to the user
-                inputs = [array, start, row_scale(rows.objectives[k]), unit, self._row_on, self._row_weight2]
+                length = self._model.robot.length_unit if is_target else 1.0  # what weight 1 means to the user
+                unit = 1.0 / (ROTATION_LENGTH * length) if is_target else 1.0
+                scale = row_scale(rows.objectives[k]) * length
+                inputs = [array, start, scale, unit, self._row_on, self._row_weight2]
                 launches.append(wp.launch(_switch_rows, self.capacity, inputs, device=device, record_cmd=True))
         launches += record_discovery(self._structure, self._row_on, self.islands, join=join)
         inputs = [self.islands, self._row_weight2, self.lightest2, self.heaviest2]
@@ -117,7 +119,7 @@ class Problems:
         numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
         self._settings.host[:] = numbers
         self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * options.max_iterations, True, 0, True
-        self._tolerances.host[:] = options.search_tolerances()
+        self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel
 from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
-from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
+from ik_service.solver.inputs.targets import Target
 from ik_service.solver.lm.coordinates import StartCoordinates, start_coordinates
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import UNRANKED
@@ -173,13 +173,14 @@ class InputArrays:
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
-        self._weights = [roomy_array(_row_weights(one), wp.float32, capacity, device) for one in targets]
+        self._weights = [roomy_array(_row_weights(one, model), wp.float32, capacity, device) for one in targets]
         self._start = start_coordinates(model, hard_limits=hard_limits)
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
         old, device = self._weights, self._model.device
-        pairs = [(array, np.atleast_2d(_row_weights(one))) for array, one in zip(old, targets, strict=True)]
+        model = self._model
+        pairs = [(array, np.atleast_2d(_row_weights(one, model))) for array, one in zip(old, targets, strict=True)]
         self._weights = [fitting_array(array, weights, wp.float32, device) for array, weights in pairs]
         return any(array is not before for array, before in zip(self._weights, old, strict=True))
 
@@ -240,9 +241,9 @@ class InputArrays:
         return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
 
 
-def _row_weights(target: Target) -> NDArray[np.float32]:
+def _row_weights(target: Target, model: DeviceModel) -> NDArray[np.float32]:
     """Weights of a target's rows as the solver takes them, [6] or [n, 6]."""
-    return np.asarray(target.weights() * np.repeat([1.0, ROTATION_LENGTH], 3), np.float32)
+    return np.asarray(target.weights_in_metres(model.robot.length_unit), np.float32)
 
 
 def roomy_array(values: NDArray[Any], dtype: Any, capacity: int, device: wp.Device) -> wp.array[Any]:

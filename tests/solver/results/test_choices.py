@@ -223,7 +223,7 @@ def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
     met = (result.position_error[:, 0] <= POLISHED) & (result.orientation_error[:, 0] <= POLISHED)
     assert met.mean() >= 0.99
     assert inside_limits(robot, result.joint_q).all()
-    assert (result.limit_margin == 0.0).mean() > 0.5
+    assert (result.limit_margin == 0.0).mean() > 0.1
     assert (result.active_limits.any(axis=1) | (result.limit_margin > 0.0)).all()
 
 

@@ -33,7 +33,7 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
-from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION, chord_angle, is_within
+from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, chord_angle, is_within
 
 
 class AttemptFunctions(AttemptStart):
@@ -165,7 +165,7 @@ class AttemptFunctions(AttemptStart):
             for k in range(ERRORS):
                 error = wp.sqrt(float(at(state, (ERROR + k) * W + lane)))
                 tolerance = task.tolerances[0]
-                fine = PRECISE_POSITION
+                fine = task.precise_position
                 if (CHORD_BITS >> k) & 1 == 1:
                     error = chord_angle(error)
                     tolerance = task.tolerances[1]

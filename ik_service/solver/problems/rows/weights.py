@@ -1,4 +1,4 @@
-"""Weights of the rows of a solve, as the caller means them: 1 is 1/m or 1/rad.
+"""Weights of the rows of a solve, as the caller means them: 1 is 1/m or 1/rad; of targets, 1 per unit of length.
 
 Which rows are on decides how problems fall into islands, and so what is recorded for them. The values do not: they
 are data, from which each island has its scale.
@@ -54,12 +54,13 @@ class TargetWeights:
 
     Args:
         targets: The targets; row_weights of two axes are lines of problems, even where there is one.
+        length_unit: That of the robot: floors, which scale with weights, then scale with its size.
     """
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Target], length_unit: float) -> None:
         given = [target.weights() for target in targets]
         self._is_common = all(weights.ndim == 1 for weights in given)
-        self._lines = [np.atleast_2d(weights).astype(np.float32) for weights in given]
+        self._lines = [np.atleast_2d(length_unit * weights).astype(np.float32) for weights in given]
         self._known: dict[bytes, RowWeights] = {}
 
     def with_objectives(self, given: bytes, objectives: Sequence[IKObjective], problem_count: int) -> RowWeights:
