@@ -240,6 +240,7 @@ class IKController:
             self._launches.run_until(deadline_ns)
         if is_lost is not None:
             self._arrays.answers["status"].host[is_lost] = IKStatus.INVALID
+            self._arrays.answers["success"].host[is_lost] = 0
         caller.write_in_order()
         result = caller.result
         result.seconds = 1e-9 * (time.perf_counter_ns() - begun)

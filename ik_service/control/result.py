@@ -32,6 +32,8 @@ class ControlResult:
             0 and those of directions (look-at, axis alignment) do not count, infinite where none does.
         scaling: Share of the island's step that was taken, 1 for all of it, [robots, islands].
         iterations: Steps that were tried, -1 for none, [robots, islands].
+        island_success: 1 where the targets of an island are met within tolerance; where a controller has none, where
+            the island is at a minimum, at limits of position too, [robots, islands].
         seconds: Time from call to answer [s].
         dof_names: Names of the DOFs.
     """
@@ -45,6 +47,7 @@ class ControlResult:
     sigma_min: Float64Array
     scaling: Float64Array
     iterations: Int32Array
+    island_success: Int32Array
     dof_names: tuple[str, ...]
     seconds: float = 0.0
 
@@ -60,8 +63,8 @@ class ControlResult:
 
     @property
     def success(self) -> NDArray[np.bool_]:
-        """Whether all targets are met within tolerance, [robots]."""
-        return np.asarray(self.status == int(IKStatus.CONVERGED))
+        """Whether all targets are met within tolerance; without any, whether all islands are at a minimum, [robots]."""
+        return np.asarray((self.island_success != 0).all(axis=1))
 
     def blocking(self, robot: int = 0) -> dict[str, LimitKind]:
         """Return what holds the joints of a robot back, by names of DOFs."""

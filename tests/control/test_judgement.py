@@ -6,7 +6,7 @@ import pytest
 from ik_service import IKSolver, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.solver.lm.status import IKStatus
-from objectives import InputError
+from objectives import IKObjectivePosture, InputError
 from tests.control.conftest import TURNED, UPRIGHT, gantry_text
 
 PLACE = [0.3, 0.2, 0.1]
@@ -113,3 +113,29 @@ def test_a_target_of_which_no_joint_moves_a_row_is_refused(gantry, targets, mess
 def test_a_controller_that_has_nothing_to_do_is_refused(gantry):
     with pytest.raises(InputError, match="nothing to do"):
         IKController(gantry, [Target("z_link", row_weights=[0] * 6)], damping_weight=0.0)
+
+
+@pytest.mark.parametrize("acceleration", [None, 5.0])
+def test_without_targets_a_minimum_at_position_limits_is_a_success(gantry, acceleration):
+    """Sliders that are drawn beyond their ends: on the way speed holds them back, in the end nothing but these ends."""
+    posture = IKObjectivePosture([1.2, -1.2, 0.1, 0.2])
+    controller = IKController(gantry, objectives=[posture], limits=ControlLimits(acceleration=acceleration))
+    controller.reset(np.zeros(4))
+    first = controller.step(dt=DT).copy()
+    for _ in range(TICKS):
+        last = controller.step(dt=DT)
+    if acceleration is None:
+        assert first.status.tolist() == [IKStatus.BLOCKED_BY_LIMITS]
+        assert not first.success[0]
+        assert IKStatus.BLOCKED_BY_LIMITS in last.island_status
+    assert last.success.tolist() == [True]
+    np.testing.assert_allclose(last.joint_q, [[1.0, -1.0, 0.1, 0.2]], atol=1e-6)
+
+
+def test_beside_a_target_a_minimum_at_limits_is_none(gantry):
+    """The pivot is drawn beyond its end, in an island of its own."""
+    posture = IKObjectivePosture([0.0, 0.0, 0.0, 1.2], joints=["w"])
+    controller = IKController(gantry, ["z_link"], objectives=[posture])
+    result = run(controller, pose())
+    assert sorted(result.island_status[0]) == [IKStatus.CONVERGED, IKStatus.BLOCKED_BY_LIMITS]
+    assert not result.success[0]

@@ -18,6 +18,7 @@ RESULTS = {
     "sigma_min": np.float64,
     "scaling": np.float64,
     "iterations": np.int32,
+    "island_success": np.int32,
 }
 LIMITS = ("limit_lower", "limit_upper", "velocity", "acceleration", "joint_step")
 

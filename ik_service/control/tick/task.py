@@ -57,6 +57,12 @@ TICK_COLUMNS = {
     "iterations": Column(
         name="iterations", dtype="int32", axes=("islands",), meaning="steps that were tried, -1 for none"
     ),
+    "success": Column(
+        name="island_success",
+        dtype="int32",
+        axes=("islands",),
+        meaning="1 where the island's targets are met; without any, where it is at a minimum within limits of position",
+    ),
 }
 """What a tick answers, by its names in `TickTask`; the names of the columns are those of `ControlResult` and of C."""
 
@@ -113,6 +119,7 @@ class TickTask:
     sigma_min: wp.array2d[wp.float64]  # [robots, islands]
     scaling: wp.array2d[wp.float64]
     iterations: wp.array2d[wp.int32]
+    success: wp.array2d[wp.int32]
 
 
 TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
