@@ -47,7 +47,8 @@ class SolverOptions:
             of cost zero, or where there is none, one at a minimum; the least cost comes first.
         solution_difference: Two solutions are distinct where some joint, angles taken modulo a turn, differs by more
             than this [m or rad].
-        precision: "float64" finishes in double precision, to about 1e-9 m, and returns float64.
+        precision: "float64" finishes in double precision, to about 1e-9 m and in up to four times as many iterations,
+            and returns float64.
         joint_limits: "hard" keeps every configuration inside the limits, exactly; only where no float32 lies between
             two limits, float32 answers are outside by half a step of float32 at most (6e-8 of the value). "soft" adds
             penalty rows for leaving them; "off" ignores them.
