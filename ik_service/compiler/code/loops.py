@@ -35,7 +35,12 @@ def loop_lines(
     for name, vectors in (("frames", loop.frames), ("twists", loop.twists)):
         rows = ", ".join(f"{{{', '.join(packet(lanes, x, names) for x in one)}}}" for one in vectors)
         lines.append(f"const F {name}[{len(vectors)}][{len(vectors[0])}] = {{{rows}}};")
-    lines += [f"for (int k = 0; k < {len(loop.kinds)}; ++k) {{", *_kind(lanes, loop, read), *_spread(loop, g, h), "}"]
+    lines += [
+        f"for (int k = 0; k < {len(loop.kinds)}; ++k) {{",
+        *_kind(lanes, loop, read),
+        *_spread(lanes, loop, g, h),
+        "}",
+    ]
     lines.append("}")
     places = sorted({place for kind in loop.kinds for place in kind.columns})
     lines += [f"const F {loop.gradient(a)} = {g}[{a}];" for a in places]
@@ -89,8 +94,11 @@ def _kind(lanes: Lanes, loop: RowLoop, read: Callable[[str], str]) -> list[str]:
     for row, parts in zip(loop.rows, loop.parts, strict=True):
         r = packet(lanes, row, names)
         lines.append(f"{loop.norm2} = {loop.norm2} + {r} * {r};")
+        squares = " + ".join(f"{names[parts[i]]} * {names[parts[i]]}" for i in _live(loop, [parts]))
+        lines.append(f"if ({lanes.any(f'{squares} != {lanes.number(0.0)}')}) {{")
         lines += [f"b{i} = b{i} + {names[parts[i]]} * {r};" for i in _live(loop, [parts])]
         lines += [f"a{i}_{j} = a{i}_{j} + {names[parts[i]]} * {names[parts[j]]};" for i, j in _pairs(loop, [parts])]
+        lines.append("}")
     for share in loop.shares2:
         larger = lanes.choose(
             f"{packet(lanes, share, names)} > {loop.error2}", packet(lanes, share, names), loop.error2
@@ -124,15 +132,17 @@ def _twist(loop: RowLoop) -> list[str]:
     return parts
 
 
-def _spread(loop: RowLoop, g: str, h: str) -> list[str]:
-    """From the sums of a kind to the DOFs that it depends on."""
+def _spread(lanes: Lanes, loop: RowLoop, g: str, h: str) -> list[str]:
+    """From the sums of a kind to the DOFs that it depends on; nothing where no row of it has a derivative."""
     width, frames = len(loop.parts[0]), len(loop.kinds[0].frames)
     most = max(len(kind.columns) for kind in loop.kinds)
     columns, entries = frames + 1, frames + 2  # of the table of kinds
     live, pairs = _live(loop), set(_pairs(loop))
     product = {i: [j for j in live if (max(i, j), min(i, j)) in pairs] for i in live}
     weighted = {i: " + ".join(f"a{max(i, j)}_{min(i, j)} * m[c][{j}]" for j in product[i]) for i in live}
+    squares = " + ".join(f"a{i}_{i}" for i in live)
     return [
+        f"if (!{lanes.any(f'{squares} != {lanes.number(0.0)}')}) continue;",
         f"F m[{most}][{width}];",
         f"const int first = kinds[k][{columns}], count = kinds[k + 1][{columns}] - first;",
         f"for (int c = 0; c < count; ++c) for (int i = 0; i < {width}; ++i) m[c][i] = F{{}};",
