@@ -1,7 +1,8 @@
 """Functions that packets lack, as C++: sines, arc functions, exponential and logarithm.
 
-A packet gets polynomials: the same few operations in every lane, in about the time that one lane takes in a library,
-and the same bytes on every machine of a level. A single lane calls the function of its library.
+A packet gets polynomials: the same few operations in every lane, up to six times as quick as lane by lane, and the same
+bytes on every machine of a level. A single lane calls the function of its library; on GPUs in float32 that is the quick
+one (`fast_math`), whose error is absolute: some 4e-7 for sines of angles up to pi.
 
 Errors are a few roundings of the precision; angles are reduced exactly up to some 10^4 rad in float32, 10^6 in float64.
 Outside its domain a function is NaN, like that of a library.

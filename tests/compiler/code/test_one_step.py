@@ -20,6 +20,8 @@ CASES = [
     "panda three targets and posture",
     "panda axis, line and posture",
     "panda limits",
+    "panda functions",
+    "floating choices and pose",
     "locked panda pose and posture",
     "gripper pose behind the follower",
     "dual relative",
