@@ -91,8 +91,8 @@ def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
     files |= {f"{one.name}.o": one.content for one in objects}
     words = robot_words(robot, prefix, tag) | {"dt": EXAMPLE_DT}
     for entry in entries:
-        program, data = entry.example
-        files[f"{program}.c"] = (filled(f"{entry.name}/example.c", words) + "\n").encode()
+        template, program, data = entry.example
+        files[f"{program}.c"] = (filled(template, words) + "\n").encode()
         files[data] = entry.example_data()
     return Export(prefix, objects, layout, files)
 
@@ -139,7 +139,7 @@ def _cpu_texts(
         "objects": " ".join(objects),
         "object_list": ", ".join(f"`{name}`" for name in objects),
         "advice": "\n".join(entry.advice for entry in entries),
-        **_example_words(prefix, objects, [entry.example for entry in entries]),
+        **_example_words(prefix, objects, [entry.example[1:] for entry in entries]),
     }
     names = {f"{prefix}_ik.h": "header.h", f"{prefix}_ik.c": "source.c"}
     names |= {"CMakeLists.txt": "CMakeLists.txt", "README.md": "README.md"}

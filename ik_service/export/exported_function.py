@@ -18,7 +18,7 @@ class ExportedFunction(Protocol):
         recorded: Its launches.
         objects: Names of its objects.
         prologue: What comes before all includes of the source.
-        example: Name of the example program, and of the file that it reads.
+        example: Template of the example program, its name, and that of the file that it reads.
         advice: Notes for the README, as a list.
     """
 
@@ -26,7 +26,7 @@ class ExportedFunction(Protocol):
     recorded: RecordedLaunches
     objects: tuple[str, ...]
     prologue: str
-    example: tuple[str, str]
+    example: tuple[str, str, str]
     advice: str
 
     def object_of(self, kernel: wp.Kernel) -> str:

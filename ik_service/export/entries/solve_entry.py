@@ -50,7 +50,7 @@ class SolveEntry:
     name, prologue = "solve", ""
     advice = filled("solve/advice.md", {})
     objects: tuple[str, ...] = ("io", "islands")
-    example = ("example", "problems.bin")
+    example = ("solve/example.c", "example", "problems.bin")
 
     def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool, problem_count: int) -> None:
         self._solver, self._prefix, self._orientations = solver, prefix, orientations

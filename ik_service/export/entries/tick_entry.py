@@ -59,7 +59,7 @@ class TickEntry:
     name = "tick"
     objects: tuple[str, ...] = ("tick",)
     prologue = "#ifndef _POSIX_C_SOURCE\n#define _POSIX_C_SOURCE 199309L /* clock_gettime */\n#endif\n"
-    example = ("tick_example", "ticks.bin")
+    example = ("tick/example.c", "tick_example", "ticks.bin")
     advice = filled("tick/advice.md", {})
 
     def __init__(self, controller: IKController, prefix: str, *, tick_count: int) -> None:
