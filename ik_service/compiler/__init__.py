@@ -1,12 +1,13 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
 from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
-from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
 from ik_service.compiler.code.state import Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements
+from ik_service.compiler.code.steps.elimination import Elimination
+from ik_service.compiler.code.steps.space import StepSpace
 from ik_service.compiler.program.build import build_program
 from ik_service.compiler.program.coverage import uncovered
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
@@ -38,6 +39,7 @@ __all__ = [
     "Lanes",
     "MeasureSource",
     "Precision",
+    "StepSpace",
     "build_program",
     "coordinate_names",
     "cpu_target",

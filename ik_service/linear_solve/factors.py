@@ -2,7 +2,7 @@
 
 Twice: over device arrays, for islands of any size, and in registers, with loops unrolled, for few DOFs. DOFs at their
 bounds take no part. The diagonal of a factor holds inverse pivots. A pivot below the floor is one that rounding has
-made too small. The third factorisation, that of generated iterations, is text: `compiler.code.iteration`.
+made too small. The third factorisation, that of generated iterations, is text: `compiler.code.steps.elimination`.
 """
 
 import functools

@@ -4,11 +4,13 @@ Rows and derivatives are those of the oracles; nothing of the program is evaluat
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from ik_service.compiler import Damping, LaneState, coordinate_names, error_outputs
+from ik_service.compiler import Damping, IterationSource, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.code.steps.row_step import COMPLIANT_SHARE, NO_ROW, SMALLEST_ROW
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from tests.compiler.conftest import half_angle_error
 from tests.compiler.oracles import columns, evaluated
@@ -24,7 +26,7 @@ class States:
     q: np.ndarray  # [n, coordinates]
     trial: np.ndarray
     gradient: np.ndarray  # [n, dofs]
-    diagonal: np.ndarray  # [n, dofs]
+    lengths2: np.ndarray  # [n, dofs], or [n, 1]
     errors: np.ndarray  # [n, errors]
     norm2: np.ndarray  # [n]
     damping_factor: np.ndarray
@@ -36,15 +38,15 @@ class States:
     floor2: np.ndarray
 
     @classmethod
-    def start(cls, case, program, joint_q, damping_factor=1.0, floor2=0.0):
+    def start(cls, case, source, joint_q, damping_factor=1.0, floor2=0.0):
         """Lanes that have not been evaluated yet; the numbers may differ from lane to lane."""
-        n, dofs, robot = len(joint_q), len(program.dofs), case.robot
+        n, program, robot = len(joint_q), source.program, case.robot
         trial = joint_q[:, columns(robot, program)]
         limits = [np.tile(ends[list(program.dofs)], (n, 1)) for ends in limits_of(robot)]
         inputs = np.tile(case.data(program), (n, 1))
         errors = np.zeros((n, len(error_outputs(program))))
         lanes = [np.zeros(n) + number for number in (NOT_EVALUATED, damping_factor, 0.0, floor2)]
-        blank = [np.zeros((n, dofs)), np.zeros((n, dofs))]
+        blank = [np.zeros((n, len(program.dofs))), np.zeros((n, len(source.step.lengths2())))]
         return cls(trial.copy(), trial, *blank, errors, *lanes[:3], np.zeros((n, 0)), *limits, inputs, *lanes[3:])
 
     def packed(self):
@@ -52,9 +54,9 @@ class States:
         return np.column_stack([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
-    def unpacked(cls, places, program):
+    def unpacked(cls, places, source):
         """From what the native line left, by the places that `LaneState` names."""
-        ends = [getattr(LaneState.of(program), field.name) for field in fields(LaneState)]
+        ends = [getattr(source.state, field.name) for field in fields(LaneState)]
         groups = {field.name: places[:, a:b] for field, (a, b) in zip(fields(cls), pairwise(ends), strict=True)}
         return cls(**{name: group[:, 0] if name in NUMBERS else group for name, group in groups.items()})
 
@@ -79,8 +81,9 @@ def evaluation(case, program, coordinates):
     outputs = [node for _, node in error_outputs(program)]
     errors = evaluated(outputs, case.values(program, q), len(q)) if outputs else np.zeros((len(q), 0))
     return {
+        "rows": rows,
+        "jacobian": jacobian,
         "gradient": np.einsum("nra,nr->na", jacobian, rows),
-        "hessian": np.einsum("nra,nrb->nab", jacobian, jacobian),
         "norm2": (rows**2).sum(axis=1),
         "errors": errors,
     }
@@ -98,26 +101,72 @@ def held(program, states, q, gradient):
     return result
 
 
-def damped_steps(program, states, here, damping, rounding):
-    """Steps -(J'J + damping)^-1 J'r from the trials over the DOFs that are not held, [n, dofs].
+def damped_steps(source, states, here, frozen):
+    """Steps from the trials that solve (J'J + damping) s = -J'r over the DOFs that are not held, [n, dofs].
 
     Args:
-        program: The program.
+        source: The iteration.
         states: Lanes whose damping_factor is that of the step.
         here: Evaluation of their trials.
-        damping: How steps are damped.
-        rounding: Of the precision of the lanes.
+        frozen: DOFs that are held, [n, dofs].
     """
-    steps = np.zeros(here["gradient"].shape)
-    frozen = held(program, states, states.trial, here["gradient"])
+    alone = (here["jacobian"] != 0.0).any(axis=0).sum(axis=1) == 1
+    if not source.space.in_rows:
+        step_of = step_of_dofs
+    elif alone.any():
+        step_of = partial(step_of_rows_beside_diagonal, alone=alone)
+    else:
+        step_of = step_of_rows
+    steps = np.zeros(frozen.shape)
     for i, free in enumerate(~frozen):
-        hessian = here["hessian"][i]
-        largest = np.diagonal(hessian).max()
-        share = min(damping.share * here["norm2"][i], damping.most * largest)
-        mu = states.damping_factor[i] * (share + damping.least * rounding * largest)
-        system = hessian[np.ix_(free, free)] + mu * np.eye(free.sum())
-        steps[i, free] = -np.linalg.solve(system, here["gradient"][i, free])
+        damping = LaneDamping(source, states.damping_factor[i], here["norm2"][i])
+        steps[i] = -step_of(here["rows"][i], here["jacobian"][i], free, damping)
     return steps
+
+
+@dataclass(frozen=True)
+class LaneDamping:
+    """The damping of one lane: a share of |r|^2, and a floor in proportion to each entry of a diagonal."""
+
+    source: IterationSource
+    factor: float
+    norm2: float
+
+    def __call__(self, own, largest, smallest):
+        damping, rounding = self.source.damping, self.source.lanes.rounding
+        floor = (own * (smallest < 1.0) + smallest * largest) * damping.least * rounding
+        return self.factor * (self.share(largest) + floor)
+
+    def share(self, largest):
+        return min(self.source.damping.share * self.norm2, self.source.damping.most * largest)
+
+
+def step_of_dofs(rows, jacobian, free, damping):
+    own, free_columns = (jacobian**2).sum(axis=0), jacobian[:, free]
+    system = free_columns.T @ free_columns + np.diag(damping(own, own.max(), damping.source.damping.smallest)[free])
+    step = np.zeros(len(own))
+    step[free] = np.linalg.solve(system, free_columns.T @ rows)
+    return step
+
+
+def step_of_rows(rows, jacobian, free, damping):
+    gram = (jacobian * free) @ jacobian.T
+    own = np.diagonal(gram)
+    return free * (
+        jacobian.T @ np.linalg.solve(gram + np.diag(damping(own, max(own.max(), NO_ROW), SMALLEST_ROW)), rows)
+    )
+
+
+def step_of_rows_beside_diagonal(rows, jacobian, free, damping, alone):
+    """The rows that are alone on one DOF make up D and p; the others are solved for in their space."""
+    largest = (jacobian**2).sum(axis=0).max()
+    own, pull = (jacobian[alone] ** 2).sum(axis=0), jacobian[alone].T @ rows[alone]
+    inverse = free / (own + damping.factor * (damping.share(largest) + largest * SMALLEST_ROW))
+    others = jacobian[~alone]
+    gram = (others * inverse) @ others.T
+    compliance = 1.0 + damping.factor * COMPLIANT_SHARE * damping.source.lanes.rounding * np.diagonal(gram)
+    force = np.linalg.solve(gram + np.diag(compliance), rows[~alone] - others @ (inverse * pull))
+    return inverse * (pull + others.T @ force)
 
 
 def moved(program, states, steps):
@@ -135,11 +184,19 @@ def moved(program, states, steps):
     return trial
 
 
+def lengths2_of(source, jacobian, free):
+    """Squared lengths of the columns of J, [n, dofs], or of the longest row over the free DOFs, [n, 1]."""
+    if len(source.step.lengths2()) > 1:
+        return (jacobian**2).sum(axis=1)
+    return (jacobian**2 * free[:, None]).sum(axis=2).max(axis=1, keepdims=True)
+
+
 def reference_iteration(case, program, states, source):
     """States after one iteration of a source, and the steps from their trials."""
     damping = source.damping
     here = evaluation(case, program, states.trial)
-    at_trial = {"q": states.trial, "diagonal": np.diagonal(here["hessian"], axis1=1, axis2=2)}
+    frozen = held(program, states, states.trial, here["gradient"])
+    at_trial = {"q": states.trial, "lengths2": lengths2_of(source, here["jacobian"], ~frozen)}
     at_trial |= {name: here[name] for name in ("gradient", "errors", "norm2")}
     better = here["norm2"] < states.norm2
     progress = here["norm2"] < (1.0 - damping.progress) * states.norm2
@@ -155,7 +212,7 @@ def reference_iteration(case, program, states, source):
         damping_factor=np.where(progress, np.maximum(factor * damping.down, 1.0), factor * damping.up),
         steps=states.steps + 1.0,
     )
-    steps = damped_steps(program, after, here, damping, source.lanes.rounding)
+    steps = damped_steps(source, after, here, frozen)
     return replace(after, trial=moved(program, after, steps)), steps
 
 
@@ -164,7 +221,7 @@ def finished(states, damping, iterations):
     return (states.norm2 <= states.floor2) | (states.damping_factor > damping.factor_max) | (states.steps >= iterations)
 
 
-DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, factor_max=1e4)
+DAMPING = Damping(share=0.05, most=0.5, least=4.0, progress=1e-3, up=4.0, down=0.25, factor_max=1e4, smallest=1e-4)
 
 
 def program_of(case, lanes):

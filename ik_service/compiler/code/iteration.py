@@ -13,12 +13,13 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 from collections.abc import Mapping, MutableMapping
 from functools import partial
 
-from ik_service.compiler.code.elimination import Elimination
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
 from ik_service.compiler.code.state import COMPONENTS, Damping, LaneState, coordinate_names, error_outputs
 from ik_service.compiler.code.statements import packet, statements
+from ik_service.compiler.code.steps.row_step import step_source
+from ik_service.compiler.code.steps.space import StepSpace
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression, reachable
 
@@ -35,6 +36,7 @@ class IterationSource:
         data_columns: 0 where the state holds the data; else, at width 1, they stand in an array of their own,
             [lanes / data_columns, data, data_columns], so that neighbours read side by side and need no registers.
         with_hessian: Whether a lane keeps all of J'J.
+        in_dofs: Whether steps are solved for in the space of the DOFs, so that a lane keeps the lengths of J's columns.
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class IterationSource:
         data_columns: int = 0,
         *,
         with_hessian: bool = False,
+        in_dofs: bool = False,
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
         self.with_hessian = with_hessian
-        self.state = LaneState.of(program, data_apart=data_columns > 0, with_hessian=with_hessian)
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
-        self.elimination = Elimination.of(program.dofs, program.coupled)
-        self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
+        self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs)
+        self.step = step_source(program, lanes, damping, self.space)
+        self.state = LaneState.of(program, len(self.step.lengths2()), data_columns > 0, with_hessian=with_hessian)
 
     def text(self) -> str:
         """Body of `bool iterate(State& state, Real iterations)`: one iteration of all lanes.
@@ -63,7 +66,7 @@ class IterationSource:
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
         lines += self.read_data()
-        lines += [*self.evaluate(self._outputs()), *self._keep(), *self._factor(), *self._solve(), *self._propose()]
+        lines += [*self.evaluate(self._outputs()), *self._keep(), *self.step.text(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])
 
     def _number(self, value: float) -> str:
@@ -81,7 +84,7 @@ class IterationSource:
         state, dofs = self.state, self.program.dofs
         kept = [(f"q{c}", f"trial{c}", state.q + k) for k, c in enumerate(self.coordinates)]
         kept += [(f"gradient{a}", f"gradient{a}", state.gradient + k) for k, a in enumerate(dofs)]
-        kept += [(f"diagonal{a}", f"hessian{a}_{a}", state.diagonal + k) for k, a in enumerate(dofs)]
+        kept += [(f"length2_{k}", name, state.lengths2 + k) for k, name in enumerate(self.step.lengths2())]
         pairs = self.program.coupled if self.with_hessian else []
         kept += [(f"hessian{a}_{b}", f"hessian{a}_{b}", state.hessian + k) for k, (a, b) in enumerate(pairs)]
         errors = range(len(error_outputs(self.program)))
@@ -114,9 +117,7 @@ class IterationSource:
         if self.damping.bend > 0.0:
             outputs["goal_norm2"] = program.goal_norm2
         outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
-        place = {a: k for k, a in enumerate(program.dofs)}
-        entries = [*((a, a) for a in program.dofs), *program.coupled]
-        outputs |= {f"hessian{a}_{b}": program.hessian[place[a]][place[b]] for a, b in entries}
+        outputs |= self.step.outputs()
         return outputs | {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
 
     def evaluate(self, outputs: Mapping[str, Expression]) -> list[str]:
@@ -152,8 +153,9 @@ class IterationSource:
         """
         number, lanes, damping = self._number, self.lanes, self.damping
         lines = ["const auto better = norm2 < old_norm2;"]
-        for name, at_trial, _ in self._kept():
-            lines.append(f"const F best_{name} = {lanes.choose('better', at_trial, f'old_{name}')};")
+        lines += [
+            self._best(name, at_trial) for name, at_trial, _ in self._kept() if at_trial not in self.step.computed
+        ]
         lines.append(f"const auto progress = norm2 < old_norm2 * {number(1.0 - damping.progress)};")
         lines.append(f"const F lowered = old_factor * {number(damping.down)};")
         relaxed = lanes.choose(f"lowered > {number(1.0)}", "lowered", lanes.everywhere(number(1.0)))
@@ -163,58 +165,8 @@ class IterationSource:
             raised = lanes.choose(near, lanes.everywhere(number(2.0 * damping.factor_max)), raised)
         return [*lines, f"const F damping_factor = {lanes.choose('progress', relaxed, raised)};"]
 
-    def _factor(self) -> list[str]:
-        """Factors L D L' of J'J + damping I at the trial, column by column, but for what is always zero.
-
-        Without the roots of a Cholesky factor, on which every following column would wait. A pivot below the damping is
-        one that rounding has made too small: its step would be noise, and long. The column of a DOF at its bound is
-        zero, and so is its step, exactly: moved off a limit of 0 by as little as rounding, it would not count as at
-        its bound.
-        """
-        dofs, lanes, number = self.program.dofs, self.lanes, self._number
-        lines = [f"F largest = hessian{dofs[0]}_{dofs[0]};"]
-        for a in dofs[1:]:
-            lines.append(f"largest = {lanes.choose(f'hessian{a}_{a} > largest', f'hessian{a}_{a}', 'largest')};")
-        bent = f" + {number(self.damping.bend)} * {lanes.sqrt('goal_norm2')}" if self.damping.bend > 0.0 else ""
-        lines.append(f"const F shared = norm2 * {number(self.damping.share)}{bent};")
-        lines.append(f"const F most = largest * {number(self.damping.most)};")
-        share = lanes.choose("shared < most", "shared", "most")
-        least = number(self.damping.least * lanes.rounding)
-        lines.append(f"const F damping = damping_factor * ({share} + largest * {least});")
-        elimination, coupled, zero = self.elimination, set(self.program.coupled), lanes.everywhere(number(0.0))
-        for a in elimination.order:
-            products = "".join(f" - factor{a}_{b} * scaled{a}_{b}" for b in elimination.earlier[a])
-            lines.append(f"const F pivot{a} = hessian{a}_{a} + damping{products};")
-            sound = lanes.choose(f"pivot{a} > damping", f"pivot{a}", "damping")
-            lines.append(f"const F free{a} = {number(1.0)} / {sound};")
-            lines.append(f"const F inverse{a} = {self._unless_at_bound(a)};")
-            for c in elimination.later[a]:
-                shared = [b for b in elimination.earlier[a] if c in elimination.later[b]]
-                products = "".join(f" - factor{c}_{b} * scaled{a}_{b}" for b in shared)
-                pair = max(a, c), min(a, c)
-                entry = f"hessian{pair[0]}_{pair[1]}" if pair in coupled else zero
-                lines.append(f"const F scaled{c}_{a} = {entry}{products};")
-                lines.append(f"const F factor{c}_{a} = scaled{c}_{a} * inverse{a};")
-        return lines
-
-    def _unless_at_bound(self, a: int) -> str:
-        """Inverse of a pivot; 0 where the DOF is at a limit and its gradient pushes it outwards."""
-        if a in self._quaternion_dofs:
-            return f"free{a}"
-        lanes, zero = self.lanes, self._number(0.0)
-        low = lanes.both(f"trial{a} <= lower{a}", f"gradient{a} > {zero}")
-        high = lanes.both(f"trial{a} >= upper{a}", f"gradient{a} < {zero}")
-        return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), f"free{a}")
-
-    def _solve(self) -> list[str]:
-        elimination, lines = self.elimination, list[str]()
-        for a in elimination.order:
-            products = "".join(f" - factor{a}_{b} * half_step{b}" for b in elimination.earlier[a])
-            lines.append(f"const F half_step{a} = gradient{a}{products};")
-        for a in reversed(elimination.order):
-            products = "".join(f" - factor{c}_{a} * step{c}" for c in elimination.later[a])
-            lines.append(f"const F step{a} = half_step{a} * inverse{a}{products};")
-        return lines
+    def _best(self, name: str, at_trial: str) -> str:
+        return f"const F best_{name} = {self.lanes.choose('better', at_trial, f'old_{name}')};"
 
     def _propose(self) -> list[str]:
         lines = []
@@ -233,7 +185,8 @@ class IterationSource:
     def _finish(self) -> list[str]:
         """Store what has changed, and return whether any lane has finished."""
         state, number = self.state, self._number
-        lines = [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
+        lines = [self._best(name, at_trial) for name, at_trial, _ in self._kept() if at_trial in self.step.computed]
+        lines += [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
         factor = "damping_factor"
         if self.damping.settles:
             gain = " + ".join(f"step{a} * gradient{a}" for a in self.program.dofs)

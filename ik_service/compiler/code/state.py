@@ -10,16 +10,19 @@ COMPONENTS = "xyzw"
 
 @dataclass(frozen=True)
 class Damping:
-    """How steps are damped: factor * (min(share |r|^2 + bend |g|, most h) + least h), h the largest entry of J'J.
+    """How an entry d of a diagonal is damped: factor * (min(share |r|^2 + bend |g|, most h) + floor).
+
+    h is the largest entry, and the floor least (d + smallest h), or least h where smallest is 1.
 
     Attributes:
         share: Of |r|^2 (proportional to the error: Chan and Lawrence 1988).
         most: Of h: far targets are approached in long steps.
-        least: Of h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
+        least: Of d or h, in roundings of the lanes' precision; with less, rounding decides where DOFs to spare go.
         progress: Share by which a trial must lower the least |r|^2 so far to count as progress.
         up: Factor on the damping_factor after a trial that is no progress.
         down: Factor on the damping_factor after one that is; it does not fall under 1.
         factor_max: A lane this much damped that makes no progress will make none.
+        smallest: Share of h that entries have besides their own, so that zeros have a floor, or 1: all have the same.
         bend: Of |g| [m], g those rows that may have goals: as large as their second derivatives, steps near
             singularities with residuals that stay do not swing to and fro.
         settles: Whether a lane has finished, too, when a trial differs from the best so far by less than `progress`, or
@@ -33,6 +36,7 @@ class Damping:
     up: float
     down: float
     factor_max: float
+    smallest: float = 1.0
     bend: float = 0.0
     settles: bool = False
 
@@ -47,7 +51,7 @@ class LaneState:
         q: Best configuration so far: a number per active DOF, four for a rotation that has a quaternion.
         trial: Configuration to be evaluated next, alike.
         gradient: J'r at q, per DOF.
-        diagonal: Diagonal of J'J at q, per DOF.
+        lengths2: Squared lengths of the columns of J at q, per DOF, or one for all.
         errors: Squared errors of the targets, and of rows with tolerances, at q.
         norm2: |r|^2 at q.
         damping_factor: Factor on the damping.
@@ -63,7 +67,7 @@ class LaneState:
     q: int
     trial: int
     gradient: int
-    diagonal: int
+    lengths2: int
     errors: int
     norm2: int
     damping_factor: int
@@ -76,10 +80,12 @@ class LaneState:
     size: int
 
     @classmethod
-    def of(cls, program: IslandProgram, *, data_apart: bool = False, with_hessian: bool = False) -> "LaneState":
+    def of(
+        cls, program: IslandProgram, length_count: int, data_apart: bool = False, *, with_hessian: bool = False
+    ) -> "LaneState":
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
-        counts = [coordinates, coordinates, dofs, dofs, len(error_outputs(program)), 1, 1, 1]
+        counts = [coordinates, coordinates, dofs, length_count, len(error_outputs(program)), 1, 1, 1]
         counts.append(len(program.coupled) if with_hessian else 0)
         counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))

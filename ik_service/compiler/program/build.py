@@ -19,8 +19,9 @@ from ik_service.compiler.program.island_program import (
     IslandProgram,
     RowLoop,
     TargetError,
+    total,
 )
-from ik_service.compiler.program.jacobian_rows import jacobian_row, total
+from ik_service.compiler.program.jacobian_rows import jacobian_row
 from ik_service.compiler.program.row_loops import split_loops
 from ik_service.compiler.program.signature import IslandSignature
 from ik_service.compiler.program.transplant import transplant
@@ -83,14 +84,11 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         gradient=tuple(
             total((column[a] * row for row, column in pairs), looped([x.gradient(a) for x in loops])) for a in n
         ),
-        hessian=tuple(
-            tuple(total((c[a] * c[b] for c in columns), looped([x.hessian(a, b) for x in loops])) for b in range(a + 1))
-            for a in n
-        ),
         errors=tuple(errors),
         row_error2=_largest(shares),
         has_other_rows=bool(loops) or any(one.objective not in targets for one in applied),
         rows=tuple(stated),
+        residuals=tuple(left),
         jacobian=tuple(tuple(row) for row in columns),
         row_objective=row_objective,
         row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
@@ -102,9 +100,9 @@ def _looped(loops: Sequence[RowLoop]) -> list[DataInput]:
     return [one for loop in loops for one in loop.inputs]
 
 
-def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Scalar]:
+def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Expression]:
     """Rows less what they are to reach."""
-    left: list[Scalar] = list(rows)
+    left = list(rows)
     for goal in goals:
         left[goal.column] = left[goal.column] - graph.variable(goal.name)
     return left

@@ -3,9 +3,11 @@
 Everything is one graph of scalar expressions; the code made from it decides how wide a scalar is.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from objectives.expression import Expression, ExpressionGraph
+from objectives.expression import Expression, ExpressionGraph, Scalar
 
 NO_OBJECTIVE = -1
 GOAL, TURN, FIXED = "goal", "turn", "fixed"
@@ -126,11 +128,11 @@ class IslandProgram:
         norm2: |r|^2, r the rows less their goals; not finite where a row is not that is only judged.
         goal_norm2: The same of the rows that may have goals.
         gradient: J'r, per DOF.
-        hessian: J'J, lower triangle, rows of 1, 2, ... entries.
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
         has_other_rows: Whether there are rows besides those of the pose targets.
         rows: The weighted rows, without goals, but for those of loops.
+        residuals: r: the weighted rows less their goals.
         jacobian: Their Jacobian, [rows][dofs].
         row_objective: The objective that each row is of.
         row_independent: Whether it is one of rows that can all be met, see `RowGroup`.
@@ -145,18 +147,43 @@ class IslandProgram:
     norm2: Expression
     goal_norm2: Expression
     gradient: tuple[Expression, ...]
-    hessian: tuple[tuple[Expression, ...], ...]
     errors: tuple[TargetError, ...]
     row_error2: Expression | None
     has_other_rows: bool
     rows: tuple[Expression, ...]
+    residuals: tuple[Expression, ...]
     jacobian: tuple[tuple[Expression, ...], ...]
     row_objective: tuple[int, ...]
     row_independent: tuple[bool, ...]
     loops: tuple[RowLoop, ...] = ()
+
+    @cached_property
+    def hessian(self) -> tuple[tuple[Expression, ...], ...]:
+        """J'J, lower triangle, rows of 1, 2, ... entries; made when it is first asked for."""
+        n = range(len(self.dofs))
+        return tuple(tuple(self._product(a, b) for b in range(a + 1)) for a in n)
+
+    @cached_property
+    def diagonal(self) -> tuple[Expression, ...]:
+        """Diagonal of J'J, per DOF."""
+        return tuple(self._product(a, a) for a in range(len(self.dofs)))
+
+    def _product(self, a: int, b: int) -> Expression:
+        """Scalar product of two columns of the Jacobian, the later first, with what loops add to it."""
+        names = [name for loop in self.loops if (name := loop.hessian(a, b)) is not None]
+        zero = self.graph.constant(0.0)
+        return total((row[a] * row[b] for row in self.jacobian), total(map(self.graph.variable, names), zero))
 
     @property
     def coupled(self) -> list[tuple[int, int]]:
         """Pairs of DOFs, (later, earlier), whose entry of J'J is not zero for all data."""
         pairs = ((k, m) for k in range(len(self.dofs)) for m in range(k))
         return [(self.dofs[k], self.dofs[m]) for k, m in pairs if not self.hessian[k][m].is_zero]
+
+
+def total(terms: Iterable[Scalar], zero: Expression) -> Expression:
+    """Give the sum of terms, from zero on."""
+    found = zero
+    for term in terms:
+        found = found + term
+    return found

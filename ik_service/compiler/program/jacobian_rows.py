@@ -1,20 +1,13 @@
 """Derivatives of rows by the DOFs of an island: those by the twists of frames, along the chain, and direct ones."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ik_service.compiler.program.applied_rows import AppliedGroup, IslandScope, body_of
+from ik_service.compiler.program.island_program import total
 from ik_service.compiler.program.transplant import transplant
 from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, Scalar
 from objectives.statement.rows import state_rows
-
-
-def total(terms: Iterable[Scalar], zero: Expression) -> Expression:
-    """Give the sum of terms, from zero on."""
-    found = zero
-    for term in terms:
-        found = found + term
-    return found
 
 
 def jacobian_row(

@@ -88,6 +88,8 @@ class TickApproach(IterationFunctions):
         rotations, places = rotation_bits(program), coordinate_places(program)
         kinds = [kind for kind, _ in error_outputs(program)]
         state = {name.upper(): place for name, place in asdict(source.state).items()}
+        if NUMBERS.keys() & state.keys():
+            raise RuntimeError(f"names stand for two numbers: {sorted(NUMBERS.keys() & state.keys())}")
         numbers = {
             **NUMBERS,
             **state,

@@ -59,11 +59,11 @@ def tick_code(signature: IslandSignature, lanes: Lanes, length_unit: float) -> T
         EngineError: The island is too large.
     """
     program = build_program(signature)
-    source = IterationSource(program, lanes, replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit))
-    if source.elimination.size > PacketLaunches.factor_entries_max:
+    source = IterationSource(program, lanes, replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit), in_dofs=True)
+    if source.space.entries > PacketLaunches.step_entries_max:
         raise EngineError(
-            f"An island has {len(program.dofs)} DOFs and a factor of {source.elimination.size} entries; "
-            f"a controller holds {PacketLaunches.factor_entries_max}."
+            f"An island has {len(program.dofs)} DOFs, and its steps are solved with {source.space.entries} entries; "
+            f"a controller holds {PacketLaunches.step_entries_max}."
         )
     counts = zip(program.row_objective, program.row_independent, strict=True)
     measured = [row for row, (k, independent) in enumerate(counts) if k < signature.goal_count and independent]

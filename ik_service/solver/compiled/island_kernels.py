@@ -21,9 +21,9 @@ from ik_service.compiler import (
     FLOAT32_ERROR,
     FLOAT64_ERROR,
     DataInput,
-    Elimination,
     IslandSignature,
     Precision,
+    StepSpace,
     uncovered,
 )
 from ik_service.errors import EngineError
@@ -83,31 +83,28 @@ def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> s
     reason = uncovered(layout.rows.objectives)
     if reason is not None:
         return reason
-    return _why_too_large(model, layout.support, launches_on(model.device).factor_entries_max, join=join)
+    return _why_too_large(model, layout.support, launches_on(model.device).step_entries_max, join=join)
 
 
 def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: bool) -> str | None:
-    """Why the islands are too large for factors of so many entries, or None."""
-    for elimination in _eliminations(model, support, join=join):
-        if elimination.size > most:
-            dofs = len(elimination.order)
-            return f"an island has {dofs} DOFs and a factor of {elimination.size} entries; it holds {most}"
+    """Why the islands are too large for steps of so many entries, or None."""
+    for dofs, depends in _structures(model, support, join=join):
+        entries = StepSpace.of(dofs, depends).entries
+        if entries > most:
+            return f"an island has {len(dofs)} DOFs, and its steps are solved with {entries} entries; it holds {most}"
     return None
 
 
-def _eliminations(model: DeviceModel, support: Support, *, join: bool) -> list[Elimination]:
-    """Structure of the islands with all rows on: no weights make larger ones."""
+def _structures(model: DeviceModel, support: Support, *, join: bool) -> list[tuple[list[int], NDArray[np.bool_]]]:
+    """DOFs of the islands, and which of their rows depend on which; with all rows on: no weights make larger ones."""
     incidence, touched = support.trees, active_columns(model, support.dofs)
-    count, tree_island, _ = find_islands(incidence, np.ones(len(incidence), bool), join=join)
+    count, tree_island, row_island = find_islands(incidence, np.ones(len(incidence), bool), join=join)
     island = tree_island[model.robot.trees.active_treeid]
-    coupled = np.argwhere(np.tril(touched.T @ touched, -1))
-    return [
-        Elimination.of(
-            [int(a) for a in np.flatnonzero((island == k) & touched.any(axis=0))],
-            [(int(a), int(b)) for a, b in coupled if island[a] == k],
-        )
-        for k in range(count)
-    ]
+    found = []
+    for k in range(count):
+        dofs = np.flatnonzero((island == k) & touched.any(axis=0))
+        found.append(([int(a) for a in dofs], touched[row_island == k][:, dofs]))
+    return found
 
 
 class IslandKernels:
@@ -143,7 +140,7 @@ class IslandKernels:
         Raises:
             EngineError: An island is too large for them.
         """
-        reason = _why_too_large(self._model, self._support, ThreadLaunches.factor_entries_max, join=join)
+        reason = _why_too_large(self._model, self._support, ThreadLaunches.step_entries_max, join=join)
         if reason is not None:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
         return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits)

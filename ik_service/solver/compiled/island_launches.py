@@ -68,10 +68,11 @@ class PacketLaunches:
     """Each island in one launch, of any number of problems, for every part of the problems.
 
     Attributes:
-        factor_entries_max: Most entries of an island's factor: a chain of 34 DOFs; Clang takes some 6 s for that line.
+        step_entries_max: Most entries that an island's steps are solved with: a chain of 200 DOFs with one target, for
+            which Clang takes some 10 s, or 48 DOFs with as many rows, for which it takes 30 s.
     """
 
-    factor_entries_max = 600
+    step_entries_max = 1250
 
     def kernel(self, signature: IslandSignature, precision: Precision) -> IslandKernel:
         """Return the kernel of an island."""
@@ -103,10 +104,11 @@ class ThreadLaunches:
     Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
 
     Attributes:
-        factor_entries_max: Most entries of an island's factor: a chain of 16 DOFs; a thread has 255 registers.
+        step_entries_max: Most entries that an island's steps are solved with: 34 DOFs with one target, or 21 with as
+            many rows; a thread has 255 registers.
     """
 
-    factor_entries_max = 136
+    step_entries_max = 240
 
     def __init__(self) -> None:
         self._storage: Any = None

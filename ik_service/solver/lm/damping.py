@@ -1,8 +1,9 @@
 """How steps are damped and accepted: one rule of damping, and two policies of acceptance.
 
-The damping of a step is `factor * (min(DAMPING_SHARE * |r|^2, DAMPING_MAX * h) + least * h)`, h the largest diagonal
-entry of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h. The factor is 1 for the first step
-of an attempt; a rejected step raises it, an accepted one lowers it.
+The damping of a step is `factor * (min(DAMPING_SHARE * |r|^2, DAMPING_MAX * h) + floor)`, h the largest diagonal entry
+of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h. The factor is 1 for the first step of an
+attempt; a rejected step raises it, an accepted one lowers it. The floor is a share of h, or in the compiled engine of
+each entry by itself, so that light rows beside heavy ones are not lost; see `Damping`.
 
 The two engines accept steps differently:
 
@@ -32,11 +33,12 @@ GAIN_MIN = wp.constant(1.0e-3)  # share of the predicted decrease that an accept
 DAMPING = Damping(
     share=float(DAMPING_SHARE),
     most=float(DAMPING_MAX),
-    least=4.0,  # roundings of the largest diagonal entry of J'J
+    least=4.0,  # roundings of the entry
     progress=1.0e-4,  # of |r|^2
     up=float(FACTOR_UP),
     down=float(FACTOR_DOWN),
     factor_max=1.0e3,  # exceeded by five trials in a row that are no progress
+    smallest=1.0e-4,  # with less, a DOF that hardly moves anything goes where rounding leads it
 )
 # Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
 OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
@@ -44,6 +46,7 @@ OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
 TICK_DAMPING = replace(
     DAMPING,
     progress=1e-10,  # with more, joints that tasks leave free still move slowly, which is taken for motion
+    smallest=1.0,  # joints that tasks leave free are held by the floor of the largest
     bend=0.5,  # about the second derivatives of an arm's rows [units of length]; with less it swings at the edge
     settles=True,
 )

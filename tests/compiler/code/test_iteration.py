@@ -24,7 +24,7 @@ COUNT = 8  # a multiple of every width
 MANY = 1e6  # iterations that no test takes
 LANES = [Lanes(8), Lanes(4, "float64"), Lanes(1)]
 FLOOR2 = 1e-10  # a residual of 1e-5, a few times what float32 resolves
-KEPT = ("q", "gradient", "diagonal", "errors", "norm2")
+KEPT = ("q", "gradient", "lengths2", "errors", "norm2")
 UNIT = {"float32": 2e-7, "float64": 4e-16}  # quaternions are normalised in every step
 
 
@@ -39,11 +39,11 @@ class Line:
 
     def lanes_at(self, seed=0, **numbers):
         joint_q = self.case.robot.random_joint_q(np.random.default_rng(seed), COUNT)
-        return single(States.start(self.case, self.program, joint_q, **numbers))
+        return single(States.start(self.case, self.source, joint_q, **numbers))
 
     def iterate(self, states, iterations=MANY):
         places, returned = through_native(self.text, self.lanes, states.packed(), iterations)
-        return States.unpacked(places, self.program), returned
+        return States.unpacked(places, self.source), returned
 
     def about_to_fail(self):
         """Lanes that have been evaluated, with trials elsewhere, and a cost that these do not reach."""
@@ -280,16 +280,16 @@ def test_a_lane_gets_the_same_bytes_wherever_it_stands(line):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_state_holds_every_number_once(name):
     program = island(name).program()
-    at, dofs = LaneState.of(program), len(program.dofs)
+    at, dofs = LaneState.of(program, 1), len(program.dofs)
     starts = [getattr(at, field.name) for field in fields(LaneState)]
     coordinates = len(coordinate_names(program))
     assert starts[0] == 0
     sizes = np.diff(starts).tolist()
-    assert sizes[:4] == [coordinates, coordinates, dofs, dofs]
+    assert sizes[:4] == [coordinates, coordinates, dofs, 1]
     assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, 0, dofs, dofs, len(program.inputs), 1]
-    whole = LaneState.of(program, with_hessian=True)
+    whole = LaneState.of(program, 1, with_hessian=True)
     assert (whole.hessian, whole.lower - whole.hessian) == (at.hessian, len(program.coupled))
-    apart = LaneState.of(program, data_apart=True)
+    apart = LaneState.of(program, 1, data_apart=True)
     assert replace(at, **dict.fromkeys(("upper", "inputs", "floor2", "size"), at.lower)) == apart
     assert coordinates == dofs + len(program.quaternions)
 

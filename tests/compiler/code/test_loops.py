@@ -40,12 +40,12 @@ def programs(monkeypatch, case, lanes, tolerated=()):
 
 def after_iterations(case, program, lanes):
     """States after two iterations from random configurations."""
-    source = IterationSource(program, lanes, DAMPING)
+    source = IterationSource(program, lanes, DAMPING, in_dofs=True)  # as with loops
     q = case.robot.random_joint_q(np.random.default_rng(6), COUNT)
-    states = States.start(case, program, q).packed()
+    states = States.start(case, source, q).packed()
     for _ in range(2):
         states, _ = through_native(source.text(), lanes, states, 9.0)
-    return States.unpacked(states, program)
+    return States.unpacked(states, source)
 
 
 def require_equal(case, straight, looped, lanes):

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from ik_service.compiler import IterationSource, Lanes, LaneState
+from ik_service.compiler import IterationSource, Lanes
 from tests.compiler.conftest import through_native
 from tests.compiler.island_cases import island
 from tests.compiler.reference_iteration import DAMPING, States, finished, held, program_of, reference_iteration, single
@@ -56,7 +56,7 @@ def starts(case, program):
 def iterate(source, states):
     """States after one iteration of the native line, and what it returned for every group of lanes."""
     places, returned = through_native(source.text(), source.lanes, states.packed(), float(ITERATIONS))
-    return States.unpacked(places, source.program), returned
+    return States.unpacked(places, source), returned
 
 
 def agree(got, expected, tolerance):
@@ -72,8 +72,8 @@ def test_iterations_in_float64_equal_numpy(name):
     program = program_of(case, WIDE)
     source = IterationSource(program, WIDE, DAMPING)
     damping_factor = np.resize([1.0, 4.0, 64.0, 1e3, 1.0], COUNT)
-    states = States.start(case, program, starts(case, program), damping_factor)
-    assert states.packed().shape[1] == LaneState.of(program).size
+    states = States.start(case, source, starts(case, program), damping_factor)
+    assert states.packed().shape[1] == source.state.size
     first = states
     better, worse, frozen = 0, 0, 0
     for k in range(ITERATIONS):
@@ -101,7 +101,7 @@ def test_iterations_in_float32_equal_numpy(name, width):
     case, lanes = island(name), Lanes(width)
     program = program_of(case, lanes)
     source = IterationSource(program, lanes, DAMPING)
-    states = single(States.start(case, program, starts(case, program), np.resize([1.0, 16.0], COUNT)))
+    states = single(States.start(case, source, starts(case, program), np.resize([1.0, 16.0], COUNT)))
     for _ in range(2):  # later the damping is small, and the systems as ill-conditioned as float32 bears
         expected, _ = reference_iteration(case, program, states, source)
         got, _ = iterate(source, states)
@@ -116,7 +116,7 @@ def test_one_lane_in_float64_equals_numpy(name):
     case, lanes = island(name), Lanes(1, "float64")
     program = program_of(case, lanes)
     source = IterationSource(program, lanes, DAMPING)
-    states = States.start(case, program, starts(case, program))
+    states = States.start(case, source, starts(case, program))
     for _ in range(2):
         expected, _ = reference_iteration(case, program, states, source)
         got, returned = iterate(source, states)
@@ -129,7 +129,7 @@ def test_a_step_of_more_than_half_a_turn_is_cut_to_that():
     case, undamped = island("two trees ball"), replace(DAMPING, share=1e-9)
     program = program_of(case, WIDE)
     source = IterationSource(program, WIDE, undamped)
-    states = States.start(case, program, starts(case, program))
+    states = States.start(case, source, starts(case, program))
     longest = 0.0
     for _ in range(3):
         expected, steps = reference_iteration(case, program, states, source)

@@ -25,6 +25,7 @@ ROTATIONS = [1.0, 1.0, 1.0, *[ROTATION_LENGTH] * 3]  # weights of a target's row
 SINGLE = 5e-5  # float32 rounding times the condition of well damped systems, up to a few hundreds
 ROUNDINGS = {"staged": float(DAMPING_MIN), "compiled": DAMPING.least * Lanes(1).rounding}
 DAMPINGS = {name: replace(DAMPING, least=least / LANES.rounding) for name, least in ROUNDINGS.items()}
+DAMPINGS["staged"] = replace(DAMPINGS["staged"], smallest=1.0)
 TASKS = {  # links, and the rows of each island
     "panda": (["panda_hand"], [range(6)]),
     "dual": (["left_panda_hand", "right_panda_hand"], [range(6), range(6, 12)]),
@@ -79,7 +80,8 @@ class Task:
         links = {self.links[row // 6] for row in rows}
         trees = [self.robot.trees.body_treeid[self.robot.link_frame(link)[0]] for link in links]
         program = case.program(dofs=[int(a) for a in np.flatnonzero(np.isin(tree, trees))], rows=rows)
-        states = States.start(case, program, self.start.astype(np.float64))
+        source = IterationSource(program, LANES, DAMPING)
+        states = States.start(case, source, self.start.astype(np.float64))
         inputs = np.stack([case.data(program, problem) for problem in range(COUNT)])
         for k, one in enumerate(program.inputs):
             if one.field == FIXED:
@@ -89,11 +91,12 @@ class Task:
         return program, replace(states, inputs=inputs, **limits)
 
 
-def line_step(program, states, damping):
-    """States before and after the first step has been tried."""
-    source, seen = IterationSource(program, LANES, damping), []
+def line_step(program, states, engine):
+    """States before and after the first step has been tried; the staged engine steps in the space of the DOFs."""
+    source, seen = IterationSource(program, LANES, DAMPINGS[engine], in_dofs=engine == "staged"), []
+    states = replace(states, lengths2=np.zeros((len(states.q), len(source.step.lengths2()))))
     for _ in range(2):
-        states = States.unpacked(through_native(source.text(), LANES, states.packed(), 100.0)[0], program)
+        states = States.unpacked(through_native(source.text(), LANES, states.packed(), 100.0)[0], source)
         seen.append(states)
     return seen
 
@@ -107,7 +110,7 @@ def test_a_step_of_either_engine_is_that_of_the_line_in_float64(name):
         program, states = task.island(rows)
         own = columns(task.robot, program)
         for engine, joint_q in answers.items():
-            at_start, after = line_step(program, states, DAMPINGS[engine])
+            at_start, after = line_step(program, states, engine)
             moved = np.abs(after.q - at_start.q).max(axis=1) > 0.0
             frozen += held(program, at_start, at_start.q, at_start.gradient).sum()
             went = np.abs(joint_q[:, own] - task.start[:, own]).max(axis=1) > 0.0

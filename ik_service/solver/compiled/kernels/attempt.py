@@ -62,7 +62,7 @@ class AttemptFunctions(AttemptStart):
         StateRef: Any = self.StateRef
         at, place, program, W = self.at, self.source.state, self.source.program, self.source.lanes.width
         DOFS, PAIRS = len(program.dofs), len(program.coupled)
-        GRADIENT, DIAGONAL, HESSIAN = place.gradient, place.diagonal, place.hessian
+        GRADIENT, DIAGONAL, HESSIAN = place.gradient, place.lengths2, place.hessian
         Bounds: Any = wp.types.vector(DOFS, int)
         Row: Any = wp.types.vector(DOFS, float)
         Square: Any = wp.types.matrix((DOFS, DOFS), float)
@@ -102,7 +102,8 @@ class AttemptFunctions(AttemptStart):
         W = self.source.lanes.width
         DOFS = len(program.dofs)
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
-        Q, GRADIENT, DIAGONAL, Real = place.q, place.gradient, place.diagonal, self.Real
+        Q, GRADIENT, SCALE, Real = place.q, place.gradient, place.lengths2, self.Real
+        STRIDE = 0 if len(self.source.step.lengths2()) == 1 else 1
         NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
         FACTOR_MAX = self.source.damping.factor_max
         Bounds: Any = wp.types.vector(DOFS, int)
@@ -118,7 +119,8 @@ class AttemptFunctions(AttemptStart):
             at_bound = Bounds()
             for k in range(DOFS):
                 g = float(at(state, (GRADIENT + k) * W + lane))
-                cosine2 = squared_cosine(g, float(at(state, (DIAGONAL + k) * W + lane)), norm2)
+                scale = float(at(state, (SCALE + STRIDE * k) * W + lane))
+                cosine2 = squared_cosine(g, scale, norm2)
                 stays = bool(False)
                 c = PLACE[k]
                 if c >= 0 and (ROTATIONS >> k) & 1 == 0:
