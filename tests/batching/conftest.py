@@ -30,7 +30,7 @@ def template(panda):
 
 
 def chain(dofs):
-    """A chain of revolute joints; generated code holds those of up to 34 DOFs."""
+    """A chain of revolute joints."""
     links = "".join(f'<link name="l{k}"/>' for k in range(dofs + 1))
     joints = "".join(
         f'<joint name="j{k}" type="revolute"><parent link="l{k}"/><child link="l{k + 1}"/><origin xyz="0 0 .05"/>'

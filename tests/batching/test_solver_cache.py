@@ -12,6 +12,7 @@ from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.batching.solver_pool import SolverPool
 from ik_service.result_schema import worst_over_targets
 from ik_service.solver import SolverOptions, Target
+from ik_service.solver.compiled.island_launches import PacketLaunches
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
@@ -118,6 +119,13 @@ def test_the_worst_error_ignores_free_targets():
     assert np.isnan(worst_over_targets(errors)[1])
 
 
+@pytest.fixture
+def small_code(monkeypatch):
+    """Generated code holds no chain of 40 DOFs, so that the staged engine solves it."""
+    monkeypatch.setattr(PacketLaunches, "step_entries_max", 200)
+
+
+@pytest.mark.usefixtures("small_code")
 def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
     robot = chain(40)
     most = int(EFFORT_MOST / 40**3)
@@ -136,6 +144,7 @@ def test_a_problem_that_would_hold_up_everybody_is_refused_where_others_wait():
         pool.close()
 
 
+@pytest.mark.usefixtures("small_code")
 def test_batches_of_the_staged_engine_are_bounded_by_what_they_take_at_worst():
     robot = chain(40)
     options = SolverOptions(seeds=1024, max_iterations=100)

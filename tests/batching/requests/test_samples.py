@@ -15,12 +15,14 @@ from tests.batching.conftest import chain, numbered
 from tests.fork_server import fork_server
 
 COUNT = 200
-STAGED_DOFS = 36  # of a chain that generated code does not hold
+STAGED_DOFS = 36  # of a chain for which 200 entries are too few
 IMPORTS = """
 import os
 import warp as wp
 from ik_service.batching.solver_cache import SolverCache
+from ik_service.solver.compiled.island_launches import PacketLaunches
 from tests.batching.requests.test_samples import KINDS
+PacketLaunches.step_entries_max = 200  # so that the staged engine has something to do
 """
 PROGRAM = """
 def loaded():
