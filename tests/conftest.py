@@ -54,12 +54,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.get_closest_marker("xdist_group").args[0], len(LONGEST)))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Run one process more than there are cores: tests wait for servers, clusters and compilers of their own."""
-    return len(os.sched_getaffinity(0)) + 1
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer() -> Generator[None, bool, bool]:
     """Let the time limit strike again and again: a test that it ends may wait once more where it cleans up."""
