@@ -65,6 +65,7 @@ def test_a_robot_put_on_one_replica_is_served_by_all_until_it_is_deleted(ray_clu
         assert put.status_code == 201
         for number in range(OFTEN):
             reply = client.get("/v1/robots/my_arm", headers={"X-Request-ID": f"get-{number}"})
+            assert reply.status_code == 200, reply.text
             assert reply.json()["content_hash"] == put.json()["content_hash"]
         assert client.delete("/v1/robots/my_arm").status_code == 204
         assert {client.get("/v1/robots/my_arm").status_code for _ in range(OFTEN)} == {404}
