@@ -1,6 +1,9 @@
 """Figures with their bounds: printed while they are measured, and kept as a Markdown file."""
 
+import argparse
 import platform
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +51,28 @@ class Report:
     def save(self, path: Path) -> None:
         """Write the file."""
         path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
+
+
+def measured(title: str, doc: str, show: Callable[[Report], None]) -> None:
+    """Measure with an empty kernel cache as a program whose option --write names a file for the report.
+
+    Args:
+        title: Of the report.
+        doc: The module's docstring; its first line describes the program.
+        show: Measures, and adds to the report.
+    """
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--write", type=Path, help="also write the report to this file")
+    arguments = parser.parse_args()
+    wp.config.log_level = wp.LOG_ERROR
+    report = Report(title)
+    with tempfile.TemporaryDirectory() as cache:
+        wp.config.kernel_cache_dir = cache
+        show(report)
+    report.line("")
+    report.line(f"Bounds missed: {', '.join(report.missed) or 'none'}.")
+    if arguments.write:
+        report.save(arguments.write)
 
 
 def machine() -> str:

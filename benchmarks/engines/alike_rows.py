@@ -3,18 +3,14 @@
 python -m benchmarks.engines.alike_rows [--write benchmarks/engines/alike_rows.md]
 """
 
-import argparse
-import tempfile
 import time
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 
 import numpy as np
-import warp as wp
 
 import ik_service
-from benchmarks.report import Report, machine
+from benchmarks.problems.compared_robots import installed
+from benchmarks.report import Report, machine, measured
 from ik_service.robots import RobotModel
 from objectives.data_field import DataField
 from objectives.element_table import Element
@@ -137,14 +133,8 @@ def measure(report: Report, name: str, robot: RobotModel, link: str, pairs: list
         report.missed += [] if cold <= 10.0 and min(times) <= 100.0 and not false.any() else [name]
 
 
-def main() -> None:
-    """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", type=Path, help="also write the report to this file")
-    arguments = parser.parse_args()
-    wp.config.kernel_cache_dir = tempfile.mkdtemp()
-    wp.config.log_level = wp.LOG_ERROR
-    report = Report("Alike rows as loops")
+def show(report: Report) -> None:
+    """Measure and add the tables."""
     report.line("")
     report.line(
         f"{machine()}, one core. A pose target and pairs of spheres, each a row, that are to be {1e3 * MARGIN:.0f} mm "
@@ -156,18 +146,12 @@ def main() -> None:
     report.line("")
     report.table("robot", "pairs", "cold [s]", "attempt [us]", "success [%]", "touch [%]", "false")
     for name, (package, ending, link) in ROBOTS.items():
-        (found,) = [file for file in metadata.files(package) or [] if str(file).endswith(ending)]
-        file = Path(str(found.locate()))
-        robot = ik_service.load_robot(file)
+        robot = ik_service.load_robot(installed(package, ending))
         robot.forward_kinematics(robot.mid_joint_q[None], [link])
         pairs = pairs_of(robot, spheres_of(robot), COUNTS[-1])
         for count in COUNTS:
             measure(report, name, robot, link, pairs[:count])
-    report.line("")
-    report.line(f"Bounds missed: {', '.join(report.missed) or 'none'}.")
-    if arguments.write:
-        report.save(arguments.write)
 
 
 if __name__ == "__main__":
-    main()
+    measured("Alike rows as loops", __doc__, show)

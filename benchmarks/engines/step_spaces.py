@@ -3,18 +3,14 @@
 python -m benchmarks.engines.step_spaces [--write benchmarks/engines/step_spaces.md]
 """
 
-import argparse
-import tempfile
 import time
-from importlib import metadata
-from pathlib import Path
 
 import numpy as np
-import warp as wp
 
 import ik_service
+from benchmarks.problems.compared_robots import installed
 from benchmarks.problems.many_arms import HandProblems, solved
-from benchmarks.report import Report, machine
+from benchmarks.report import Report, machine, measured
 from ik_service.robots import RobotModel, load_urdf
 from objectives import IKObjectiveCenterOfMass, IKObjectivePosture
 
@@ -64,8 +60,7 @@ def robot_of(package: str | None, ending: str, *, floating: bool = False) -> Rob
     """Return a built-in robot, or one of a package."""
     if package is None:
         return ik_service.load_robot(ending)
-    (found,) = [file for file in metadata.files(package) or [] if str(file).endswith(ending)]
-    return ik_service.load_robot(Path(str(found.locate())), floating_base=floating)
+    return ik_service.load_robot(installed(package, ending), floating_base=floating)
 
 
 def measure(problems: HandProblems, solver: ik_service.IKSolver, cold: float, seeds: int | None = None) -> list[str]:
@@ -145,14 +140,8 @@ def show_bodies(report: Report) -> None:
             report.missed += [f"{name}, {label}"] if float(cells[1]) > 50.0 or float(cells[0]) > 10.0 else []
 
 
-def main() -> None:
-    """Measure and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", type=Path, help="also write the report to this file")
-    arguments = parser.parse_args()
-    wp.config.kernel_cache_dir = tempfile.mkdtemp()
-    wp.config.log_level = wp.LOG_ERROR
-    report = Report("Steps in the space of the rows")
+def show(report: Report) -> None:
+    """Measure and add the tables."""
     report.line("")
     report.line(
         f"{machine()}, one core. CPU time per problem, least of {REPEATS}; success within 1 mm and 0.01 rad by "
@@ -165,11 +154,7 @@ def main() -> None:
     show_chains(report)
     show_uneven(report)
     show_bodies(report)
-    report.line("")
-    report.line(f"Bounds missed: {', '.join(report.missed) or 'none'}.")
-    if arguments.write:
-        report.save(arguments.write)
 
 
 if __name__ == "__main__":
-    main()
+    measured("Steps in the space of the rows", __doc__, show)

@@ -1,12 +1,10 @@
 """Two-armed robots with one target out of reach, and with both in reach: what the islands change."""
 
-from importlib import metadata
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 import ik_service
+from benchmarks.problems.compared_robots import FOREIGN, installed
 from benchmarks.problems.many_arms import HandProblems
 from benchmarks.report import Report
 
@@ -21,8 +19,7 @@ BOTH_MIN = 0.995
 def two_armed_robots() -> list[tuple[ik_service.RobotModel, list[str]]]:
     """Return the robots and the links of their hands; Baxter comes with the package example-robot-data."""
     dual = (ik_service.load_robot("dual_panda"), ["left_panda_hand", "right_panda_hand"])
-    found = [file for file in metadata.files("example-robot-data") or [] if str(file).endswith(BAXTER)]
-    return [dual, (ik_service.load_robot(Path(str(found[0].locate()))), ["left_gripper", "right_gripper"])]
+    return [dual, (ik_service.load_robot(installed(FOREIGN, BAXTER)), ["left_gripper", "right_gripper"])]
 
 
 def show_robustness(report: Report, count: int, dense_count: int) -> None:

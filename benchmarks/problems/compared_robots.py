@@ -12,6 +12,12 @@ BUILTIN = Path(ik_service.__file__).with_name("robots") / "builtin"
 FOREIGN = "example-robot-data"
 
 
+def installed(package: str, ending: str) -> Path:
+    """Return the file of an installed package whose path ends so, without importing the package."""
+    (found,) = [file for file in metadata.files(package) or [] if str(file).endswith(ending)]
+    return Path(str(found.locate()))
+
+
 @dataclass(frozen=True)
 class ComparedRobot:
     """A robot and the links that get targets.
@@ -31,8 +37,7 @@ class ComparedRobot:
         """The URDF file."""
         if "/" not in self.file:
             return BUILTIN / f"{self.file}.urdf"
-        found = [file for file in metadata.files(FOREIGN) or [] if str(file).endswith(self.file)]
-        return Path(str(found[0].locate()))
+        return installed(FOREIGN, self.file)
 
     @cached_property
     def robot(self) -> ik_service.RobotModel:
