@@ -18,17 +18,10 @@ class RowStep(StepSource):
 
     Where no row depends on one DOF alone, D is the damping, and all is multiplied by it: (J J' + damping) y = r,
     s = J'y.
-
-    Args:
-        program: Arithmetic of the island.
-        lanes: Width and precision.
-        damping: Damping of the step.
-        elimination: The factorisation.
     """
 
     def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
-        super().__init__(program, lanes, damping)
-        self._elimination = elimination
+        super().__init__(program, lanes, damping, elimination)
         places = range(len(program.dofs))
         self._columns = {r: [k for k in places if not row[k].is_zero] for r, row in enumerate(program.jacobian)}
         self._rows = sorted(elimination.order)

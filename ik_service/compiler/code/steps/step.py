@@ -27,6 +27,7 @@ class StepSource(ABC):
         program: Arithmetic of the island.
         lanes: Width and precision.
         damping: Damping of the step.
+        elimination: The factorisation that it needs.
 
     Attributes:
         computed: Those of `lengths2` that `text` computes; the others are outputs of the program.
@@ -34,8 +35,9 @@ class StepSource(ABC):
 
     computed: tuple[str, ...] = ()
 
-    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping) -> None:
-        self._program, self._lanes, self._damping, self._number = program, lanes, damping, lanes.number
+    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
+        self._program, self._lanes, self._damping, self._elimination = program, lanes, damping, elimination
+        self._number = lanes.number
         self._quaternion_dofs = {a + k for a in program.quaternions for k in range(3)}
 
     @abstractmethod
@@ -88,18 +90,7 @@ class StepSource(ABC):
 
 
 class DofStep(StepSource):
-    """The step by factors of J'J + damping I.
-
-    Args:
-        program: Arithmetic of the island.
-        lanes: Width and precision.
-        damping: Damping of the step.
-        elimination: The factorisation.
-    """
-
-    def __init__(self, program: IslandProgram, lanes: Lanes, damping: Damping, elimination: Elimination) -> None:
-        super().__init__(program, lanes, damping)
-        self._elimination = elimination
+    """The step by factors of J'J + damping."""
 
     def outputs(self) -> dict[str, Expression]:
         """Give J'J, but for what is always zero."""
