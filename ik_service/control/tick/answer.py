@@ -14,6 +14,7 @@ from ik_service.control.tick.approach import NUMBERS, TickApproach
 from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, rotation_bits
+from ik_service.solver.launches.typed_warp import reference_to
 
 BOXES = ("braking_move", "joint_box", "box_of")
 SMALLEST_SINE = wp.constant(wp.float64(NUMBERS["TINY"]))
@@ -44,7 +45,7 @@ class TickCommand(TickApproach):
     def _define_measure(self, source: MeasureSource) -> None:
         StateRef: Any = self.StateRef
         self.Share: Any = wp.types.vector(self.source.lanes.width, self.Real)
-        ShareRef: Any = wp.ref[self.Share]
+        ShareRef: Any = reference_to(self.Share)
 
         @wp.func_native(self.text.function(*fragments(*BOXES, "settle")))
         def settle(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef): ...
@@ -82,7 +83,7 @@ class TickCommand(TickApproach):
     @typing.no_type_check
     def _define_answer(self) -> None:
         StateRef: Any = self.StateRef
-        ShareRef: Any = wp.ref[self.Share]
+        ShareRef: Any = reference_to(self.Share)
         DOFS, ROTATIONS = len(self.source.program.dofs), rotation_bits(self.source.program)
         turn_speed = self._turn_speed
 

@@ -19,6 +19,7 @@ from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, integers, rotation_bits
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
+from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.lm.termination import COSINE_MAX, FLOAT64_FLOOR2, NOT_EVALUATED
 from objectives.data_field import UNIT_TOLERANCE
@@ -166,7 +167,7 @@ class TickApproach(IterationFunctions):
     def _define_iterations(self) -> None:
         StateRef: Any = self.StateRef
         Paused: Any = wp.types.vector(4 * self.source.lanes.width, self.Real)
-        PausedRef: Any = wp.ref[Paused]
+        PausedRef: Any = reference_to(Paused)
         iterate = self.iterate
 
         @wp.func_native(self.text.function(PAUSE_ENDED))

@@ -6,6 +6,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.result_schema import Column
+from ik_service.solver.launches.typed_warp import reference_to
 
 # Places in `settings`
 ROBOTS = wp.constant(0)
@@ -122,7 +123,7 @@ class TickTask:
     success: wp.array2d[wp.int32]
 
 
-TickRef: Any = wp.ref[TickTask]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
+TickRef: Any = reference_to(TickTask)
 
 
 def device_array(values: Any, dtype: Any, device: Any) -> "wp.array[Any]":

@@ -8,6 +8,7 @@ import warp as wp
 
 from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.robots import DeviceModel
+from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import may_still_win
@@ -52,12 +53,13 @@ class IslandTask:
     best_joint_q_float64: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
 
 
-TaskRef: Any = wp.ref[IslandTask]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
+TaskRef: Any = typed_warp.reference_to(IslandTask)
 
 
 # Addresses of data and not arrays: how many inputs there are depends on the program.
-@wp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")  # type: ignore[untyped-decorator]  # Warp has no types
-def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64: ...  # type: ignore[empty-body]  # noqa: D103  # the body is C++
+@typed_warp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")
+def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64:  # type: ignore[empty-body]  # the C++ above is the body; Warp supports no 'raise' here
+    """Return a number of an array in float64, or in float32 where it is not wide."""
 
 
 @wp.func

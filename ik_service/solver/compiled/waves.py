@@ -16,6 +16,7 @@ import warp as wp
 
 from ik_service.linear_solve import zeroed
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import SEED_BITS, UNRANKED, may_still_win
@@ -58,13 +59,13 @@ class Wave:
     threads: int  # that the device runs side by side
 
 
-StorageRef: Any = wp.ref[AttemptStorage]  # type: ignore[misc]  # generic at run time only
-WaveRef: Any = wp.ref[Wave]  # type: ignore[misc]  # generic at run time only
+StorageRef: Any = typed_warp.reference_to(AttemptStorage)
+WaveRef: Any = typed_warp.reference_to(Wave)
 
 
-# Volatile: other threads write the rank while the one that looks is in its loop.
-@wp.func_native("return *(volatile const wp::int64*)wp::address(ranks, line, island);")  # type: ignore[untyped-decorator]  # Warp has no types
-def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int64: ...  # type: ignore[empty-body]  # noqa: D103  # the body is C++
+@typed_warp.func_native("return *(volatile const wp::int64*)wp::address(ranks, line, island);")
+def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int64:  # type: ignore[empty-body]  # the C++ above is the body; Warp supports no 'raise' here
+    """Return a rank that other threads may write while the one that looks is in its loop."""
 
 
 @wp.func

@@ -11,6 +11,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinate_names
+from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.damping import DAMPING, OBJECTIVE_DAMPING
 
 
@@ -46,7 +47,7 @@ class IterationFunctions:
         self.source = source
         self.Real: Any = wp.float32 if source.lanes.precision == "float32" else wp.float64
         self.State: Any = wp.types.vector(source.state.size * source.lanes.width, self.Real)
-        self.StateRef: Any = wp.ref[self.State]  # type: ignore[misc]  # Warp makes wp.ref generic at run time only
+        self.StateRef: Any = reference_to(self.State)
         self._define_state()
 
     @typing.no_type_check

@@ -19,6 +19,7 @@ import warp as wp
 from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, needs_attempt
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
+from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, is_beaten
 from ik_service.solver.problems.parts import first_place
@@ -39,7 +40,7 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
     StateRef: Any = lanes.StateRef
     read_data, start_attempt, keep_answer = lanes.read_data, lanes.start_attempt, lanes.keep_answer
     Lanes: Any = wp.types.vector(source.lanes.width, int)
-    LanesRef: Any = wp.ref[Lanes]
+    LanesRef: Any = reference_to(Lanes)
     W, place = source.lanes.width, source.state
     NORM2, FACTOR, STEPS, FLOOR2 = place.norm2, place.damping_factor, place.steps, place.floor2
     FACTOR_MAX = source.damping.factor_max

@@ -32,6 +32,7 @@ from ik_service.solver.compiled.waves import (
     may_win,
     rows_of,
 )
+from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
 
 ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration
@@ -41,13 +42,13 @@ WARPS_PER_SM = 12  # what 168 registers leave room for
 WARPS_PER_SM_OF_LARGE = 8  # what 255 do
 
 
-# Refills take the threads of a warp apart; from here on they go together again.
-@wp.func_native("""
+@typed_warp.func_native("""
 #if defined(__CUDA_ARCH__)
 __syncwarp();
 #endif
-""")  # type: ignore[untyped-decorator]  # Warp has no types
-def sync_warp() -> None: ...  # noqa: D103  # the body is C++
+""")
+def sync_warp() -> None:
+    """Bring the threads of a warp, which refills take apart, together again."""
 
 
 @wp.func
