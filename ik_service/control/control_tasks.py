@@ -84,16 +84,17 @@ class ControlTasks:
         self.objectives: list[ExpressionObjective] = []
         for target in targets:
             self._add_target(target, arrays)
-        self.objectives += further  # type: ignore[arg-type]  # `_bind` refuses other kinds
-        self.task_count = len(self.objectives)
-        for k, objective in enumerate(self.objectives):
-            self._bind(objective, owner)
-            self._require_motion(objective, targets[k] if k < len(targets) else None)
+        tasks: list[IKObjective] = [*self.objectives, *further]
+        self.task_count, self.objectives = len(tasks), []
+        for k, task in enumerate(tasks):
+            self.objectives.append(self._bound(task, owner))
+            self._require_motion(self.objectives[k], targets[k] if k < len(targets) else None)
         self._add_soft_rows(soft, arrays)
         for objective in self.objectives[self.task_count :]:
-            self._bind(objective, owner)
+            self._bound(objective, owner)
 
-    def _bind(self, objective: IKObjective, owner: object) -> None:
+    def _bound(self, objective: IKObjective, owner: object) -> ExpressionObjective:
+        """Bind an objective to the controller and its robot; one that cannot be compiled is refused."""
         require_contract(objective)
         if not isinstance(objective, ExpressionObjective):
             name = type(objective).__name__
@@ -102,6 +103,7 @@ class ControlTasks:
             )
         objective.bind_solver(owner)
         objective.bind_model(self._model)
+        return objective
 
     def _require_motion(self, objective: ExpressionObjective, target: Target | None) -> None:
         """Refuse a task of which no joint moves a row; of a target that has weights it must be a row with a weight.

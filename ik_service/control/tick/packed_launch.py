@@ -30,8 +30,7 @@ def packed_launch(kernel: wp.Kernel, dim: int, inputs: Sequence[Any], device: wp
     packed = type("Arguments", (ctypes.Structure,), {"_fields_": fields})(*values)
     at_bounds, at_packed, forward = ctypes.byref(bounds), ctypes.byref(packed), recorded.hooks.forward
 
-    def launch() -> None:
+    def launch(_kept: object = (recorded, bounds, packed)) -> None:  # `forward` has only addresses of these
         forward(at_bounds, at_packed)
 
-    launch.kept = (recorded, bounds, packed)  # type: ignore[attr-defined]  # mypy knows no attributes of functions; `forward` has only addresses of these
     return launch
