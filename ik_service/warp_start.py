@@ -23,7 +23,7 @@ NO_DRIVER = "Could not find or load the NVIDIA CUDA driver"
 NVIDIA = "0x10de"
 """Number of the vendor of cards on the PCI bus."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _LOCK = threading.Lock()
 
 
@@ -74,7 +74,7 @@ def _pass_on(text: str, log_notes: bool) -> None:
                 os.write(STDERR, f"{line}\n".encode())
         elif log_notes:
             expected = NO_DRIVER in line and not _has_card()
-            _log.log(logging.DEBUG if expected else logging.WARNING, "%s", line.strip())
+            _logger.log(logging.DEBUG if expected else logging.WARNING, "%s", line.strip())
 
 
 def _has_card() -> bool:

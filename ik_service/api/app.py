@@ -37,7 +37,7 @@ SI units and radians. Quaternions are in the order x, y, z, w. Row k of every co
 RFC 9457 problem documents with a stable `code`."""
 _ROUTES = (solve, stream, forward, robot_routes, health, metrics)
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def create_app(
@@ -134,7 +134,7 @@ def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> Rob
     if unknown and store is None:
         raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
     if unknown:
-        _log.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
+        _logger.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
     return catalog
 
 

@@ -30,7 +30,7 @@ STREAMS_END_S = 2.0
 POOL_END_S = 5.0
 """How long the end of the service waits for the solver's thread."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ServiceState:
@@ -122,7 +122,7 @@ async def _close_pool(pool: SolverPool) -> None:
     threading.Thread(target=close, name="ik-close", daemon=True).start()  # must not keep the process alive
     await asyncio.wait([ended], timeout=POOL_END_S)
     if not ended.done():
-        _log.warning("The solver is still compiling %.0f s after the end; it is left behind.", POOL_END_S)
+        _logger.warning("The solver is still compiling %.0f s after the end; it is left behind.", POOL_END_S)
 
 
 async def service_state(request: Request) -> ServiceState:

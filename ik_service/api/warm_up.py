@@ -17,7 +17,7 @@ from ik_service.solver.inputs.target_arrays import TargetArrays
 from objectives.errors import IKError
 
 WARM_UP_TIMEOUT_S = 600.0  # longer than that of requests: with an empty cache kernels are compiled first
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def warm_up(state: ServiceState, names: Sequence[str] | None = None) -> "Future[TimedResult]":
@@ -91,6 +91,6 @@ def _report(future: "Future[TimedResult]") -> None:
     error = future.exception()
     if error is not None:
         unexpected = None if isinstance(error, IKError) else error
-        _log.error("The first solve failed, the service will not become ready: %s", error, exc_info=unexpected)
+        _logger.error("The first solve failed, the service will not become ready: %s", error, exc_info=unexpected)
     else:
-        _log.info("Ready: the first solve took %.0f ms.", future.result().solve_ms)
+        _logger.info("Ready: the first solve took %.0f ms.", future.result().solve_ms)

@@ -15,7 +15,7 @@ from ik_service.batching.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache, staged_effort
 from objectives.errors import InputError
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class BatchRunner:
@@ -86,7 +86,7 @@ class BatchRunner:
                     self._solve([share])
                 return
             if is_build_failure(error):
-                _log.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
+                _logger.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
                 self._gate.fail(shares[0].queued)
                 error = compile_failed_error(robot.name)
             for share in shares:
@@ -103,7 +103,7 @@ class BatchRunner:
                 continue
             try:
                 share.queued.keep(result, rows, started_at, ended_at)
-            except Exception as error:  # noqa: BLE001  # too little memory for this answer; the others are complete
+            except Exception as error:  # noqa: BLE001  # such as too little memory: this caller gets it, the answers of the others are complete
                 self._fail(share.queued, error)
         notify(self._observer.solved, robot, shares, result, ended_at - started_at)
 

@@ -11,7 +11,7 @@ from ik_service.solver import IKResult
 
 Arguments = ParamSpec("Arguments")
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class PoolObserver:
@@ -34,5 +34,5 @@ def notify(method: Callable[Arguments, None], /, *arguments: Arguments.args, **o
     """Call a method of an observer and log its errors, so that they end neither a thread nor a request."""
     try:
         method(*arguments, **options)
-    except Exception:  # noqa: BLE001  # any error of an observer would end the thread
-        _log.exception("An observer of the solver pool has failed.")
+    except Exception:  # any error of an observer would end the thread
+        _logger.exception("An observer of the solver pool has failed.")

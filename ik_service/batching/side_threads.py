@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 SHORT_TURN_S = 0.0005
 """Switch interval of Python's threads while side threads work [s]."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ShortThreadTurns:
@@ -146,7 +146,7 @@ class SideThreads:
             try:
                 with _SHORT_TURNS.working():
                     result = task.call()
-            except BaseException as caught:  # noqa: BLE001  # every error goes to the future
+            except BaseException as caught:  # noqa: BLE001  # whatever the call raises belongs to who waits for its future; the thread takes the next task
                 error = caught
             try:
                 task.loop.call_soon_threadsafe(self._done, task, result, error)
@@ -160,7 +160,7 @@ class SideThreads:
             self._busy[task.owner] = left
         if task.future.done():
             if error is not None:
-                _log.debug("What nobody waits for any more has failed: %s", error)
+                _logger.debug("What nobody waits for any more has failed: %s", error)
         elif error is None:
             task.future.set_result(result)
         else:

@@ -32,7 +32,7 @@ from ik_service.batching.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.robots import RobotModel
 from ik_service.warp_start import start_warp
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 SWEEP_S = 0.05
 """Interval of the search for requests that are cancelled or past their deadline [s]."""
@@ -204,8 +204,8 @@ class SolverPool:
         try:
             start_warp()
             self._serve()
-        except BaseException as error:  # noqa: BLE001  # any error: callers would wait for a thread that has ended
-            _log.exception("The thread of the solver has failed; nothing is solved any more.")
+        except BaseException as error:  # any error: callers would wait for a thread that has ended
+            _logger.exception("The thread of the solver has failed; nothing is solved any more.")
             self._fail_all(error)
 
     def _fail_all(self, failure: BaseException) -> None:

@@ -47,7 +47,7 @@ LOG_S = 10.0
 """Shortest time between two log lines about refusals [s]; a line costs more than a refusal."""
 _SENDER_HEADERS = frozenset((b"x-api-key", b"authorization", b"content-type"))
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -167,5 +167,5 @@ class Admission:
     def _log_refusal(self, error: QueueFullError) -> None:
         self._refused += 1
         if (now := time.monotonic()) >= self._log_at:
-            _log.warning("Too much is asked: %d requests were refused unread lately. %s", self._refused, error)
+            _logger.warning("Too much is asked: %d requests were refused unread lately. %s", self._refused, error)
             self._refused, self._log_at = 0, now + LOG_S

@@ -24,7 +24,7 @@ from ik_service.api.errors.exceptions import (
 from ik_service.robots import RobotModel, builtin_robot_names
 from objectives.errors import InputError
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class RobotCatalog:
@@ -167,7 +167,7 @@ class RobotCatalog:
             while not self._read_changes(self._store):
                 pass  # the snapshot changed meanwhile; what was read may be older
         except OSError as error:
-            _log.error("The folder of the catalog cannot be read: %s.", error.strerror)
+            _logger.error("The folder of the catalog cannot be read: %s.", error.strerror)
 
     def _read_changes(self, store: RobotStore) -> bool:
         """Read changes of the folder into a new snapshot; return False where another was made meanwhile."""
@@ -203,7 +203,7 @@ class RobotCatalog:
             if old is not None and old.source == "uploaded" and self._files.get(name) == state:
                 served[name] = old
             elif name in served or name in builtin_robot_names():
-                _log.error("Robot %s of the catalog is left out: a built-in robot has its name.", name)
+                _logger.error("Robot %s of the catalog is left out: a built-in robot has its name.", name)
             elif (text := store.text(name)) is not None:
                 try:
                     is_coming = coming is not None and coming.urdf == text
@@ -211,7 +211,7 @@ class RobotCatalog:
                         coming if is_coming and coming else ServedRobot(read_uploaded(text), "uploaded", text)
                     )
                 except InputError as error:
-                    _log.error("Robot %s of the catalog is left out, its file is not as it must be: %s", name, error)
+                    _logger.error("Robot %s of the catalog is left out, its file is not as it must be: %s", name, error)
         return served
 
     def _set(self, served: dict[str, ServedRobot]) -> None:

@@ -27,7 +27,7 @@ _SETTLED_NS = 100_000_000  # older times of change cover all changes: this is mu
 Files = dict[str, tuple[int, int, int]]
 """State of each robot's file by the robot's name: inode, time of change, size."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        _log.error("The folder of the catalog cannot be written: %s.", error.strerror)
+        _logger.error("The folder of the catalog cannot be written: %s.", error.strerror)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise CatalogStorageFullError(
                 "The service's disk has no room for the robot. Nothing was changed."
@@ -67,7 +67,7 @@ class RobotStore:
             with self.alone():  # writers hold the lock: unfinished files are left from processes that ended
                 unfinished = [path for path in folder.iterdir() if path.name.endswith(UNFINISHED)]
                 for path in unfinished:
-                    _log.warning("Upload %s was cut off before it was complete; it is removed.", path.name)
+                    _logger.warning("Upload %s was cut off before it was complete; it is removed.", path.name)
                     path.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"catalog_dir '{folder}' cannot be used: {error.strerror}.") from error
@@ -100,7 +100,7 @@ class RobotStore:
             if name == entry.name or not ROBOT_NAME.fullmatch(name):
                 if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
                     self._misnamed.add(entry.name)
-                    _log.warning("File %s of the catalog is left out: not the name of a robot.", entry.name)
+                    _logger.warning("File %s of the catalog is left out: not the name of a robot.", entry.name)
                 continue
             try:
                 state = entry.stat()
@@ -115,7 +115,7 @@ class RobotStore:
             with self._path(name).open("rb") as file:
                 return file.read(MAX_BYTES + 1)
         except OSError as error:
-            _log.error("Robot %s of the catalog cannot be read: %s.", name, error.strerror)
+            _logger.error("Robot %s of the catalog cannot be read: %s.", name, error.strerror)
             return None
 
     def write(self, name: str, text: bytes) -> None:

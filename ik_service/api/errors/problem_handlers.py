@@ -21,7 +21,7 @@ from objectives.errors import IKError
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 """Methods that routes have."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -34,7 +34,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 async def _answer_ours(request: Request, error: Exception) -> Response:
     if kind_of(error).status == 500:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return error_response(error)
 
 

@@ -19,7 +19,7 @@ _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 _CLOSE = (b"connection", b"close")
 _MEDIA_TYPE = PROBLEM_MEDIA_TYPE.encode()
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class RequestObserver(Protocol):
@@ -64,7 +64,7 @@ class RequestMiddleware:
                 raise
             await send_error(ClosedError("The service is shutting down."), scope, receive, answer.send)
         except Exception as error:
-            _log.error("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"], exc_info=error)
+            _logger.error("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"], exc_info=error)
             if not answer.is_started:
                 await send_error(error, scope, receive, answer.send)
             elif answer.is_open:

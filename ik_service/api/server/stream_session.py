@@ -47,7 +47,7 @@ SEND_S = 10.0
 """Longest time for a client to read a message."""
 _ENDS = "The service is shutting down."
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Inbox:
@@ -171,7 +171,7 @@ class StreamSession:
             warm_up = await self._solve(plan.request)
         except ClosedError:
             raise
-        except Exception as error:  # noqa: BLE001  # every error is reported to the client
+        except Exception as error:  # noqa: BLE001  # objectives and Warp raise anything; the client is told, and the stream ends
             await self._fail(error, None)
             self._close = _close_code(error), "The configuration cannot be used."
             return
@@ -190,7 +190,7 @@ class StreamSession:
                 answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
             except ClosedError:
                 raise
-            except Exception as error:  # noqa: BLE001  # every error is reported; the next tick may succeed
+            except Exception as error:  # noqa: BLE001  # objectives and Warp raise anything; the client is told, the next tick may succeed
                 await self._fail(error, seq)
                 continue
             joint_q = answer.result.joint_q[0]
@@ -212,7 +212,7 @@ class StreamSession:
     async def _fail(self, error: Exception, seq: int | None) -> None:
         """Answer a message with an error."""
         if kind_of(error).status == 500:
-            _log.error("A message of a stream of '%s' failed", self._name, exc_info=error)
+            _logger.error("A message of a stream of '%s' failed", self._name, exc_info=error)
         await self._send(error_message(error, seq, self._inbox.take_skipped()))
 
     async def _send(self, message: Mapping[str, Any]) -> None:

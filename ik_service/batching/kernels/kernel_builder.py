@@ -33,7 +33,7 @@ STEP_S = 3.0
 OLD_SHARE = 0.8
 """Weight of the earlier steps in the mean time of a step."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class KernelBuilder:
@@ -133,10 +133,10 @@ class KernelBuilder:
             elif not build.left:
                 ended = BuildEnd.COMPILED
         except BuildFailedError as error:
-            _log.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
+            _logger.warning("Kernels for robot '%s' cannot be compiled. %s", build.robot.name, error)
             ended = BuildEnd.FAILED
-        except Exception as error:  # noqa: BLE001  # OSError, EOFError, pickling ...; the thread must take the next build
-            _log.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
+        except Exception as error:  # OSError, EOFError, pickling ...; the thread must take the next build
+            _logger.warning("The process that compiles kernels has died; the solver compiles itself.", exc_info=error)
             ended, goes_on = BuildEnd.COMPILED, False
         if process is not None and not goes_on:
             process.kill()
@@ -188,7 +188,9 @@ class KernelBuilder:
             if self._closed:
                 return False
             if time.monotonic() > began + self._turn_s and (self._delays_others() or not build.owners()):
-                _log.warning("Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s)
+                _logger.warning(
+                    "Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s
+                )
                 return False
         build.made += 1
         self._step_s = OLD_SHARE * self._step_s + (1.0 - OLD_SHARE) * (time.monotonic() - began)

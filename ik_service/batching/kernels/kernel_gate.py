@@ -20,7 +20,7 @@ from ik_service.batching.queue.fair_cap import Owner
 from ik_service.batching.queue.fair_queue import FairQueue
 from ik_service.batching.queue.queued_request import QueuedRequest
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class KernelGate:
@@ -78,8 +78,8 @@ class KernelGate:
 
         try:
             self.builder.build(queued.robot, queued.request, on_end, lambda: self._owners(queued), owner=queued.owner)
-        except Exception:  # noqa: BLE001  # no threads, memory or cache: whatever it is, the groups would wait for ever
-            _log.exception("No process could be asked to compile kernels; the solver compiles itself.")
+        except Exception:  # no threads, memory or cache: whatever it is, the groups would wait for ever
+            _logger.exception("No process could be asked to compile kernels; the solver compiles itself.")
             self._open_groups(queued)
 
     def fail(self, queued: QueuedRequest) -> None:

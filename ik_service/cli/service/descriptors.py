@@ -8,7 +8,7 @@ import resource
 
 from ik_service.settings import ServiceSettings
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 RESERVE = 256
 """Descriptors besides those of connections: libraries, kernels, robots, the compiling process, callers to refuse."""
@@ -23,7 +23,7 @@ def with_descriptors(settings: ServiceSettings) -> ServiceSettings:
     connections = max(1, int(allowed) - RESERVE)
     if connections == settings.max_connections:
         return settings
-    _log.warning(
+    _logger.warning(
         "At most %d connections are taken instead of %d, because this process may open only %d files (ulimit -n).",
         connections,
         settings.max_connections,

@@ -30,7 +30,7 @@ from ik_service.cli.service.descriptors import with_descriptors
 from ik_service.settings import ServiceSettings, load_settings, unknown_variables
 from objectives.errors import IKError
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 SETTLE_S = 0.1
@@ -91,7 +91,7 @@ def run_server(**options: Any) -> None:
     settings = load_settings(**options)
     with configured_logs(settings):
         for name in unknown_variables():
-            _log.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
+            _logger.warning("Environment variable %s is no setting; 'ik-service config' lists them.", name)
         _serve(settings)
 
 
@@ -144,7 +144,7 @@ class ServiceServer(uvicorn.Server):
             for _ in range(SETTLE_TURNS):
                 await asyncio.sleep(0)
         under_way = len(self.server_state.tasks)
-        _log.info("Ending: %d requests are under way and have %g s.", under_way, self._settings.drain_s)
+        _logger.info("Ending: %d requests are under way and have %g s.", under_way, self._settings.drain_s)
         service = getattr(self._app.state, "service", None)
         if service is not None:
             await service.end_streams()
@@ -179,13 +179,13 @@ class ServiceServer(uvicorn.Server):
         if is_for_people(self._settings):
             message_console().print(text, markup=False)
         else:
-            _log.info("%s", text)
+            _logger.info("%s", text)
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:
     """Log what has ended the announcement; the service goes on."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("The service is ready, but this could not be announced.", exc_info=error)
+        _logger.error("The service is ready, but this could not be announced.", exc_info=error)
 
 
 def _end_children() -> None:
