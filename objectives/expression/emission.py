@@ -23,8 +23,8 @@ _TEXT: Mapping[Operation, str] = {
     Operation.ATAN2: "wp.atan2({}, {})",
     Operation.SIGN: "wp.where({} < {zero}, -{one}, {one})",
     Operation.STEP: "wp.where({} > {zero}, {one}, {zero})",
-    Operation.MINIMUM: "wp.min({}, {})",
-    Operation.MAXIMUM: "wp.max({}, {})",
+    Operation.MINIMUM: "wp.where({0} < {1}, {0}, wp.where({0} == {0}, {1}, {0}))",  # Warp's own lose NaN
+    Operation.MAXIMUM: "wp.where({0} > {1}, {0}, wp.where({0} == {0}, {1}, {0}))",
     Operation.LESS: "{} < {}",
     Operation.LESS_EQUAL: "{} <= {}",
     Operation.BOTH: "{} and {}",

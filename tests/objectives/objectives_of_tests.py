@@ -140,6 +140,25 @@ class Choices(Functions):
     group = CHOICES
 
 
+def depth_rows(inputs: RowInputs):
+    """A row that has no value below 5 m."""
+    return [maximum(log(inputs.frames["a"].position[2] - 5.0) + 1.0, 0.0)]
+
+
+DEPTHS = RowGroup("depths", 1, depth_rows, frames=("a",))
+
+
+class Depths(ExpressionObjective):
+    """A row outside its domain."""
+
+    def __init__(self, link):
+        super().__init__([], row_count=1)
+        self.link = link
+
+    def stated_elements(self, model):
+        return [(DEPTHS, [Element((self.link,))])]
+
+
 def sphere_rows(inputs: RowInputs):
     """How much too near two spheres are [m]."""
     arm = subtract(inputs.frames["a"].position, inputs.frames["b"].position)

@@ -1,8 +1,8 @@
 """Functions that packets lack, as C++: sines, arc functions, exponential and logarithm.
 
-A packet gets polynomials: the same few operations in every lane, up to six times as quick as lane by lane, and the same
-bytes on every machine of a level. A single lane calls the function of its library; on GPUs in float32 that is the quick
-one (`fast_math`), whose error is absolute: some 4e-7 for sines of angles up to pi.
+A packet gets polynomials: the same few operations in every lane, and the same bytes on every machine of a level. A
+single lane calls the function of its library; on GPUs in float32 that is the quick one (`fast_math`), whose error is
+absolute.
 
 Errors are a few roundings of the precision; angles are reduced exactly up to some 10^4 rad in float32, 10^6 in float64.
 Outside its domain a function is NaN, like that of a library.
@@ -231,7 +231,7 @@ class _Steps:
         wide = f"{least} > {most} * {number(math.tan(math.pi / 8))}"
         above = self.let("above", lanes.choose(wide, f"{least} - {most}", least))
         below = self.let("below", lanes.choose(wide, f"{least} + {most}", most))
-        ratio = self.let("ratio", lanes.choose(f"{above} == {number(0.0)}", above, f"{above} / {below}"))  # 0 / 0 is 0
+        ratio = self.let("ratio", lanes.choose(f"{below} == {number(0.0)}", above, f"{above} / {below}"))  # 0 / 0 is 0
         square = self.let("square", f"{ratio} * {ratio}")
         arc = self.let("arc", f"{ratio} + {ratio} * {square} * {self.polynomial('arc tangent', square)}")
         found = self._turned("eighth", wide, 0.25, arc, "+")

@@ -8,7 +8,7 @@ from objectives.expression import Expression, reachable
 from objectives.expression.operation import COMPARISONS, CONDITIONS, Operation
 
 _INFIX = {Operation.ADD: "+", Operation.SUBTRACT: "-", Operation.MULTIPLY: "*", Operation.DIVIDE: "/"}
-_COMPARE = {Operation.MINIMUM: "<", Operation.MAXIMUM: ">"}
+_COMPARE = {Operation.MINIMUM: ("<", ">="), Operation.MAXIMUM: (">", "<=")}
 
 
 def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMapping[Expression, str]) -> list[str]:
@@ -70,5 +70,15 @@ def _operation(lanes: Lanes, node: Expression, names: MutableMapping[Expression,
         return lanes.choose(f"{operands[0]} < {zero}", lanes.everywhere(lanes.number(-1.0)), one)
     if node.operation is Operation.STEP:
         return lanes.choose(f"{operands[0]} > {zero}", one, lanes.everywhere(zero))
+    return _extremum(lanes, node, names)
+
+
+def _extremum(lanes: Lanes, node: Expression, names: Mapping[Expression, str]) -> str:
+    """The smaller or the larger of two, the second where they are equal, and NaN where one is."""
     first, second = (packet(lanes, operand, names) for operand in node.operands)
-    return lanes.choose(f"{first} {_COMPARE[node.operation]} {second}", first, second)
+    before, not_before = _COMPARE[node.operation]
+    if node.operands[1].value is not None:
+        return lanes.choose(f"{first} {not_before} {second}", second, first)
+    if node.operands[0].value is None:
+        second = lanes.choose(f"{first} == {first}", second, first)
+    return lanes.choose(f"{first} {before} {packet(lanes, node.operands[1], names)}", first, second)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ik_service.compiler import Lanes
-from objectives.expression import ExpressionGraph, acos, atan2, cos, exp, log, sin
+from objectives.expression import ExpressionGraph, acos, atan2, cos, exp, log, maximum, minimum, sin
 from tests.compiler.conftest import WIDTHS, lanes_name
 from tests.compiler.packets import evaluated
 
@@ -74,6 +74,11 @@ ENDS = {
     "log": (log, [NAN, -1.0, -INFINITY, 0.0, INFINITY, 1.0], [NAN, NAN, NAN, -INFINITY, INFINITY, 0.0]),
     "acos": (acos, [NAN, 1.001, -1.001, INFINITY, 1.0, -1.0], [NAN, NAN, NAN, NAN, 0.0, np.pi]),
     "atan2": (lambda x: atan2(x, 0.0 * x), [NAN, 0.0, 2.0, -2.0], [NAN, 0.0, np.pi / 2, -np.pi / 2]),
+    "atan2 to NaN": (lambda x: atan2(x - x, log(x)), [-1.0, math.e], [NAN, 0.0]),
+    "maximum with a number": (lambda x: maximum(log(x), 0.0), [-1.0, 0.5, math.e], [NAN, 0.0, 1.0]),
+    "minimum of a number": (lambda x: minimum(0.0, log(x)), [-1.0, 0.5, math.e], [NAN, -math.log(2.0), 0.0]),
+    "maximum of the first": (lambda x: maximum(log(x), x), [-1.0, 0.5], [NAN, 0.5]),
+    "minimum of the second": (lambda x: minimum(x, log(x)), [-1.0, 0.5], [NAN, -math.log(2.0)]),
 }
 
 
