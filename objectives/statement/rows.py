@@ -18,9 +18,14 @@ import numpy as np
 from objectives.errors import ObjectiveError
 from objectives.expression import Expression, ExpressionBuilder, ExpressionGraph, Scalar, evaluate, reachable
 from objectives.expression.derivative import gradient
-from objectives.expression.operation import COMPARISONS
+from objectives.expression.operation import COMPARISONS, Operation
 from objectives.frame_algebra import Frame, QuaternionXYZW, Vector, cross, quaternion, scale, subtract, vector
 
+DECISIONS = {  # operations that take one of two values
+    **dict.fromkeys(COMPARISONS, (False, True)),
+    Operation.STEP: (0.0, 1.0),
+    Operation.SIGN: (-1.0, 1.0),
+}
 SAMPLE_COUNT, ZERO_MOTION = 64, 1e-9  # poses at which invariance is tested, and what counts as zero there
 
 
@@ -213,7 +218,7 @@ def _common_motion_cancels(
 ) -> bool:
     """Whether the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not.
 
-    Conditions are drawn too, so that all branches come up.
+    Every combination of branches comes up; where these are too many, the answer is no, which is never wrong.
     """
     sums = []
     for row in zip(*derivatives, strict=True):
@@ -222,11 +227,14 @@ def _common_motion_cancels(
             for part in parts[1:]:
                 total = total + part
             sums.append(total)
+    decisions = [node for node in reachable(sums) if node.operation in DECISIONS]
+    if 2 ** len(decisions) > SAMPLE_COUNT:
+        return False
+    turns = np.arange(SAMPLE_COUNT)
+    drawn = {node: np.where(turns >> k & 1, *DECISIONS[node.operation]) for k, node in enumerate(decisions)}
     rng = np.random.default_rng(0)
     values = {node.name: rng.normal(size=SAMPLE_COUNT) for node in sums[0].graph.nodes if node.name}
     for names in frame_names:
         length = np.sqrt(sum(values[name] ** 2 for name in names[3:]))
         values |= {name: values[name] / length for name in names[3:]}
-    conditions = [node for node in reachable(sums) if node.operation in COMPARISONS]
-    drawn = {node: rng.random(SAMPLE_COUNT) < 0.5 for node in conditions}
     return all(np.abs(result).max() < ZERO_MOTION for result in evaluate(sums, values, drawn))

@@ -7,7 +7,7 @@ import objectives
 from objectives import ObjectiveError
 from objectives.data_field import DataField
 from objectives.element_table import Element
-from objectives.expression import sin
+from objectives.expression import maximum, sin, where
 from objectives.expression_objective import ExpressionObjective
 from objectives.frame_algebra import dot, rotate, subtract
 from objectives.statement.kernels import residual_kernel
@@ -121,6 +121,27 @@ def test_dofs_that_move_both_frames_alike_drop_out_by_themselves(panda):
 def test_frames_that_are_not_seen_from_one_another_keep_all_their_dofs():
     assert state_rows(DISTANCE).common_motion_cancels
     assert not state_rows(MIXED).common_motion_cancels
+
+
+def staircase_rows(inputs):
+    """A distance, but for a branch that many comparisons hide."""
+    arm = subtract(inputs.frames["a"].position, inputs.frames["b"].position)
+    distance2 = dot(arm, arm)
+    row = inputs.frames["a"].position[2]
+    for step in range(8):
+        row = where(distance2 < 0.01 * (8 - step), distance2 * (step + 2.0), row)
+    return [row]
+
+
+def floor_rows(inputs):
+    """The same with a maximum whose first is greater only far away."""
+    arm = subtract(inputs.frames["a"].position, inputs.frames["b"].position)
+    return [maximum(inputs.frames["a"].position[2] - 6.0, dot(arm, arm))]
+
+
+@pytest.mark.parametrize("rows", [staircase_rows, floor_rows])
+def test_common_motion_does_not_cancel_where_a_rare_branch_depends_on_the_world(rows):
+    assert not state_rows(RowGroup(rows.__name__, 1, rows, frames=("a", "b"))).common_motion_cancels
 
 
 def test_a_frame_may_be_static(panda, workplace):
