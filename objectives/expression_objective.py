@@ -86,7 +86,11 @@ class ExpressionObjective(IKObjective):
             UnknownNameError: There is no such field.
             InputError: The value has a wrong shape, type or device, or numbers that are not allowed.
         """
-        self._field(name).set(value)
+        field = self._field(name)
+        if name == ROW_TOLERANCES:
+            self.set_row_tolerances(value)
+        else:
+            field.set(value)
 
     def data(self, name: str) -> wp.array[wp.float32]:
         """Give the device array of a field, shape [1, columns] or [problem_count or more, columns].
@@ -149,13 +153,15 @@ class ExpressionObjective(IKObjective):
             raise ObjectiveError(
                 f"{type(self).__name__} has no row tolerances and is bound to a solver. Set some before (inf for none)."
             )
+        common = None
         if not isinstance(row_tolerances, wp.array):
             row_tolerances = _rounded_down(type(self).__name__, row_tolerances)
-            if row_tolerances.ndim == 0 and self._row_count is None:
-                self._common_tolerance = float(row_tolerances)
-                return
-            if row_tolerances.ndim == 0:
-                row_tolerances = np.full(self._row_count or 0, row_tolerances)
+            common = float(row_tolerances) if row_tolerances.ndim == 0 else None
+        self._common_tolerance = common
+        if common is not None:
+            if self._row_count is None:
+                return  # they follow in `bind_model`
+            row_tolerances = np.full(self._row_count, common)
         if ROW_TOLERANCES in self._fields:
             self._fields[ROW_TOLERANCES].set(row_tolerances)
         else:
@@ -307,8 +313,9 @@ def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:
         values = np.asarray(row_tolerances, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{owner}: row_tolerances is not an array of numbers ({error}).") from None
-    if not (values > 0.0).all():
-        worst = values[~(values > 0.0)].ravel()[0]
-        raise InputError(f"{owner}: row_tolerances has {worst}; allowed: numbers above 0, infinite for none.")
     single = values.astype(np.float32)
-    return np.where(single > values, np.nextafter(single, np.float32(0.0)), single).astype(np.float64)
+    rounded = np.where(single > values, np.nextafter(single, np.float32(0.0)), single).astype(np.float64)
+    if not (rounded > 0.0).all():
+        worst = values[~(rounded > 0.0)].ravel()[0]
+        raise InputError(f"{owner}: row_tolerances has {worst}; allowed: float32 numbers above 0, infinite for none.")
+    return rounded

@@ -16,7 +16,7 @@ from objectives import (
     ObjectiveError,
 )
 from tests.objectives.conftest import scene
-from tests.objectives.objectives_of_tests import Choices
+from tests.objectives.objectives_of_tests import Choices, Depths
 from tests.solver.conftest import Reachable
 
 COUNT = 120
@@ -229,3 +229,35 @@ def test_no_larger_tolerance_than_given_is_applied():
     assert (held <= [1e-3, 0.1, 0.25]).all()
     np.testing.assert_allclose(held, [1e-3, 0.1, 0.25], rtol=1e-7)
     assert held[2] == 0.25
+
+
+@pytest.mark.parametrize("tolerances", [0.001, np.full(7, 0.001)])
+def test_the_tolerances_that_were_given_last_go_along(tolerances):
+    robot = ik_service.load_robot("panda")
+    objective = IKObjectivePosture(robot.mid_joint_q)
+    objective.set_row_tolerances(0.01)
+    ik_service.IKSolver(robot, objectives=[objective], device="cpu")
+    objective.set_row_tolerances(tolerances)
+    again = objective.unbound_copy()
+    ik_service.IKSolver(robot, objectives=[again], device="cpu")
+    for one in (objective, again):
+        np.testing.assert_allclose(one.data("row_tolerances").numpy(), 0.001)
+
+
+def test_a_tolerance_that_float32_rounds_to_zero_is_refused():
+    with pytest.raises(InputError, match="above 0"):
+        IKObjectivePosition("panda_hand", [0, 0, 0]).set_row_tolerances(1e-50)
+    objective = IKObjectivePosition("panda_hand", [0, 0, 0])
+    objective.set_row_tolerances(1.0)
+    with pytest.raises(InputError, match="above 0"):
+        objective.set_data("row_tolerances", [1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_outside_its_domain_is_within_no_tolerance(panda_problems, engine):
+    """`maximum` of a number and NaN is NaN: it does not hide that the row has no value."""
+    objective = Depths("panda_hand")
+    objective.set_row_tolerances(1e-3)
+    result = solved(panda_problems, engine, [objective])
+    assert not result.success.any()
+    assert set(result.status_names) == {"invalid"}
