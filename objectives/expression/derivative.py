@@ -1,6 +1,6 @@
 """Derivatives of expressions, as expressions of the same graph: one sweep backwards gives all of one output."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from objectives.expression.graph import cos, reachable, sin, sqrt, step, where
 from objectives.expression.node import Condition, Expression, Scalar
@@ -71,6 +71,16 @@ def gradient(output: Expression, variables: Sequence[Expression], seed: Scalar =
     Returns:
         One expression per variable; the constant 0 where the output does not contain it.
     """
+    return _gradient(output, variables, seed, {})
+
+
+def _gradient(
+    output: Expression,
+    variables: Sequence[Expression],
+    seed: Scalar,
+    of_choices: MutableMapping[Expression, list[Expression]],
+) -> list[Expression]:
+    """Give the same; derivatives of choices are found once and kept."""
     zero = output.graph.constant(0.0)
     adjoint: dict[Expression, Expression] = {output: zero + seed}
     chosen = [zero] * len(variables)
@@ -78,20 +88,23 @@ def gradient(output: Expression, variables: Sequence[Expression], seed: Scalar =
         if node not in adjoint or node.operation in (Operation.VARIABLE, Operation.CONSTANT):
             continue
         if node.operation is Operation.WHERE:
-            parts = _of_branches(node, variables, adjoint[node])
-            chosen = [a + b for a, b in zip(chosen, parts, strict=True)]
+            if node not in of_choices:
+                of_choices[node] = _of_branches(node, variables, of_choices)
+            chosen = [a + adjoint[node] * b for a, b in zip(chosen, of_choices[node], strict=True)]
             continue
         for operand, part in zip(node.operands, _RULES[node.operation](node, adjoint[node]), strict=True):
             adjoint[operand] = adjoint.get(operand, zero) + part
     return [adjoint.get(variable, zero) + part for variable, part in zip(variables, chosen, strict=True)]
 
 
-def _of_branches(node: Expression, variables: Sequence[Expression], seed: Expression) -> list[Expression]:
+def _of_branches(
+    node: Expression, variables: Sequence[Expression], of_choices: MutableMapping[Expression, list[Expression]]
+) -> list[Expression]:
     """Derivatives of a choice: each branch by itself, then the choice.
 
     Sums over both branches with a seed of 0 in one would be NaN where the derivative of that one is not finite.
     """
     condition, *branches = node.operands
-    first, second = (gradient(branch, variables, seed) for branch in branches)
+    first, second = (_gradient(branch, variables, 1.0, of_choices) for branch in branches)
     zero = node.graph.constant(0.0)
     return [zero + where(Condition(condition), a, b) for a, b in zip(first, second, strict=True)]

@@ -275,3 +275,20 @@ def _kernel(name, source):
     exec(compile(source, f"<{name}>", "exec"), namespace)
     module = wp.get_module(f"test_{name}_{hashlib.sha256(source.encode()).hexdigest()[:16]}")
     return wp.Kernel(namespace[name], key=name, module=module, source=source)
+
+
+def test_chains_of_choices_have_derivatives_of_their_own_length():
+    nodes = []
+    for length in (4, 8):
+        graph = ExpressionGraph()
+        x = y = graph.variable("x")
+        for k in range(length):
+            y = where(y < 0.1 * k, y * y + k, sin(y) + 0.5 * k)
+        (slope,) = gradient(y, [x])
+        nodes.append(len(graph.nodes))
+        at = np.linspace(-1.0, 1.0, 40) + 1e-3
+        high, low, exact = (evaluate([one], {"x": at + move})[0] for one, move in ((y, 1e-6), (y, -1e-6), (slope, 0.0)))
+        smooth = np.abs(high - low) < 0.1  # no branch changes in between
+        np.testing.assert_allclose(exact[smooth], ((high - low) / 2e-6)[smooth], rtol=1e-4, atol=1e-6)
+        assert smooth.sum() > 30
+    assert nodes[1] < 2.5 * nodes[0]
