@@ -38,7 +38,7 @@ def loop_lines(
     lines += [
         f"for (int k = 0; k < {len(loop.kinds)}; ++k) {{",
         *_kind(lanes, loop, read),
-        *_spread(lanes, loop, g, h),
+        *(_spread(lanes, loop, g, h) if _live(loop) else ()),
         "}",
     ]
     lines.append("}")
@@ -94,9 +94,11 @@ def _kind(lanes: Lanes, loop: RowLoop, read: Callable[[str], str]) -> list[str]:
     for row, parts in zip(loop.rows, loop.parts, strict=True):
         r = packet(lanes, row, names)
         lines.append(f"{loop.norm2} = {loop.norm2} + {r} * {r};")
-        squares = " + ".join(f"{names[parts[i]]} * {names[parts[i]]}" for i in _live(loop, [parts]))
+        if not (live := _live(loop, [parts])):
+            continue
+        squares = " + ".join(f"{names[parts[i]]} * {names[parts[i]]}" for i in live)
         lines.append(f"if ({lanes.any(f'{squares} != {lanes.number(0.0)}')}) {{")
-        lines += [f"b{i} = b{i} + {names[parts[i]]} * {r};" for i in _live(loop, [parts])]
+        lines += [f"b{i} = b{i} + {names[parts[i]]} * {r};" for i in live]
         lines += [f"a{i}_{j} = a{i}_{j} + {names[parts[i]]} * {names[parts[j]]};" for i, j in _pairs(loop, [parts])]
         lines.append("}")
     for share in loop.shares2:

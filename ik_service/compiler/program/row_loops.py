@@ -24,8 +24,8 @@ from objectives.frame_algebra import Frame, add, quaternion, quaternion_product,
 from objectives.robot_indices import BodyFrame
 from objectives.statement.rows import ROW_TOLERANCES, ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
 
-# Elements of a group. Rows that are mostly 0 are as quick as a loop at 32 and quicker from there on; at 64 others are a
-# third slower, and compiled in two thirds of the time.
+# Elements of a group: from here on rows that are mostly 0 are quicker as a loop; others from some 200 on, and all
+# compile sooner.
 LOOP_MIN = 64
 TWIST, POSE = 6, 7  # numbers of them
 

@@ -1,6 +1,6 @@
 """Rows as loops: an iteration equals that of the straight line, whatever differs from element to element."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -8,6 +8,9 @@ import pytest
 from ik_service.compiler import IslandSignature, IterationSource, build_program
 from ik_service.compiler.program import row_loops
 from objectives import IKObjectivePose, IKObjectivePosture
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import dot, subtract
+from objectives.statement.rows import RowGroup
 from tests.compiler.conftest import WIDTHS, half_angle_error, lanes_name, through_native
 from tests.compiler.island_cases import POINT, TURN, robots
 from tests.compiler.oracles import Island
@@ -119,3 +122,31 @@ def test_rows_with_goals_are_no_loop():
     given = (case.robot, case.model, case.objectives, case.starts, range(7), range(case.row_count), (0,))
     assert build_program(IslandSignature.of(*given, goal_count=1)).loops
     assert not build_program(IslandSignature.of(*given, goal_count=2)).loops
+
+
+def folded_rows(inputs):
+    """A distance, and a row that is 0 for the numbers of all elements."""
+    arm = subtract(inputs.frames["a"].position, inputs.frames["b"].position)
+    return [dot(arm, arm), inputs.constants["none"] * arm[2]]
+
+
+FOLDED = RowGroup("folded", 2, folded_rows, frames=("a", "b"), constants=("none",))
+
+
+class Folded(ExpressionObjective):
+    """Rows of which the second folds to 0."""
+
+    def __init__(self, elements):
+        super().__init__([], row_count=2 * len(elements))
+        self.elements = [replace(one, data_columns=(), constants=(0.0,)) for one in elements]
+
+    def stated_elements(self, model):
+        return [(FOLDED, self.elements)]
+
+
+@pytest.mark.parametrize("lanes", WIDTHS[:2], ids=lanes_name)
+def test_a_row_that_folds_to_zero_adds_nothing(monkeypatch, lanes):
+    case = island("panda", Folded(sphere_pairs(robots()["panda"], 64)))
+    straight, looped = programs(monkeypatch, case, lanes)
+    assert len(looped.loops) == 1
+    require_equal(case, straight, looped, lanes)
