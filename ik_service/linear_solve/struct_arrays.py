@@ -14,10 +14,15 @@ def zeroed(struct: Any, device: wp.Device, other: int | tuple[int, ...], **shape
         device: Where the arrays are to live.
         other: Shape of the arrays that are not named.
         shapes: Shapes of arrays by name.
+
+    Raises:
+        TypeError: The struct has no array of such a name.
     """
     arrays = struct()
     members: Mapping[str, Any] = struct.vars
-    for name, member in members.items():
-        if wp.types.is_array(member.type):
-            setattr(arrays, name, wp.zeros(shapes.get(name, other), dtype=member.type.dtype, device=device))
+    dtypes = {name: member.type.dtype for name, member in members.items() if wp.types.is_array(member.type)}
+    if unknown := shapes.keys() - dtypes.keys():
+        raise TypeError(f"{struct.key} has no arrays {sorted(unknown)}.")
+    for name, dtype in dtypes.items():
+        setattr(arrays, name, wp.zeros(shapes.get(name, other), dtype=dtype, device=device))
     return arrays

@@ -80,7 +80,7 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
         return first
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
     joined = _joined(parts, _NAMES) | {"islands": IslandResults(**vars(first.islands) | islands)}
-    return IKResult(**vars(first) | joined)  # once per request: dataclasses.replace would take twice as long
+    return IKResult(**vars(first) | joined)  # quicker than dataclasses.replace, once per request
 
 
 def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Limits of active DOFs for each precision; those rounded inwards to float32 are inside the exact ones."""
+"""Limits of active DOFs in float32, rounded inwards: inside the exact ones."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,25 +54,3 @@ def active_inwards(robot: KinematicRobot) -> tuple[Float32Array, Float32Array]:
     crossed = lower > upper
     lower[crossed] = upper[crossed] = 0.5 * (robot.active_limit_lower[crossed] + robot.active_limit_upper[crossed])
     return inwards(lower, upper)
-
-
-def active_exact(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
-    """Give the active limits in float64, between which followers are inside their own limits.
-
-    As in all kernels, followers are computed with a multiplier and an offset that are rounded to float32.
-
-    Returns:
-        Lower and upper limits of the active DOFs, each of shape [active_dof_count].
-    """
-    lower, upper = robot.active_limit_lower.copy(), robot.active_limit_upper.copy()
-    for dof in robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]:
-        multiplier, offset = float(np.float32(robot.dof_multiplier[dof])), float(np.float32(robot.dof_offset[dof]))
-        if multiplier == 0.0:
-            continue
-        active = robot.dof_active[dof]
-        own = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
-        low, high = np.sort((own - offset) / multiplier)
-        lower[active], upper[active] = max(lower[active], low), min(upper[active], high)
-    crossed = lower > upper
-    lower[crossed] = upper[crossed] = 0.5 * (robot.active_limit_lower[crossed] + robot.active_limit_upper[crossed])
-    return lower, upper

@@ -26,8 +26,8 @@ def reach(robot: KinematicRobot) -> float:
 def length_unit(robot: KinematicRobot) -> float:
     """Give the length that counts as a metre does for robots of usual size [m].
 
-    It is 1 for these; for others the power of two nearest to their reach, so that a robot and its enlarged copy are
-    solved alike.
+    It is 1 for these; for others the power of two nearest to their reach, so that these meet
+    their targets as well.
     """
     size = reach(robot)
     if size == 0.0 or 1.0 / USUAL_REACH <= size <= USUAL_REACH:

@@ -29,7 +29,6 @@ from ik_service.compiler import (
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
-from ik_service.robots.structure.float32_limits import active_exact
 from ik_service.solver.compiled.island_launches import (
     IslandKernel,
     IslandWork,
@@ -284,5 +283,5 @@ def _limits(model: DeviceModel, precision: Precision, *, hard_limits: bool) -> l
     """Lower and upper limits of the active DOFs in kernels of a precision, one line for all problems."""
     ends: Sequence[NDArray[Any]] = [one.numpy() for one in enforced_limits(model, hard_limits=hard_limits)]
     if hard_limits and precision == "float64":
-        ends = active_exact(model.robot)
+        ends = (model.robot.active_limit_lower, model.robot.active_limit_upper)
     return [wp.array(one[None].astype(np.float64), dtype=wp.float64, device=model.device) for one in ends]

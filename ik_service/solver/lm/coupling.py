@@ -35,7 +35,7 @@ def follower_dofs(model: DeviceModel) -> list[int]:
 def follower_table(
     model: DeviceModel, dofs: list[int], *, exact: bool = False, hard_limits: bool = True
 ) -> NDArray[np.float64]:
-    """Return multiplier and offset, rounded to float32, and limits of DOFs that follow others, [dofs, 4].
+    """Return multiplier, offset and limits of DOFs that follow others, [dofs, 4].
 
     Args:
         model: The robot on the device.
@@ -49,6 +49,4 @@ def follower_table(
         lower, upper = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
     if not hard_limits:
         lower, upper = np.full_like(lower, -np.inf), np.full_like(upper, np.inf)
-    numbers = follower_numbers(robot, dofs, lower, upper)
-    numbers[:, :2] = numbers[:, :2].astype(np.float32)
-    return numbers
+    return follower_numbers(robot, dofs, lower, upper)

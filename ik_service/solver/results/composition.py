@@ -54,6 +54,7 @@ def compose_islands(
     target_row: wp.array[wp.int32],  # [targets]
     position_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
     orientation_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
+    row_missed: wp.array2d[wp.int32],  # [1 or problem_capacity, trees + 1]: 1 where a row misses; last: of no island
     # islands
     nisland: wp.array[wp.int32],  # [1 or problems]
     row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
@@ -88,7 +89,13 @@ def compose_islands(
                 if island >= 0:
                     if best.met[p, island] != NO_TARGET:
                         island_success_out[p, island] = False
-    result = int(STALLED)  # of a problem without an island in trouble that yet misses a target
+    judged = wp.min(p, row_missed.shape[0] - 1)
+    for island in range(count):
+        if row_missed[judged, island] == 1:
+            island_success_out[p, island] = False
+    if row_missed[judged, row_missed.shape[1] - 1] == 1:
+        all_met = False
+    result = int(STALLED)  # of a problem without an island in trouble that yet misses a target or a row
     untroubled = bool(True)
     blocked = bool(False)  # a minimum at limits
     cost = float(0.0)
@@ -120,39 +127,3 @@ def compose_islands(
     cost_out[p] = cost
     iterations_out[p] = iterations
     seed_out[p] = seed
-
-
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def fail_islands(
-    settings: wp.array[wp.int32],
-    part: int,
-    parts: int,
-    # islands
-    nisland: wp.array[wp.int32],  # [1 or problems]
-    best_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    missed: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]: 1 where a row misses; last: rows of no island
-    # in and out
-    island_success: wp.array2d[wp.bool],  # [problem_capacity, trees]
-    island_status: wp.array2d[wp.int32],  # [problem_capacity, trees]
-    success: wp.array[wp.bool],  # [problem_capacity]
-    status: wp.array[wp.int8],
-):
-    """Take success from islands with a row that misses its tolerance, and from their problem."""
-    p = first_problem(settings, part, parts) + wp.tid()
-    count = nisland[wp.min(p, nisland.shape[0] - 1)]
-    misses = missed[p, missed.shape[1] - 1] == 1
-    for island in range(count):
-        if missed[p, island] == 1:
-            misses = True
-            island_success[p, island] = False
-            island_status[p, island] = final_status(best_status[p, island], NO_TARGET, False)
-    if misses:
-        success[p] = False
-        result = int(STALLED)
-        untroubled = bool(True)
-        for island in range(count):
-            if not island_success[p, island] and untroubled:
-                untroubled = False
-                result = island_status[p, island]
-        status[p] = wp.int8(result)

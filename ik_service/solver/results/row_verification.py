@@ -20,7 +20,6 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.binding import has_row_tolerances
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.results.composition import fail_islands
 from ik_service.solver.results.float64_kinematics import body_poses, float64_kinematics
 from objectives.element_table import ElementTable
 from objectives.expression import Expression
@@ -120,13 +119,17 @@ class JudgedGroup:
 
 
 class RowVerification:
-    """Launches that take `success` from problems with a row that is not within its tolerance.
+    """Launches that find the islands with a row that is not within its tolerance.
 
     Args:
         model: The robot on the device.
         rows: Rows of the solver.
         trees: Trees of the robot.
         capacity: Problems there is room for.
+
+    Attributes:
+        missed: 1 where a row of an island misses, in the last column one of no island, int32
+            [capacity or 1, trees + 1]; zero where no row has a tolerance.
     """
 
     def __init__(self, model: DeviceModel, rows: Rows, trees: int, capacity: int) -> None:
@@ -137,40 +140,33 @@ class RowVerification:
             if has_row_tolerances(objective)
             for table in objective.element_tables(model)
         ]
+        lines = capacity if self._groups else 1
+        self.missed: wp.array[Any] = wp.zeros((lines, trees + 1), dtype=wp.int32, device=model.device)
         if self._groups:
             self._robot = float64_kinematics(model, ())
             shape = (capacity, model.body_count)
             self._body_q: wp.array[Any] = wp.zeros(shape, dtype=wp.transformd, device=model.device)
-            self._missed: wp.array[Any] = wp.zeros((capacity, trees + 1), dtype=wp.int32, device=model.device)
 
-    def launches(
-        self,
-        which: Sequence[Any],
-        judged_q: wp.array[Any],
-        partition: Partition,
-        best_status: wp.array[Any],
-        verdicts: Sequence[wp.array[Any]],
-    ) -> list[wp.Launch]:
-        """Record the launches for one part of the problems, after those that judge the targets.
+    def steps(
+        self, which: Sequence[Any], judged_q: wp.array[Any], partition: Partition
+    ) -> list[tuple[wp.Kernel, list[Any]]]:
+        """Give the kernels for one part of the problems, in order, each with its arguments.
 
         Args:
             which: Settings, part and parts.
             judged_q: What is returned, in float64.
             partition: Islands of the problems.
-            best_status: How the best attempts have ended.
-            verdicts: Success and status of islands, then of problems.
         """
         if not self._groups:
             return []
         device = self._model.device
-        poses = [*which, self._robot, self._model.joint_parent, judged_q, self._body_q, self._missed]
+        poses = [*which, self._robot, self._model.joint_parent, judged_q, self._body_q, self.missed]
         steps: list[tuple[Any, list[Any]]] = [(body_poses, poses)]
         for one in self._groups:
             objective, kernel = one.objective, row_kernel(one.group)
             wp.load_module(kernel.module, device=device)
             inputs = [*which, self._body_q, judged_q, *one.arrays, objective.data(ROW_TOLERANCES)]
-            inputs += [partition.device_row_island, one.start, self._missed]
+            inputs += [partition.device_row_island, one.start, self.missed]
             inputs += [*(objective.data(name) for name, _ in one.group.data), objective.row_weights()]
             steps.append((kernel, inputs))
-        steps.append((fail_islands, [*which, partition.device_nisland, best_status, self._missed, *verdicts]))
-        return [wp.launch(kernel, 1, inputs, device=device, record_cmd=True) for kernel, inputs in steps]
+        return steps

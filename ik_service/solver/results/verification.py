@@ -287,17 +287,16 @@ class Verification:
             inputs += [int(target.reference_link is not None), given.positions.device]
             inputs += [given.orientations_xyzw.device, problems.row_weights[k], *errors]
             steps.append((_target_errors, inputs))
-        compose = [*which, self.tolerances.device, self._target_row, *errors]
+        rows = self._row_verification
+        compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
         compose += [partition.device_nisland, partition.device_row_island, best]
         compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
         compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
         limits += [*self._limits, device["joint_q"], device["judged_q"], device["active_limits"]]
+        steps += rows.steps(which, device["judged_q"], partition)
         steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
-        launches = [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
-        verdicts = [device[name] for name in ("island_success", "island_status", "success", "status")]
-        rows = self._row_verification.launches(which, device["judged_q"], partition, best.status, verdicts)
-        return [*launches, *rows]
+        return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
 
 def _exact_limits(model: DeviceModel, *, hard_limits: bool) -> list[wp.array[Any]]:

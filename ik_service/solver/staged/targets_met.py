@@ -90,6 +90,5 @@ def meet_rows(
         if island >= 0:
             scale = weight * row_weights[wp.min(p, row_weights.shape[0] - 1), r]
             tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), r]
-            if not wp.abs(residuals[i, start_idx + r]) <= scale * tolerance:
-                if slots.met[i, island] == 1:
-                    slots.met[i, island] = 0
+            if slots.met[i, island] == 1 and not is_within(wp.abs(residuals[i, start_idx + r]), scale * tolerance):
+                slots.met[i, island] = 0

@@ -150,3 +150,17 @@ def test_rounded_limits_are_inside_wherever_a_float32_is():
     middle = 0.5 * (lower + upper)[~fits]
     np.testing.assert_array_equal(low[~fits], middle.astype(np.float32))
     np.testing.assert_array_equal(high[~fits], middle.astype(np.float32))
+
+
+@pytest.mark.usefixtures("each_kernel")
+@pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
+def test_followers_of_a_float64_answer_follow_in_float64(options):
+    text = CHAIN.replace('lower="{led!r}" upper="{led!r}"', 'lower="-3" upper="3"')
+    robot = ik_service.robots.load_urdf(text.format(leader="turning", multiplier=0.7, still=0.5, low=-1.0, high=1.0))
+    solver = ik_service.IKSolver(robot, ["tip"], device="cpu")
+    reached = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(4), 50), ["tip"]).positions[:, 0]
+    tight = {"precision": "float64", "position_tolerance": 1e-10, **options}
+    result = solver.solve(reached, initial_joint_q=robot.mid_joint_q, options=tight)
+    assert result.success.mean() > 0.9
+    assert np.ptp(result.joint_q[:, 0]) > 1.0
+    np.testing.assert_allclose(result.joint_q[:, 3], 0.7 * result.joint_q[:, 0] + 0.1, rtol=0.0, atol=1e-15)

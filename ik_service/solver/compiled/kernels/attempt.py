@@ -183,7 +183,7 @@ class AttemptFunctions(AttemptStart):
         def nearness_of_all(state: StateRef, lane: int, task: TaskRef):
             """Return the same; targets do not count as met where a row is not within its tolerance."""
             met, precise = nearness(state, lane, task)
-            if met == 1 and not float(at(state, (ERROR + ERRORS) * W + lane)) <= 1.0:
+            if met == 1 and not is_within(wp.sqrt(float(at(state, (ERROR + ERRORS) * W + lane))), 1.0):
                 met = 0
             return met, precise
 
