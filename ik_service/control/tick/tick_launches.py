@@ -11,6 +11,9 @@ from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.problems.host_device_array import wait
 
 TICK_ITERATIONS_MAX = 100  # of a tick that has a deadline
+# Steps of a tick however late it is. A first step that limits of speed cut may lead away from the target; the second
+# holds the joints that are at limits. With one alone, a controller that is always late may stay where it is for good.
+STEPS_MIN = 2
 
 
 class TickLaunches:
@@ -50,13 +53,13 @@ class TickLaunches:
             wait(self._device)
 
     def run_until(self, deadline_ns: int) -> None:
-        """Iterate until a time, or until nothing more can be gained; one step is always tried.
+        """Iterate until a time, or until nothing more can be gained; `STEPS_MIN` steps are always tried.
 
         It stops while there is time for another iteration and the answer, as long as those took before: the shorter of
         the last two, for now and then the machine does something else.
         """
         running, cut = self._arrays.running.host, 0
-        self.run(1, 0, 2)
+        self.run(1, 0, STEPS_MIN + 1)
         now = time.monotonic_ns()
         for _ in range(TICK_ITERATIONS_MAX):
             if not running.any():

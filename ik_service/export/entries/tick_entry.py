@@ -9,7 +9,7 @@ import warp as wp
 from ik_service.control import IKController, LimitKind
 from ik_service.control.tick import task as tick_task
 from ik_service.control.tick.task import TICK_COLUMNS
-from ik_service.control.tick.tick_launches import TICK_ITERATIONS_MAX
+from ik_service.control.tick.tick_launches import STEPS_MIN, TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
@@ -116,6 +116,7 @@ class TickEntry:
             "dt_least": repr(DT_LEAST),
             "dt_most": repr(DT_MOST),
             "iterations_max": TICK_ITERATIONS_MAX,
+            "steps_min": STEPS_MIN,
             "data": _lines([_member(label, numbers[label]) for label in self._ticks.data]),
             "defaults": _lines([f"{value}," for value in self._defaults()]),
             "taken": _lines([_copy(f"f->numbers.{label}", f"settings->{label}") for label in kept]),
