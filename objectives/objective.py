@@ -60,6 +60,7 @@ class IKObjective:
     problem_index: wp.array[wp.int32] | None = None
     """Problem of each instance; None before `bind_problem_index`. Its contents may change between launches."""
 
+    _priority: int = 1
     _owner: "weakref.ref[object] | None" = None
     _seed: wp.array[wp.float32] | None = None
 
@@ -134,6 +135,28 @@ class IKObjective:
         A weight of 0 switches the row off for that problem. The rows of `compute_residuals` contain the weight already.
         """
         return None
+
+    # ------------------------------------------------------------------ priority
+    @property
+    def priority(self) -> int:
+        """Which rows come first: those of pose targets have priority 0, those of objectives 1 unless told otherwise.
+
+        Where a solver has both, rows of priority 1 are lowered in what those of priority 0 leave open, whatever the
+        weights; among rows of one priority weights decide. A controller minimises all rows together.
+
+        Raises:
+            InputError: Set to another number than 0 or 1.
+            ObjectiveError: Set while the objective is bound to a solver.
+        """
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        if priority not in (0, 1) or isinstance(priority, bool):
+            raise InputError(f"{type(self).__name__}: priority is {priority!r}; allowed: 0 and 1.")
+        if self._owner is not None and self._owner() is not None:
+            raise ObjectiveError(f"{type(self).__name__} is bound to a solver. Set its priority before.")
+        self._priority = int(priority)
 
     # ------------------------------------------------------------------ per-problem data
     @property

@@ -4,7 +4,15 @@ from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
-from ik_service.compiler.code.state import Damping, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.code.state import (
+    NOT_EVALUATED,
+    SECONDARY_STAGE,
+    SECONDARY_STAGE_STEPS,
+    Damping,
+    LaneState,
+    coordinate_names,
+    error_outputs,
+)
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.code.steps.space import StepSpace
@@ -14,6 +22,7 @@ from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.program.island_program import (
     FIXED,
     GOAL,
+    SECONDARY,
     TURN,
     TURN_WIDTH,
     DataInput,
@@ -26,6 +35,10 @@ __all__ = [
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
     "GOAL",
+    "NOT_EVALUATED",
+    "SECONDARY",
+    "SECONDARY_STAGE",
+    "SECONDARY_STAGE_STEPS",
     "TURN",
     "TURN_WIDTH",
     "CpuTarget",

@@ -74,7 +74,7 @@ class Workspace:
     def use_layout(self, layout: RowLayout) -> None:
         """Make room for the islands of these rows, and drop what has been recorded."""
         self._rows = layout.rows
-        self.problems.use_structure(layout.structure)
+        self.problems.use_structure(layout.structure, layout.rows)
         read = coordinates_read(layout.rows, layout.support.dofs)
         self.turns = find_turns(self._model, read, hard_limits=self._hard_limits)
         self.verification.use_rows(self.turns, layout.rows)

@@ -31,6 +31,7 @@ class States:
     norm2: np.ndarray  # [n]
     damping_factor: np.ndarray
     steps: np.ndarray
+    stage: np.ndarray  # [n, 0]: no rows yield to others
     hessian: np.ndarray  # [n, 0]: these lanes do not keep it
     lower: np.ndarray  # [n, dofs]
     upper: np.ndarray
@@ -47,7 +48,9 @@ class States:
         errors = np.zeros((n, len(error_outputs(program))))
         lanes = [np.zeros(n) + number for number in (NOT_EVALUATED, damping_factor, 0.0, floor2)]
         blank = [np.zeros((n, len(program.dofs))), np.zeros((n, len(source.step.lengths2())))]
-        return cls(trial.copy(), trial, *blank, errors, *lanes[:3], np.zeros((n, 0)), *limits, inputs, *lanes[3:])
+        return cls(
+            trial.copy(), trial, *blank, errors, *lanes[:3], *2 * [np.zeros((n, 0))], *limits, inputs, *lanes[3:]
+        )
 
     def packed(self):
         """As the native line holds them, [n, places]."""

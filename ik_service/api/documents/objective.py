@@ -36,7 +36,7 @@ def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None,
         raise faulty_field(f"{pointer}/type", "no_masses", detail)
     data = dict(_columns(spec, robot, start, pointer))
     data[ROW_WEIGHTS] = _read_weights(spec, robot, pointer)
-    return ObjectiveData(spec.type, spec.objective_class, names, data)
+    return ObjectiveData(spec.type, spec.objective_class, names, data, spec.priority)
 
 
 def row_counts(objective: ObjectiveData, pointer: str) -> Iterator[tuple[str, int]]:

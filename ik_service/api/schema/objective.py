@@ -53,6 +53,11 @@ class WeightedObjective(Envelope):
         allow_inf_nan=False,
         description="Factor of all rows, in the residual: the cost grows with its square.",
     )
+    priority: Literal[0, 1] = Field(
+        default=1,
+        description="Rows of priority 1 are lowered in what targets and rows of priority 0 leave open, whatever the "
+        "weights. Among rows of one priority weights decide.",
+    )
 
     def row_count(self, robot: RobotModel) -> int:
         """Return the number of rows; only an objective about joints needs the robot for it."""

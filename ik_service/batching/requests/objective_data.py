@@ -28,17 +28,19 @@ class ObjectiveData:
         names: Arguments of its class that are not numbers, such as `link` or `joints`.
         data: Numeric arguments of its class by name, shape [width] or [problem_count, width]; the weight of the
             objective is a factor of `row_weights`.
+        priority: 0 where its rows are to come first, as those of targets do; 1 where they yield to these.
     """
 
     kind: str
     objective_class: Callable[..., ExpressionObjective]
     names: tuple[tuple[str, str | tuple[str, ...]], ...]
     data: Mapping[str, Column]
+    priority: int = 1
 
     @property
     def structure(self) -> tuple[object, ...]:
         """All of it that a solver depends on."""
-        return (self.kind, self.names, tuple(self.data))
+        return (self.kind, self.names, tuple(self.data), self.priority)
 
     @property
     def rows_on(self) -> NDArray[np.bool_]:
@@ -52,7 +54,9 @@ class ObjectiveData:
 
     def objective(self) -> ExpressionObjective:
         """Return the objective for a solver."""
-        return self.objective_class(**dict(self.names), **self.data)
+        objective = self.objective_class(**dict(self.names), **self.data)
+        objective.priority = self.priority
+        return objective
 
     def part(self, rows: slice | NDArray[np.intp]) -> Self:
         """Return the objective of some of the problems."""

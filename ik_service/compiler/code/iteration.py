@@ -16,11 +16,20 @@ from functools import partial
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
 from ik_service.compiler.code.rotation_step import rotation_step
-from ik_service.compiler.code.state import COMPONENTS, Damping, LaneState, coordinate_names, error_outputs
+from ik_service.compiler.code.state import (
+    COMPONENTS,
+    NOT_EVALUATED,
+    SECONDARY_STAGE,
+    SECONDARY_STAGE_STEPS,
+    Damping,
+    LaneState,
+    coordinate_names,
+    error_outputs,
+)
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.row_step import step_source
 from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.program.island_program import IslandProgram
+from ik_service.compiler.program.island_program import SECONDARY, IslandProgram
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
@@ -77,6 +86,7 @@ class IterationSource:
         state = self.state
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
+        names |= {"stage": state.stage} if self.program.levels else {}
         return names | {"old_factor": state.damping_factor, "steps": state.steps}
 
     def _kept(self) -> list[tuple[str, str, int]]:
@@ -100,6 +110,10 @@ class IterationSource:
         names, columns = self.data_names(), self.data_columns
         looped = {one.name for loop in self.program.loops for one in loop.inputs}
         read = [f"const F {name} = {self._datum(k)};" for k, name in enumerate(names) if name not in looped]
+        if self.program.levels:
+            given = self._datum(names.index(SECONDARY))
+            read = [line for line in read if not line.startswith(f"const F {SECONDARY} ")]
+            read.append(f"const F {SECONDARY} = {given} * stage;")
         if columns == 0:
             return read
         return [f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});", *read]
@@ -194,11 +208,38 @@ class IterationSource:
             rests = self.lanes.both("better", f"gain < norm2 * {number(self.damping.progress)}")
             hopeless = self.lanes.everywhere(number(2.0 * self.damping.factor_max))
             factor = self.lanes.choose(rests, hopeless, factor)
-        lines.append(f"const F last_factor = {factor};")
-        lines.append(f"s[{state.damping_factor}] = last_factor;")
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
+        if self.program.levels:
+            factor = self._next_stage(lines, factor)
+        lines.append(f"const F last_factor = {factor};")
+        lines.append(f"s[{state.damping_factor}] = last_factor;")
         over = "(best_norm2 <= floor2)"
         for other in (f"last_factor > {number(self.damping.factor_max)}", "tried >= iterations"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.any(over)};"]
+
+    def _next_stage(self, lines: list[str], factor: str) -> str:
+        """Add the statements that make rows that yield lighter still, and return the damping factor after that.
+
+        At first they weigh so much that steps along the rows to which they yield, which curve, may be long. Where
+        nothing more is gained, or time is running out, the others are met: they are when that stage ends.
+        """
+        state, number, lanes, lower = self.state, self._number, self.lanes, SECONDARY_STAGE[self.lanes.precision]
+        first, second = (f"best_error{len(error_outputs(self.program)) - k}" for k in (2, 1))
+        one, light = lanes.everywhere(number(1.0)), lanes.everywhere(number(lower))
+        lines.append(f"const F spent = {factor};")
+        late = f"tried >= iterations - {number(float(SECONDARY_STAGE_STEPS))}"
+        ended = lanes.either(f"spent > {number(self.damping.factor_max)}", late)
+        ended = lanes.both(ended, f"best_norm2 < {number(NOT_EVALUATED)}")
+        lines.append(f"const auto next = {lanes.both(f'stage == {number(1.0)}', ended)};")
+        lines.append(f"s[{state.stage}] = {lanes.choose('next', light, 'stage')};")
+        lines.append(f"const F lighter = {SECONDARY} * {number(lower)};")
+        weighed = f"({first} + lighter * lighter * {second})"
+        lines.append(f"s[{state.norm2}] = {lanes.choose('next', weighed, 'best_norm2')};")
+        for k, c in enumerate(self.coordinates):
+            place = f"s[{state.trial + k}]"
+            lines.append(f"{place} = {lanes.choose('next', f'best_q{c}', place)};")
+        met = lanes.both(f"stage < {number(1.0)}", f"{first} <= floor2")
+        hopeless = lanes.everywhere(number(2.0 * self.damping.factor_max))
+        return lanes.choose("next", one, lanes.choose(met, hopeless, "spent"))

@@ -1,11 +1,17 @@
 """What a lane of an iteration remembers, and how its steps are damped."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from ik_service.compiler.code.lanes import Precision
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
 
+NOT_EVALUATED = 1.0e30  # |r|^2 of a lane before its first evaluation: any trial is better
 COMPONENTS = "xyzw"
+# Of the factor of rows that yield, once these are as low as they get
+SECONDARY_STAGE: Mapping[Precision, float] = {"float32": 2.0**-12, "float64": 2.0**-22}
+SECONDARY_STAGE_STEPS = 10  # that are left for what follows
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class LaneState:
         norm2: |r|^2 at q.
         damping_factor: Factor on the damping.
         steps: Steps tried.
+        stage: What the factor of rows that yield is multiplied with, where there are such: 1, then `SECONDARY_STAGE`.
         hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
         lower: Lower limits, per DOF.
         upper: Upper limits, per DOF.
@@ -72,6 +79,7 @@ class LaneState:
     norm2: int
     damping_factor: int
     steps: int
+    stage: int
     hessian: int
     lower: int
     upper: int
@@ -86,7 +94,7 @@ class LaneState:
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
         counts = [coordinates, coordinates, dofs, length_count, len(error_outputs(program)), 1, 1, 1]
-        counts.append(len(program.coupled) if with_hessian else 0)
+        counts += [1 if program.levels else 0, len(program.coupled) if with_hessian else 0]
         counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 
@@ -104,9 +112,13 @@ def coordinate_names(program: IslandProgram) -> tuple[tuple[int, str], ...]:
 
 
 def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
-    """Squared errors of pose targets ("position" or "chord") and of rows with tolerances ("rows"), and expressions."""
+    """Squared errors of pose targets ("position" or "chord") and of rows with tolerances ("rows"), and expressions.
+
+    The last two, where rows yield to others, are |r|^2 of either kind ("level").
+    """
     found = []
     for error in program.errors:
         found += [("position", error.position2)] if error.position2 is not None else []
         found += [("chord", error.chord2)] if error.chord2 is not None else []
-    return [*found, ("rows", program.row_error2)] if program.row_error2 is not None else found
+    found += [("rows", program.row_error2)] if program.row_error2 is not None else []
+    return [*found, *(("level", norm2) for norm2 in program.levels)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.compiler.program.chain import Chain, compose, constants, coordinate, quaternion_coordinate
-from ik_service.compiler.program.island_program import DataInput
+from ik_service.compiler.program.island_program import NO_OBJECTIVE, SECONDARY, DataInput
 from ik_service.compiler.program.signature import StatedObjective
 from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.element_table import Element
@@ -43,6 +43,7 @@ class IslandScope:
         robot: The robot.
         graph: The expressions of the island.
         dofs: Active DOFs of the island.
+        secondary: Numbers of the objectives whose rows yield to the others.
         chain: Frames and twists of the bodies that the rows need.
         inputs: Data that the rows have read so far, by the name of the variable.
     """
@@ -50,6 +51,7 @@ class IslandScope:
     robot: KinematicRobot
     graph: ExpressionGraph
     dofs: Sequence[int]
+    secondary: Sequence[int]
     chain: Chain
     inputs: dict[str, DataInput]
 
@@ -58,6 +60,11 @@ class IslandScope:
         name = f"data{objective}_{field}_{column}"
         self.inputs.setdefault(name, DataInput(name, objective, field, column))
         return self.graph.variable(name)
+
+    def secondary_scale(self) -> Expression:
+        """Give the factor of rows that yield to others, as a variable."""
+        self.inputs.setdefault(SECONDARY, DataInput(SECONDARY, NO_OBJECTIVE, SECONDARY, 0))
+        return self.graph.variable(SECONDARY)
 
     def frame(self, link: str | int | BodyFrame) -> Frame:
         """Give the frame of a link, of a body, or of one fixed to a body."""
@@ -115,4 +122,6 @@ def bind(
     for r in one.wanted:
         values[stated.data_names[-1][r]] = scope.read(one.objective, ROW_WEIGHTS, one.first_row + r)
     values[WEIGHT] = objective.weight
+    if one.objective in scope.secondary:
+        values[WEIGHT] = objective.weight * scope.secondary_scale()
     return values, plain

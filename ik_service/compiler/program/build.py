@@ -43,7 +43,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     applied = [one for k, own in enumerate(objectives) for one in applied_groups(own, k, wanted[k])]
     bodies = {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
     chain = build_chain(robot, bodies, graph, dofs, signature.half_angle_error)
-    scope = IslandScope(robot, graph, dofs, chain, {})
+    scope = IslandScope(robot, graph, dofs, signature.secondary, chain, {})
     applied, loops = split_loops(applied, signature, scope)
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
@@ -66,6 +66,8 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     left = _less_goals(stated, goals, graph)
     pairs = list(zip(left, columns, strict=True))
     norms = [graph.variable(loop.norm2) for loop in loops]
+    squares = [(k, row * row) for k, row in zip(row_objective, left, strict=True)]
+    squares += [(loop.objective, norm) for loop, norm in zip(loops, norms, strict=True)]
     shares += [graph.variable(loop.error2) for loop in loops if loop.shares2]
 
     def looped(names: Sequence[str | None]) -> Expression:
@@ -81,6 +83,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *_looped(loops)),
         norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged)), *norms], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
+        levels=_levels(squares, signature.secondary, scope),
         gradient=tuple(
             total((column[a] * row for row, column in pairs), looped([x.gradient(a) for x in loops])) for a in n
         ),
@@ -94,6 +97,17 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         row_independent=tuple(one.group.independent for one in applied for _ in one.wanted),
         loops=tuple(loops),
     )
+
+
+def _levels(
+    squares: Sequence[tuple[int, Expression]], secondary: Sequence[int], scope: IslandScope
+) -> tuple[Expression, ...]:
+    """|r|^2 of the rows that come first, and of those that yield without their factor, from squares by objective."""
+    if not secondary:
+        return ()
+    zero, scale = scope.graph.constant(0.0), scope.secondary_scale()
+    first, second = (total((own for k, own in squares if (k in secondary) == yields), zero) for yields in (False, True))
+    return first, second / (scale * scale)
 
 
 def _looped(loops: Sequence[RowLoop]) -> list[DataInput]:

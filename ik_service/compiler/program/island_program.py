@@ -10,7 +10,7 @@ from functools import cached_property
 from objectives.expression import Expression, ExpressionGraph, Scalar
 
 NO_OBJECTIVE = -1
-GOAL, TURN, FIXED = "goal", "turn", "fixed"
+GOAL, TURN, FIXED, SECONDARY = "goal", "turn", "fixed", "secondary_scale"
 TURN_WIDTH = 5  # numbers of a turn's limit
 
 
@@ -20,7 +20,8 @@ class DataInput:
 
     Those of no objective: with field FIXED the coordinate `column` of the problem's start, which no active DOF moves;
     with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it
-    starts, xyzw, and the sine of half the largest angle by which it may turn from there.
+    starts, xyzw, and the sine of half the largest angle by which it may turn from there; with field SECONDARY the
+    factor of the rows that yield to others.
     """
 
     name: str
@@ -67,6 +68,7 @@ class RowLoop:
 
     Attributes:
         name: What its variables begin with.
+        objective: Number of the objective that it is of.
         is_relative: Whether the twists of a kind are taken at the body of its first frame, not at the world's origin.
         rows: The weighted rows of an element; this and the next two in a graph of their own.
         parts: Derivatives of each row by the twists of its frames; where they are opposite, by that of the first.
@@ -79,6 +81,7 @@ class RowLoop:
     """
 
     name: str
+    objective: int
     is_relative: bool
     rows: tuple[Expression, ...]
     parts: tuple[tuple[Expression, ...], ...]
@@ -127,6 +130,8 @@ class IslandProgram:
         inputs: Data that it reads per problem.
         norm2: |r|^2, r the rows less their goals; not finite where a row is not that is only judged.
         goal_norm2: The same of the rows that may have goals.
+        levels: |r|^2 of the rows that come first, and of those that yield to them without their factor; empty where
+            there are not both.
         gradient: J'r, per DOF.
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
@@ -146,6 +151,7 @@ class IslandProgram:
     inputs: tuple[DataInput, ...]
     norm2: Expression
     goal_norm2: Expression
+    levels: tuple[Expression, ...]
     gradient: tuple[Expression, ...]
     errors: tuple[TargetError, ...]
     row_error2: Expression | None

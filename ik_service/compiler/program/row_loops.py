@@ -68,7 +68,9 @@ class _Loop:
         self.name, self.scope, self.graph = name, scope, ExpressionGraph()
         self.members = sorted(members, key=self._kind)
         self.group, self.objective = members[0].group, members[0].objective
-        self.weight = signature.objectives[self.objective].weight
+        self.weight: Scalar = signature.objectives[self.objective].weight
+        if self.objective in signature.secondary:
+            self.weight = self.weight * self.graph.variable(scope.secondary_scale().name)
         self.has_tolerances = self.objective in signature.tolerated
         self.numbers = _Numbers()
 
@@ -93,6 +95,7 @@ class _Loop:
         columns = zip(*self.numbers.inputs, strict=True)
         return RowLoop(
             name=self.name,
+            objective=self.objective,
             is_relative=self._is_relative(),
             rows=tuple(weighted),
             parts=tuple(tuple(transplant(own, values, graph)) for own in parts),

@@ -6,6 +6,8 @@ It holds no data: targets, weights of rows, offsets and limits are inputs of a p
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR
 from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives import IKModel
@@ -52,6 +54,7 @@ class IslandSignature:
         judged: Rows of pose targets that no DOF can change and that have to be met all the same: they count in the
             errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
         tolerated: Numbers of the objectives whose rows have tolerances, which are read as inputs.
+        secondary: Numbers of the objectives whose rows yield to the others of the island, by a factor that is an input.
     """
 
     robot: KinematicRobot = field(compare=False, repr=False)
@@ -66,6 +69,7 @@ class IslandSignature:
     limit_turns: bool
     judged: tuple[int, ...]
     tolerated: tuple[int, ...]
+    secondary: tuple[int, ...]
 
     @classmethod
     def of(
@@ -82,8 +86,14 @@ class IslandSignature:
         limit_turns: bool = False,
         judged: Sequence[int] = (),
         tolerated: Sequence[int] = (),
+        secondary: Collection[int] = (),
     ) -> "IslandSignature":
-        """Return the signature of an island; the arguments are its attributes, the model a view of the robot."""
+        """Return the signature of an island; the arguments are its attributes, the model a view of the robot.
+
+        Where all rows are of the objectives of `secondary`, none of them yields.
+        """
+        of_row = np.repeat(np.arange(len(objectives)), [objective.residual_dim() for objective in objectives])
+        own = set(of_row[np.array(rows, int)].tolist())
         return cls(
             robot=robot,
             content=robot.content_hash,
@@ -97,6 +107,7 @@ class IslandSignature:
             limit_turns=limit_turns,
             judged=tuple(judged),
             tolerated=tuple(tolerated),
+            secondary=tuple(sorted(own & set(secondary))) if own - set(secondary) else (),
         )
 
 

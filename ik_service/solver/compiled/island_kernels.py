@@ -20,6 +20,7 @@ from ik_service.compiler import (
     FIXED,
     FLOAT32_ERROR,
     FLOAT64_ERROR,
+    SECONDARY,
     DataInput,
     IslandSignature,
     Precision,
@@ -124,6 +125,7 @@ class IslandKernels:
         model, support = self._model, self._support
         self._targets = self._rows.of_kind(RowKind.TARGET)
         self._soft: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
+        self._secondary = self._rows.secondary
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
         self._ranges = seed_ranges(model, support.active_dofs)
         precisions: tuple[Precision, ...] = ("float32", "float64")
@@ -213,7 +215,8 @@ class IslandKernels:
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition, precision)
                 exact = inputs if precision == "float64" else None
-                for name, array in self._sources(code.inputs, problems, exact).items():
+                scale = partition.scales.secondary.device[:, island]
+                for name, array in self._sources(code.inputs, problems, scale, exact).items():
                     setattr(task, name, array)
                 task.fault, task.problem, task.count, task.island = inputs.fault.device, listed, count, island
                 found.append((code.kernel, task))
@@ -230,7 +233,7 @@ class IslandKernels:
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
             starts, targets = self._rows.start, self._targets
             given = (robot, self._model, objectives, starts, dofs, key[1], targets, error)
-            signature = IslandSignature.of(*given, tolerated=self._tolerated)
+            signature = IslandSignature.of(*given, tolerated=self._tolerated, secondary=self._secondary)
             kernel = self.launches.kernel(signature, precision)
             program, limited = kernel.source.program, self._hard_limits
             constants = island_constants(program, self._model, precision=precision, hard_limits=limited)
@@ -254,7 +257,7 @@ class IslandKernels:
         return task
 
     def _sources(
-        self, needed: Sequence[DataInput], problems: Problems, exact: InputArrays | None
+        self, needed: Sequence[DataInput], problems: Problems, secondary: wp.array[Any], exact: InputArrays | None
     ) -> dict[str, wp.array[Any]]:
         """Where the kernel finds starts and data of the objectives; targets in float64 where input arrays are given."""
         objectives: Any = self._rows.objectives
@@ -263,6 +266,8 @@ class IslandKernels:
             staged = None if exact is None or one.objective not in self._targets else exact.float64_targets(one.field)
             if one.field == FIXED:
                 array = problems.start_joint_q
+            elif one.field == SECONDARY:
+                array = secondary
             else:
                 array = objectives[one.objective].data(one.field) if staged is None else staged
             size = wp.types.type_size_in_bytes(array.dtype)

@@ -9,7 +9,7 @@ The two engines accept steps differently:
 
 - staged (`GAIN_MIN`): a trial is accepted where it lowers the cost by a share of what the linear model predicts. Every
   accepted configuration is the best so far, so several candidates of one step can be compared.
-- compiled (`DAMPING`, `OBJECTIVE_DAMPING`): the next step starts from the trial even where it is worse, and the best
+- compiled (`DAMPING` and its kin): the next step starts from the trial even where it is worse, and the best
   configuration is kept apart. Then each iteration evaluates one trial per lane without branches; measured faster.
 """
 
@@ -42,6 +42,8 @@ DAMPING = Damping(
 )
 # Without targets an attempt ends at a minimum with a cost, to which steps lead slowly, and with little to gain.
 OBJECTIVE_DAMPING = replace(DAMPING, progress=1.0e-6, up=3.0, down=0.5)
+# Rows that yield to targets are lowered along these, which curve: shorter steps are tried more patiently.
+LEVEL_DAMPING = replace(DAMPING, up=2.0, factor_max=300.0)
 # Ticks of a controller
 TICK_DAMPING = replace(
     DAMPING,

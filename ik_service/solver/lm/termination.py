@@ -4,6 +4,7 @@ import typing
 
 import warp as wp
 
+from ik_service import compiler
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
@@ -17,7 +18,7 @@ from ik_service.solver.lm.codes import (
 # Floors are those of rows of weight 1; they scale with the weights.
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at which float32 kinematics has nothing more to give
 FLOAT64_FLOOR2 = 1.0e-22  # the same of float64
-NOT_EVALUATED = wp.constant(1.0e30)  # |r|^2 before the first evaluation: any trial is better
+NOT_EVALUATED = wp.constant(compiler.NOT_EVALUATED)  # |r|^2 before the first evaluation: any trial is better
 ROUNDING2_FLOAT32 = wp.constant(1.0e-9)  # |r|^2 that is nothing but rounding where no step lowers it any more
 COSINE_MAX = wp.constant(1.0e-3)  # largest cosine between the residual and a column of J at a stationary point
 COSINE_STUCK = wp.constant(1.0e-2)  # the same where no step lowers the cost: float32 resolves no further

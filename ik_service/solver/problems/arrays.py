@@ -15,7 +15,14 @@ from ik_service.solver.problems.best_attempts import allocate_attempts
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.weights import row_scale
+from ik_service.solver.problems.rows.priorities import (
+    HEAVIEST,
+    Priorities,
+    priorities_of,
+    row_scale,
+    scale_of_weights,
+)
+from ik_service.solver.problems.rows.weights import objective_scale
 from ik_service.solver.problems.solve_settings import SolveSettings
 
 FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits and singularities float64 has a long way
@@ -45,6 +52,7 @@ class Problems:
         unused_joint_q: Its configurations in float32, which nobody reads, [capacity, joint_coord_count].
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
         heaviest2: Square of the largest.
+        priorities: `Priorities` of the rows.
     """
 
     def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
@@ -67,8 +75,8 @@ class Problems:
         self._structure: RowStructure | None = None
         self._model = model
 
-    def use_structure(self, structure: RowStructure) -> None:
-        """Make room for islands and answers of rows and trees that are related like this."""
+    def use_structure(self, structure: RowStructure, rows: Rows) -> None:
+        """Make room for islands and answers of rows, and trees that are related to them like this."""
         model, capacity = self._model, self.capacity
         self._structure = structure
         self.islands = allocate_islands(structure, capacity)
@@ -77,6 +85,7 @@ class Problems:
         shape = (capacity, structure.tree_count)
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
+        self.priorities = priorities_of(rows, *shape)
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
 
@@ -100,11 +109,11 @@ class Problems:
                 is_target = rows.kinds[k] is RowKind.TARGET
                 length = self._model.robot.length_unit if is_target else 1.0  # what weight 1 means to the user
                 unit = 1.0 / (ROTATION_LENGTH * length) if is_target else 1.0
-                scale = row_scale(rows.objectives[k]) * length
+                scale = objective_scale(rows.objectives[k]) * length
                 inputs = [array, start, scale, unit, self._row_on, self._row_weight2]
                 launches.append(wp.launch(_switch_rows, self.capacity, inputs, device=device, record_cmd=True))
         launches += record_discovery(self._structure, self._row_on, self.islands, join=join)
-        inputs = [self.islands, self._row_weight2, self.lightest2, self.heaviest2]
+        inputs = [self.islands, self._row_weight2, self.priorities, self.lightest2, self.heaviest2]
         return [*launches, wp.launch(_weigh_islands, self.capacity, inputs, device=device, record_cmd=True)]
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
@@ -157,16 +166,31 @@ def _switch_rows(
 def _weigh_islands(
     islands: Islands,
     row_weight2: wp.array2d[float],  # [problem_capacity, rows]
+    priorities: Priorities,
     # out
     lightest2_out: wp.array2d[float],  # [problem_capacity, trees]
     heaviest2_out: wp.array2d[float],  # [problem_capacity, trees]
 ):
     p = wp.tid()
     for island in range(islands.nisland[p]):
-        lightest = float(3.0e38)
+        lightest = float(HEAVIEST)
         heaviest = float(0.0)
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
-            lightest = wp.min(lightest, row_weight2[p, islands.row[p, m]])
-            heaviest = wp.max(heaviest, row_weight2[p, islands.row[p, m]])
+            row = islands.row[p, m]
+            if priorities.yields[row] == 1:
+                heaviest = wp.max(heaviest, row_weight2[p, row])
+            else:
+                lightest = wp.min(lightest, row_weight2[p, row])
+        priorities.scale[p, island] = scale_of_weights(lightest, heaviest)
+        first = float(lightest)
+        lightest = float(HEAVIEST)
+        heaviest = float(0.0)
+        for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
+            row = islands.row[p, m]
+            scale = row_scale(priorities, p, island, row)
+            lightest = wp.min(lightest, scale * scale * row_weight2[p, row])
+            heaviest = wp.max(heaviest, scale * scale * row_weight2[p, row])
+        if first < HEAVIEST:  # rows that yield do not count
+            lightest = first
         lightest2_out[p, island] = lightest
         heaviest2_out[p, island] = heaviest

@@ -12,6 +12,7 @@ from ik_service.linear_solve import Equations, Islands, eliminate
 from ik_service.solver.lm.bound import is_at_bound
 from ik_service.solver.lm.codes import (
     CANCELLED,
+    INVALID,
     ITERATIONS,
     NO_TARGET,
     RUNNING,
@@ -29,6 +30,7 @@ from ik_service.solver.lm.termination import (
 )
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.rows.kinds import TARGET_ROW
+from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS, Priorities
 from ik_service.solver.staged.slots import Slots
 
 
@@ -38,6 +40,7 @@ def assess(
     coordinates: Coordinates,
     islands: Islands,
     row_kind: wp.array[wp.int32],  # [rows]
+    priorities: Priorities,
     # solve
     settings: wp.array[wp.int32],
     best: BestAttempts,
@@ -57,12 +60,26 @@ def assess(
         return
     p = slots.problem_idx[i]
     norm2 = float(0.0)
+    first_norm2 = float(0.0)
+    second_norm2 = float(0.0)  # of rows that yield, without their factors
+    scale = slots.stage[i, island] * priorities.scale[p, island]
     has_target = bool(False)
+    has_first = bool(False)
+    has_second = bool(False)
     for r in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
-        norm2 += equations.residuals[i, r] * equations.residuals[i, r]
-        if row_kind[islands.row[p, r]] == TARGET_ROW:
+        row = islands.row[p, r]
+        residual = equations.residuals[i, r]
+        norm2 += residual * residual
+        if priorities.yields[row] == 1:
+            has_second = True
+            second_norm2 += residual * residual / (scale * scale)
+        else:
+            has_first = True
+            first_norm2 += residual * residual
+        if row_kind[row] == TARGET_ROW:
             has_target = True
     slots.cost[i, island] = 0.5 * norm2
+    slots.unscaled_cost[i, island] = 0.5 * (first_norm2 + second_norm2)
     blocked = int(0)
     slope = float(0.0)  # largest squared cosine of a free DOF
     largest = float(0.0)  # entry on the diagonal of J'J
@@ -89,6 +106,9 @@ def assess(
     share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
     slots.damping[i, island] = slots.damping_factor[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - slots.iterations[i, island]
+    is_first_stage = has_first and has_second and slots.stage[i, island] == 1.0
+    if is_first_stage:
+        left -= STAGE_STEPS
     gain = float(UNKNOWN_GAIN)
     if not has_target and slope <= 2.0 * GAIN_STUCK:  # the gain is at least the largest squared cosine
         line = i * (equations.factor.shape[0] / slots.seed.shape[0])
@@ -97,6 +117,12 @@ def assess(
     phase = phase_after(
         norm2, lightest2[p, island], heaviest2[p, island], slope, gain, blocked, slots.ended[i, island], left
     )
+    if is_first_stage and phase != RUNNING and phase != INVALID:
+        slots.stage[i, island] = STAGE
+        slots.damping_factor[i, island] = 1.0
+        slots.ended[i, island] = RUNNING
+        slots.cost[i, island] = 0.5 * (first_norm2 + STAGE * STAGE * scale * scale * second_norm2)
+        phase = RUNNING
     if is_beaten(best.rank[p, island], slots.seed[i]):
         phase = CANCELLED
     if phase != RUNNING:

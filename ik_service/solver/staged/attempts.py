@@ -56,7 +56,7 @@ def collect(
         for m in range(islands.coordadr[p, island], islands.coordadr[p, island + 1]):
             c = islands.coord[p, m]
             best.joint_q[p, c] = joint_q[i, c]
-        best.cost[p, island] = slots.cost[i, island]
+        best.cost[p, island] = slots.unscaled_cost[i, island]
         best.seed[p, island] = slots.seed[i]
         best.iterations[p, island] = slots.iterations[i, island]
         best.status[p, island] = status
@@ -106,6 +106,7 @@ def refill(
                     slots.iterations[i, island] = 0
                     slots.ended[i, island] = RUNNING
                     slots.damping_factor[i, island] = 1.0
+                    slots.stage[i, island] = 1.0
                     started = 1
             if started == 1:
                 slots.problem_idx[i] = p

@@ -16,6 +16,7 @@ from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.binding import has_row_tolerances
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
 from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.priorities import scale_jacobian, scale_residuals
 from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, rank_ended, refill
@@ -141,6 +142,12 @@ class Batch:
     def _launch(self, kernel: typing.Any, dim: tuple[int, ...], *inputs: object) -> None:
         wp.launch(kernel, dim, inputs, device=self._model.device)
 
+    def _scale(self, kernel: typing.Any, poses: Poses, rows: "wp.array[typing.Any]") -> None:
+        """Multiply rows that yield to others with their factor, if there are any."""
+        if self._rows.secondary:
+            inputs = [self._problems.priorities, self._problems.islands, poses.problem_idx, self._slots.stage, rows]
+            self._launch(kernel, rows.shape[:2], *inputs)
+
     def _iterate(self) -> None:
         """Evaluate, decide, step, evaluate, accept; then give the slots that are done their next attempt."""
         problems, slots, equations = self._problems, self._slots, self._equations
@@ -150,21 +157,26 @@ class Batch:
         self._rows.compute_residuals(accepted)
         self._rows.compute_jacobian(accepted, self._joint_S_s, self._jacobian, self._tape)
         self._support.record_check(self._jacobian, slots.running)
+        self._scale(scale_residuals, accepted, accepted.residuals)
+        self._scale(scale_jacobian, accepted, self._jacobian)
         normal_equations(self._active, islands, instances, (accepted.residuals, self._jacobian), equations)
         solve = [problems.settings, problems.best, problems.lightest2, problems.heaviest2]
-        self._launch(assess, per_island, self._coordinates, islands, self._row_kind, *solve, joint_q, slots, equations)
+        kinds = [self._row_kind, problems.priorities]
+        self._launch(assess, per_island, self._coordinates, islands, *kinds, *solve, joint_q, slots, equations)
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
             target = [self._rows.start[k], weights, problems.tolerances, islands]
             self._launch(meet_target, slots.seed.shape, *target, accepted.residuals, slots)
         for start, objective in zip(self._rows.start, self._rows.objectives, strict=True):
             if has_row_tolerances(objective):
-                own = [start, objective.weight, objective.row_weights(), objective.data(ROW_TOLERANCES), islands]
+                own = [start, objective.weight, objective.row_weights(), objective.data(ROW_TOLERANCES)]
+                own += [islands, problems.priorities]
                 self._launch(meet_rows, slots.seed.shape, *own, accepted.residuals, slots)
         self._launch(rank_ended, per_island, slots, problems.best)
         self._launch(collect, per_island, islands, joint_q, slots, problems.best)
         damped_steps(islands, instances, (slots.damping, candidates, self._step_scale), equations)
         self._launch(propose, each_candidate, self._coordinates, islands, slots, joint_q, equations, trials.joint_q)
         self._rows.compute_residuals(trials)
+        self._scale(scale_residuals, trials, trials.residuals)
         trial = [candidates, trials.joint_q, trials.residuals, equations]
         self._launch(accept, per_island, islands, *trial, slots, joint_q)
         self._refill()

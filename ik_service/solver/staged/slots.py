@@ -22,6 +22,8 @@ class Slots:
     # Once the attempt has ended: 1 where every target is met, 0 where one is missed, NO_TARGET without any.
     met: wp.array2d[wp.int32]
     cost: wp.array2d[wp.float32]  # 1/2 |r|^2 of the accepted configuration
+    unscaled_cost: wp.array2d[wp.float32]  # the same without the factor of rows that yield
+    stage: wp.array2d[wp.float32]  # what the factor of rows that yield is multiplied with: 1, then STAGE
     damping_factor: wp.array2d[wp.float32]  # factor on the damping, raised by rejected steps
     damping: wp.array2d[wp.float32]  # damping of the next step
     rank: wp.array2d[wp.int64]  # rank of the ended attempt among those of its problem and island

@@ -10,6 +10,7 @@ import warp as wp
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.tolerances import chord_angle, is_within
+from ik_service.solver.problems.rows.priorities import Priorities, row_scale
 from ik_service.solver.staged.slots import Slots
 
 
@@ -72,6 +73,7 @@ def meet_rows(
     row_weights: wp.array2d[float],  # [1 or problems, rows of the objective]
     row_tolerances: wp.array2d[float],  # [1 or problems, rows of the objective]
     islands: Islands,
+    priorities: Priorities,
     residuals: wp.array2d[float],  # [n_batch, total_residuals]
     # in and out
     slots: Slots,
@@ -89,6 +91,9 @@ def meet_rows(
         island = islands.row_island[p, start_idx + r]
         if island >= 0:
             scale = weight * row_weights[wp.min(p, row_weights.shape[0] - 1), r]
+            scale *= row_scale(priorities, p, island, start_idx + r)
+            if priorities.yields[start_idx + r] == 1:
+                scale *= slots.stage[i, island]
             tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), r]
             if slots.met[i, island] == 1 and not is_within(wp.abs(residuals[i, start_idx + r]), scale * tolerance):
                 slots.met[i, island] = 0

@@ -152,7 +152,7 @@ def test_without_targets_success_is_a_minimum_and_errors_are_null(client):
     assert "targets" not in answer
 
 
-def test_a_soft_objective_moves_the_answer_and_leaves_success_to_the_targets(client):
+def test_an_objective_moves_the_answer_and_costs_targets_nothing_unless_it_has_their_priority(client):
     target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]]}
     posture = {"type": "posture", "joint_q_reference": [0.5, -0.785, 0.5, -2.0, 0.5, 1.571, 0.785], "weight": 1e-3}
     without = post(client, "panda", {"targets": [target]})
@@ -161,8 +161,19 @@ def test_a_soft_objective_moves_the_answer_and_leaves_success_to_the_targets(cli
     reference = np.array(posture["joint_q_reference"])
     near, far = (np.linalg.norm(np.array(one["joint_q"][0]) - reference) for one in (soft, without))
     assert near < 0.8 * far
-    hard = post(client, "panda", {"targets": [target], "objectives": [{**posture, "weight": 10.0}]})
-    assert hard["success"] == [False]  # the posture outweighs the target, which alone is judged
+    heavy = {**posture, "weight": 10.0}
+    yields, weighed = (
+        post(client, "panda", {"targets": [target], "objectives": [{**heavy, "priority": priority}]})
+        for priority in (1, 0)
+    )
+    assert yields["success"] == [True]
+    assert post(client, "panda", {"targets": [target], "objectives": [heavy]})["joint_q"] == yields["joint_q"]
+    assert weighed["success"] == [False]  # the posture outweighs the target, which alone is judged
+    refused = client.post(
+        "/v1/robots/panda/solve", json={"targets": [target], "objectives": [{**posture, "priority": 2}]}
+    )
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/objectives/0/priority"
 
 
 def test_examples_have_objectives():

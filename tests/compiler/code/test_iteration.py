@@ -286,7 +286,7 @@ def test_the_state_holds_every_number_once(name):
     assert starts[0] == 0
     sizes = np.diff(starts).tolist()
     assert sizes[:4] == [coordinates, coordinates, dofs, 1]
-    assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, 0, dofs, dofs, len(program.inputs), 1]
+    assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, 0, 0, dofs, dofs, len(program.inputs), 1]
     whole = LaneState.of(program, 1, with_hessian=True)
     assert (whole.hessian, whole.lower - whole.hessian) == (at.hessian, len(program.coupled))
     apart = LaneState.of(program, 1, data_apart=True)

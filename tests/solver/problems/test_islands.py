@@ -335,6 +335,7 @@ def test_a_floating_base_and_a_moving_torso_join_what_they_carry():
 def test_a_start_survives_a_change_of_partition(dual, problems):
     together = make(dual).solve(problems.positions[:20], problems.orientations_xyzw[:20])
     relative = IKObjectiveRelativePose(*LINKS, [0, 0, 0.3], [1, 0, 0, 0], weight=1e-6)
+    relative.priority = 0
     coupled = make(dual, objectives=[relative]).solve(
         problems.positions[:20], problems.orientations_xyzw[:20], initial_joint_q=together.joint_q
     )

@@ -178,11 +178,15 @@ def test_an_objective_without_rows_changes_nothing_and_warns_of_nothing(panda):
 
 def test_targets_and_objectives_combine(panda, panda_targets):
     quick = QuickObjective(panda.link_frame("panda_link4")[0], [POINT] * 20)
-    solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[quick], device="cpu")
-    result = solver.solve(panda_targets.positions[:20, 0])
+    together = quick.unbound_copy()
+    together.priority = 0
+    solvers = [ik_service.IKSolver(panda, ["panda_hand"], objectives=[one], device="cpu") for one in (quick, together)]
+    result, weighed = (solver.solve(panda_targets.positions[:20, 0]) for solver in solvers)
     assert np.isnan(result.orientation_error).all()
-    assert not result.success.all()  # the elbow pulls the hand away from its target
-    assert np.isfinite(result.position_error).all()
+    assert result.success.all()  # the elbow yields to the target of the hand
+    assert not weighed.success.all()  # the elbow pulls the hand away from it
+    assert np.isfinite(weighed.position_error).all()
+    assert (weighed.cost < result.cost).mean() > 0.5
 
 
 def test_claiming_an_analytic_jacobian_without_one_is_an_error(panda):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.program.island_program import IslandProgram
 
+LEVELS_MAX = 1250  # entries up to which rows that yield to others are kept apart from them
 CHAIN_ROWS = 6  # rows of one target: in their space they take no more time than in that of as many DOFs
 
 
@@ -27,13 +28,17 @@ class StepSpace:
     entries: int
 
     @classmethod
-    def of(cls, dofs: Sequence[int], depends: NDArray[np.bool_], *, in_dofs: bool = False) -> "StepSpace":
+    def of(
+        cls, dofs: Sequence[int], depends: NDArray[np.bool_], *, in_dofs: bool = False, has_levels: bool = False
+    ) -> "StepSpace":
         """Choose the space with fewer operations.
 
         Args:
             dofs: DOFs of the island, parents before children.
             depends: Which rows depend on which of them, [rows, dofs].
             in_dofs: Whether it has to be that of the DOFs, because J'J is needed anyway.
+            has_levels: Whether some rows yield to others: it is that of the rows then, where it is not too large, since
+                J'J loses the light ones in float32.
         """
         products = depends.T.astype(int) @ depends
         pairs = np.argwhere(np.tril(products, -1))
@@ -46,8 +51,10 @@ class StepSpace:
         is_chain = 0 < len(coupling) <= min(len(dofs), CHAIN_ROWS) and (lengths != 1).all()
         dof_cost = int(np.tril(products).sum()) + by_dofs.products
         row_cost = int(np.tril(shared).sum() + np.trace(products)) + 2 * int(lengths[coupling].sum()) + by_rows.products
-        if not in_dofs and len(coupling) and (is_chain or row_cost < dof_cost):
-            return cls(True, by_rows, by_rows.size + int(lengths[coupling].sum()))
+        entries = by_rows.size + int(lengths[coupling].sum())
+        keeps_light = has_levels and entries <= LEVELS_MAX
+        if not in_dofs and len(coupling) and (is_chain or keeps_light or row_cost < dof_cost):
+            return cls(True, by_rows, entries)
         return cls(False, by_dofs, by_dofs.size)
 
     @classmethod
@@ -57,4 +64,5 @@ class StepSpace:
             elimination = Elimination.of(program.dofs, program.coupled)
             return cls(False, elimination, elimination.size)
         depends = np.array([[not entry.is_zero for entry in row] for row in program.jacobian], dtype=bool)
-        return cls.of(program.dofs, depends.reshape(len(program.rows), len(program.dofs)), in_dofs=in_dofs)
+        shape, has_levels = (len(program.rows), len(program.dofs)), len(program.levels) > 0
+        return cls.of(program.dofs, depends.reshape(shape), in_dofs=in_dofs, has_levels=has_levels)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ik_service.compiler.code.lanes import Lanes
-from ik_service.compiler.code.state import Damping
+from ik_service.compiler.code.state import Damping, error_outputs
 from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
@@ -59,7 +59,9 @@ class StepSource(ABC):
         for entry in entries[1:]:
             lines.append(f"largest = {lanes.choose(f'{entry} > largest', entry, 'largest')};")
         bent = f" + {number(damping.bend)} * {lanes.sqrt('goal_norm2')}" if damping.bend > 0.0 else ""
-        lines.append(f"const F shared = norm2 * {number(damping.share)}{bent};")
+        errors = error_outputs(self._program)
+        norm2 = f"error{len(errors) - 2}" if self._program.levels else "norm2"  # those that yield do not shorten steps
+        lines.append(f"const F shared = {norm2} * {number(damping.share)}{bent};")
         lines.append(f"const F most = largest * {number(damping.most)};")
         return [*lines, f"const F share = {lanes.choose('shared < most', 'shared', 'most')};"]
 

@@ -155,7 +155,7 @@ class AttemptFunctions(AttemptStart):
     def _define_nearness(self) -> None:
         StateRef: Any = self.StateRef
         at, W, ERROR = self.at, self.source.lanes.width, self.source.state.errors
-        kinds = [kind for kind, _ in error_outputs(self.source.program) if kind != "rows"]
+        kinds = [kind for kind, _ in error_outputs(self.source.program) if kind in ("position", "chord")]
         ERRORS = len(kinds)
         CHORD_BITS = sum(1 << k for k, kind in enumerate(kinds) if kind == "chord")
 
@@ -195,6 +195,8 @@ class AttemptFunctions(AttemptStart):
         at, status_of, nearness = self.at, self._status_of, self._nearness
         W, NORM2 = self.source.lanes.width, self.source.state.norm2
         OTHER_ROWS = 1 if self.source.program.has_other_rows else 0
+        LEVELS = len(self.source.program.levels)
+        LEVEL = self.source.state.errors + len(error_outputs(self.source.program)) - LEVELS
 
         @wp.func
         def judge_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
@@ -212,7 +214,10 @@ class AttemptFunctions(AttemptStart):
             success = met == 1
             if met == NO_TARGET:
                 success = status == CONVERGED
-            return attempt_rank(success, precise, s, cost), cost, status, met
+            rank = attempt_rank(success, precise, s, cost)
+            if LEVELS == 2:
+                cost = 0.5 * (float(at(state, LEVEL * W + lane)) + float(at(state, (LEVEL + 1) * W + lane)))
+            return rank, cost, status, met
 
         self.judge_attempt = judge_attempt
 

@@ -108,6 +108,7 @@ class AttemptStart(IterationFunctions):
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
+        STAGE, LEVELS = place.stage, len(program.levels)
 
         @wp.func
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
@@ -144,5 +145,7 @@ class AttemptStart(IterationFunctions):
             state[NORM2 * W + lane] = Real(NOT_EVALUATED)
             state[FACTOR * W + lane] = Real(1.0)
             state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
+            if wp.static(LEVELS == 2):
+                state[STAGE * W + lane] = Real(1.0)
 
         self.start_attempt = start_attempt

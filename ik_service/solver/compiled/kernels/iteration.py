@@ -12,7 +12,7 @@ import warp as wp
 
 from ik_service.compiler import IslandProgram, IterationSource, Lanes, coordinate_names
 from ik_service.solver.launches.typed_warp import reference_to
-from ik_service.solver.lm.damping import DAMPING, OBJECTIVE_DAMPING
+from ik_service.solver.lm.damping import DAMPING, LEVEL_DAMPING, OBJECTIVE_DAMPING
 
 
 def iteration_of(program: IslandProgram, lanes: Lanes, *, data_columns: int = 0) -> IterationSource:
@@ -25,6 +25,8 @@ def iteration_of(program: IslandProgram, lanes: Lanes, *, data_columns: int = 0)
     """
     has_target = bool(program.errors)
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
+    if has_target and program.levels:
+        damping = LEVEL_DAMPING
     return IterationSource(program, lanes, damping, data_columns, with_hessian=not has_target)
 
 

@@ -1,1 +1,1 @@
-"""Rows of all objectives: their blocks, weights and support."""
+"""Rows of all objectives: their blocks, weights, priorities and support."""

@@ -75,6 +75,11 @@ def require_contract(objective: Any) -> None:
             )
 
 
+def is_secondary(objective: object) -> bool:
+    """Return whether rows of an objective yield to those of priority 0; those of other libraries do not."""
+    return getattr(objective, "priority", 0) == 1
+
+
 def has_row_tolerances(objective: object) -> TypeGuard[ExpressionObjective]:
     """Return whether rows of an objective have tolerances, which only those stated as expressions can."""
     return isinstance(objective, ExpressionObjective) and objective.has_row_tolerances

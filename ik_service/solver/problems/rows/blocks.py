@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.rows.binding import leaves_autodiff_out, member_for
+from ik_service.solver.problems.rows.binding import is_secondary, leaves_autodiff_out, member_for
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 from objectives.autodiff import allocate_seed, backward_rows
@@ -67,6 +67,7 @@ class Rows:
         model: The robot on the solver's device.
         objectives: All objectives, in the order of their blocks.
         kinds: `RowKind` of each objective's rows.
+        secondary: Numbers of the objectives whose rows yield to those of the others.
         start: First row of each objective.
         count: Number of rows.
         row_kind: `RowKind` of each row, int32 [count].
@@ -82,6 +83,7 @@ class Rows:
     ) -> None:
         self.model, self.objectives, self.mode = model, (*targets, *others), mode
         self.kinds = (RowKind.TARGET,) * len(targets) + (RowKind.SOFT,) * len(others)
+        self.secondary = [len(targets) + k for k, objective in enumerate(others) if is_secondary(objective)]
         sizes = [objective.residual_dim() for objective in self.objectives]
         self.start = [sum(sizes[:k]) for k in range(len(sizes))]
         self.count = sum(sizes)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.rows.binding import is_secondary
+from ik_service.solver.problems.rows.priorities import secondary_scale
 from objectives import IKObjective
 
 Float32Array = NDArray[np.float32]
@@ -27,10 +29,12 @@ class RowWeights:
     Attributes:
         lines: One line for all problems or one each, shape [1 or problem_count, rows].
         is_common: Whether it is one for all, however many problems there are.
+        secondary: Which rows yield to the others, bool [rows]; None where none does.
     """
 
     lines: Float32Array
     is_common: bool = True
+    secondary: NDArray[np.bool_] | None = None
 
     @cached_property
     def stamp(self) -> bytes:
@@ -77,21 +81,23 @@ class TargetWeights:
                 known = self._known[given] = RowWeights(np.hstack(self._given(given)))
             return known
         blocks = [*self._given(given), *map(objective_weights, objectives)]
+        yields = [False] * len(self._lines) + [is_secondary(objective) for objective in objectives]
+        secondary = np.repeat(yields, [block.shape[1] for block in blocks])
         if self._is_common and all(len(block) == 1 for block in blocks):
-            return RowWeights(np.hstack(blocks))
+            return RowWeights(np.hstack(blocks), secondary=secondary)
         shapes = [(problem_count, block.shape[1]) for block in blocks]
         spread = [
             block[:problem_count] if len(block) > 1 else np.broadcast_to(block, shape)
             for block, shape in zip(blocks, shapes, strict=True)
         ]
-        return RowWeights(np.hstack(spread), is_common=False)
+        return RowWeights(np.hstack(spread), is_common=False, secondary=secondary)
 
     def _given(self, given: bytes) -> list[Float32Array]:
         switch = np.repeat(np.frombuffer(given, np.int32), 3).astype(np.float32).reshape(-1, 6)
         return [lines * own for lines, own in zip(self._lines, switch, strict=True)]
 
 
-def row_scale(objective: IKObjective) -> float:
+def objective_scale(objective: IKObjective) -> float:
     """Return the factor of all rows of an objective."""
     return float(getattr(objective, "weight", 1.0))
 
@@ -107,21 +113,27 @@ def objective_weights(objective: IKObjective) -> Float32Array:
     array = weights_on_device(objective)
     if array is None:
         return np.ones((1, objective.residual_dim()), np.float32)
-    return np.asarray(array.numpy() * np.float32(row_scale(objective)))
+    return np.asarray(array.numpy() * np.float32(objective_scale(objective)))
 
 
 class IslandScales:
-    """Squares of the least and of the largest weight of the rows of every island.
+    """How the rows of every island are weighed.
 
     Args:
         lines: 1 for all problems, or room for one each.
         tree_count: Trees of the robot.
         device: Where they are needed.
+
+    Attributes:
+        lightest2: Square of the least weight of its rows, of those that come first where others yield.
+        heaviest2: Square of the largest.
+        secondary: Factor of its rows that yield to others of it; 1 where there are not both.
     """
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
         self.lightest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
         self.heaviest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
+        self.secondary = HostDeviceArray((lines, tree_count), wp.float32, device)
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
         """Take the scales of the islands of a solve.
@@ -133,9 +145,18 @@ class IslandScales:
         n, by_row, islands = len(weights.lines), np.ascontiguousarray(weights.lines.T), row_island.T
         for island in range(int(row_island.max(initial=-1)) + 1):
             own = islands == island  # [rows, 1 or n]
-            lightest = np.where(own, by_row, np.inf).min(axis=0)
+            self.secondary.host[:n, island] = 1.0
+            judged = own
+            if weights.secondary is not None:
+                yields = own & weights.secondary[:, None]
+                scale = secondary_scale(by_row, own & ~yields, yields)
+                self.secondary.host[:n, island] = scale
+                by_row = np.where(yields, scale * by_row, by_row)
+                judged = own & ~(yields & (own & ~yields).any(axis=0))
+            lightest = np.where(judged, by_row, np.inf).min(axis=0)
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
             with np.errstate(over="ignore"):  # infinite is what the kernels take for too large
                 self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
         self.lightest2.push(n)
         self.heaviest2.push(n)
+        self.secondary.push(n)

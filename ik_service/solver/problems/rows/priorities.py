@@ -1,0 +1,131 @@
+"""Rows that yield to others of their island: the factor that makes them light, and its use on the device.
+
+A row of weight w beside others of weight 1 moves these from where they would be by something like w^2. So the factor
+makes the heaviest of the rows that yield a small share of the lightest to which they do, whatever their weights are:
+what the latter leave open is decided by the former.
+
+Rows to which others yield are curves, along which steps are the shorter, the lighter the others are. So an attempt
+begins with `SECONDARY_SHARE` and goes on with `STAGE` of that once nothing more is gained: then the rows that come
+first are met as well as alone.
+"""
+
+import typing
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
+from ik_service.linear_solve import Islands
+from ik_service.solver.problems.rows.blocks import Rows
+
+SECONDARY_SHARE = 2.0**-6
+SHARE = wp.constant(SECONDARY_SHARE)
+STAGE = wp.constant(SECONDARY_STAGE["float32"])
+STAGE_STEPS = wp.constant(SECONDARY_STAGE_STEPS)
+HEAVIEST = wp.constant(3.0e38)
+
+
+def secondary_scale(
+    weights: NDArray[np.float32], primary: NDArray[np.bool_], secondary: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the factor of the rows that yield, a power of two, so that it rounds nothing.
+
+    Args:
+        weights: Weights of the rows of an island, [rows, 1 or n].
+        primary: Rows that come first, [rows, 1 or n].
+        secondary: Rows that yield to them, alike.
+
+    Returns:
+        A factor for each column of the weights, 1 where there are not rows of both kinds, [n].
+    """
+    lightest = np.where(primary, weights, np.inf).min(axis=0, initial=np.inf)
+    heaviest = np.where(secondary, weights, 0.0).max(axis=0, initial=0.0)
+    both = (lightest > 0.0) & np.isfinite(lightest) & (heaviest > 0.0) & np.isfinite(heaviest)
+    share = np.divide(SECONDARY_SHARE * lightest, heaviest, where=both, out=np.ones_like(heaviest, np.float64))
+    return np.asarray(np.exp2(np.floor(np.log2(share))))
+
+
+@wp.struct
+class Priorities:
+    """Which rows yield, and by which factor."""
+
+    yields: wp.array[wp.int32]  # [rows]: 1 for those that do
+    scale: wp.array2d[wp.float32]  # [problem_capacity, trees]: their factor in each island
+
+
+def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
+    """Return the `Priorities` of rows; the factors have yet to be written."""
+    found: Any = Priorities()
+    yields = np.zeros(rows.count, np.int32)
+    for k in rows.secondary:
+        yields[rows.start[k] : rows.start[k] + rows.objectives[k].residual_dim()] = 1
+    found.yields = wp.array(yields, dtype=wp.int32, device=rows.model.device)
+    found.scale = wp.ones((capacity, trees), dtype=wp.float32, device=rows.model.device)
+    return found
+
+
+@wp.func
+@typing.no_type_check
+def scale_of_weights(lightest2: float, heaviest2: float):
+    """Return the factor from the squares of the least primary and the largest secondary weight, as on the host."""
+    if not (lightest2 > 0.0 and lightest2 < HEAVIEST and heaviest2 > 0.0 and heaviest2 < HEAVIEST):
+        return 1.0
+    share = SHARE * wp.sqrt(lightest2 / heaviest2)
+    scale = float(1.0)  # by halves and doubles, which are exact
+    while scale > share:
+        scale *= 0.5
+    while 2.0 * scale <= share:
+        scale *= 2.0
+    return scale
+
+
+@wp.func
+@typing.no_type_check
+def row_scale(priorities: Priorities, p: int, island: int, row: int):
+    """Return the factor of a row of an island."""
+    if island >= 0 and priorities.yields[row] == 1:
+        return priorities.scale[p, island]
+    return 1.0
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def scale_residuals(
+    priorities: Priorities,
+    islands: Islands,
+    problem_idx: wp.array[wp.int32],  # [n]
+    stage: wp.array2d[float],  # [n_batch, trees]
+    # in and out
+    residuals: wp.array2d[float],  # [n, total_residuals]
+):
+    """Multiply the rows that yield with their factor and that of the stage of their slot."""
+    i, row = wp.tid()
+    p = problem_idx[i]
+    if priorities.yields[row] == 1:
+        island = islands.row_island[p, row]
+        if island >= 0:
+            slot = i / (residuals.shape[0] / stage.shape[0])
+            residuals[i, row] = stage[slot, island] * priorities.scale[p, island] * residuals[i, row]
+
+
+@wp.kernel(module="unique", enable_backward=False)
+@typing.no_type_check
+def scale_jacobian(
+    priorities: Priorities,
+    islands: Islands,
+    problem_idx: wp.array[wp.int32],  # [n]
+    stage: wp.array2d[float],  # [n, trees]
+    # in and out
+    jacobian: wp.array3d[float],  # [n, total_residuals, joint_dof_count]
+):
+    """Multiply the derivatives of the rows that yield alike."""
+    i, row = wp.tid()
+    p = problem_idx[i]
+    if priorities.yields[row] == 1:
+        island = islands.row_island[p, row]
+        if island >= 0:
+            scale = stage[i, island] * priorities.scale[p, island]
+            for dof in range(jacobian.shape[2]):
+                jacobian[i, row, dof] = scale * jacobian[i, row, dof]

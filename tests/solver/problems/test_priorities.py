@@ -1,0 +1,204 @@
+"""Rows that yield to others: they cost no target, and are lowered in what targets leave open."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from objectives import IKObjectiveLookAt, IKObjectivePosition, IKObjectivePosture, InputError, ObjectiveError
+from tests.solver.conftest import Reachable
+
+COUNT = 60
+ENGINES = ["compiled", "staged"]
+WEIGHTS = [1e-3, 0.3, 100.0]
+
+
+@pytest.fixture(scope="module")
+def drawn(panda):
+    return Reachable.draw(panda, ["panda_hand"], COUNT, random_seed=21)
+
+
+@pytest.fixture(scope="module")
+def reference(panda):
+    return panda.random_joint_q(np.random.default_rng(3), 1)[0]
+
+
+def posture(reference, weight=1.0, priority=1, **arguments):
+    """The posture as an objective of a priority."""
+    objective = IKObjectivePosture(reference, weight=weight, **arguments)
+    objective.priority = priority
+    return objective
+
+
+def solved(drawn, engine, objectives, **solve):
+    """Answers for the drawn poses of the hand."""
+    solver = ik_service.IKSolver(drawn.robot, ["panda_hand"], objectives=objectives, device="cpu", engine=engine)
+    return solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0], **solve)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weight):
+    alone, beside = solved(drawn, engine, []), solved(drawn, engine, [posture(reference, weight)])
+    assert alone.success.all()
+    assert beside.success.all()
+    assert np.median(beside.position_error) < 1e-6
+    far = [np.linalg.norm(result.joint_q - reference, axis=1) for result in (alone, beside)]
+    assert np.median(far[1]) < 0.9 * np.median(far[0])
+    assert (far[1] <= far[0] + 1e-3).mean() > 0.9
+    np.testing.assert_allclose(beside.cost, 0.5 * weight**2 * far[1] ** 2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_of_one_priority_are_weighed(drawn, reference, engine):
+    weighed = solved(drawn, engine, [posture(reference, 0.3, priority=0)])
+    assert weighed.success.mean() < 0.1
+    assert (weighed.position_error > 1e-3).mean() > 0.9
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_factor_of_all_rows_that_yield_changes_no_byte(drawn, reference, engine):
+    light, heavy = (solved(drawn, engine, [posture(reference, weight)]) for weight in (2.0**-7, 2.0**5))
+    np.testing.assert_array_equal(light.joint_q, heavy.joint_q)
+    np.testing.assert_allclose(heavy.cost, 2.0**24 * light.cost, rtol=1e-2)  # but for what targets are missed by
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
+    other = panda.random_joint_q(np.random.default_rng(8), 1)[0]
+    first, second = (
+        solved(drawn, engine, [posture(reference, a), posture(other, b)]) for a, b in ((3.0, 0.1), (0.1, 3.0))
+    )
+    assert first.success.all()
+    assert second.success.all()
+    near = [np.linalg.norm(result.joint_q - reference, axis=1) for result in (first, second)]
+    assert (near[0] < near[1]).mean() > 0.9
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engine):
+    robot = ik_service.load_robot("ur5e")
+    problems = Reachable.draw(robot, ["tool0"], COUNT, random_seed=5)
+    objective = IKObjectivePosture(robot.mid_joint_q, weight=10.0)
+    solver = ik_service.IKSolver(robot, ["tool0"], objectives=[objective], device="cpu", engine=engine)
+    result = solver.solve(problems.positions[:, 0], problems.orientations_xyzw[:, 0])
+    assert result.success.mean() >= 0.98
+    assert np.median(result.position_error) < 1e-6
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_objective_may_come_first_and_others_yield_to_it(drawn, panda, reference, engine):
+    """Without declared targets too: the priorities of the objectives decide."""
+    point = IKObjectivePosition("panda_hand", drawn.positions[:, 0])
+    point.priority = 0
+    solver = ik_service.IKSolver(
+        panda,
+        objectives=[point, posture(reference, 30.0)],
+        device="cpu",
+        engine=engine,
+        options=ik_service.SolverOptions(seeds=4),
+    )
+    q = solver.solve(problem_count=COUNT).joint_q
+    reached = panda.forward_kinematics(q, ["panda_hand"]).positions[:, 0]
+    assert (np.linalg.norm(reached - drawn.positions[:, 0], axis=1) < 1e-4).mean() > 0.95
+    apart = np.linalg.norm(q - reference, axis=1)
+    assert apart.min() > 1e-2
+    assert np.median(apart) < 3.0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_rows_that_come_first_nothing_yields(panda, reference, engine):
+    answers = []
+    for priority in (0, 1):
+        objectives = [posture(reference, 0.3, priority), IKObjectiveLookAt("panda_hand", [2.0, 0.0, 0.5])]
+        objectives[1].priority = priority
+        solver = ik_service.IKSolver(
+            panda, objectives=objectives, device="cpu", engine=engine, options=ik_service.SolverOptions(seeds=3)
+        )
+        answers.append(solver.solve(problem_count=10))
+    for name in ("joint_q", "cost", "status", "iterations"):
+        np.testing.assert_array_equal(getattr(answers[0], name), getattr(answers[1], name))
+
+
+def test_each_problem_has_the_factor_of_its_own_weights(drawn, reference):
+    """Alone and in a batch the same bytes, whatever rows other problems have switched off."""
+    weights = np.tile(np.float32([1, 1, 1, 0.5, 1, 1, 1]), (COUNT, 1))
+    weights[::3] *= 64.0
+    weights[1::3] = 0.0
+    together = solved(drawn, "compiled", [posture(reference, row_weights=weights)])
+    assert together.success.all()
+    for k in range(9):
+        solver = ik_service.IKSolver(
+            drawn.robot, ["panda_hand"], objectives=[posture(reference, row_weights=weights[k])], device="cpu"
+        )
+        alone = solver.solve(drawn.positions[k, 0][None], drawn.orientations_xyzw[k, 0][None])
+        np.testing.assert_array_equal(alone.joint_q[0], together.joint_q[k])
+        assert alone.cost[0] == together.cost[k]
+    plain = solved(drawn, "compiled", [])
+    np.testing.assert_array_equal(together.success[1::3], plain.success[1::3])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tight_targets_are_met_beside_a_posture(drawn, reference, engine):
+    tight = {"position_tolerance": 1e-5, "orientation_tolerance": 1e-4}
+    assert solved(drawn, engine, [posture(reference)], options=tight).success.mean() >= 0.98
+
+
+def test_float64_meets_targets_within_a_nanometre_beside_a_posture(drawn, reference):
+    exact = {"precision": "float64", "position_tolerance": 1e-9, "orientation_tolerance": 1e-8}
+    result = solved(drawn, "compiled", [posture(reference, 3.0)], options=exact)
+    assert result.success.mean() >= 0.95
+
+
+def test_threads_change_no_byte(drawn, panda, reference):
+    answers = []
+    for threads in (1, 2):
+        solver = ik_service.IKSolver(
+            panda, ["panda_hand"], objectives=[posture(reference, 0.5)], device="cpu", threads=threads
+        )
+        repeated = [np.tile(values[:, 0], (20, 1)) for values in (drawn.positions, drawn.orientations_xyzw)]
+        answers.append(solver.solve(*repeated))
+    np.testing.assert_array_equal(answers[0].joint_q, answers[1].joint_q)
+    np.testing.assert_array_equal(answers[0].cost, answers[1].cost)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_targets_out_of_reach_are_approached_as_without(panda, reference, engine):
+    far = np.tile([1.5, 0.3, 0.6], (8, 1))
+    errors = []
+    for objectives in ([], [posture(reference, 1.0)]):
+        solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=objectives, device="cpu", engine=engine)
+        result = solver.solve(far)
+        assert not result.success.any()
+        errors.append(result.position_error[:, 0])
+    np.testing.assert_allclose(errors[1], errors[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_that_is_not_finite_makes_the_problem_invalid(drawn, panda, reference, engine):
+    weights = np.ones((COUNT, 7), np.float32)
+    objective = posture(reference)
+    on_device = wp.array(weights, dtype=wp.float32, device="cpu")
+    objective.set_row_weights(on_device)
+    solver = ik_service.IKSolver(panda, ["panda_hand"], objectives=[objective], device="cpu", engine=engine)
+    weights[4] = np.nan
+    on_device.assign(weights)
+    result = solver.solve(drawn.positions[:, 0], drawn.orientations_xyzw[:, 0])
+    assert result.status_names[4] == "invalid"
+    assert not result.success[4]
+    assert np.delete(result.success, 4).all()
+
+
+def test_priorities_are_0_and_1_and_fixed_once_a_solver_has_the_objective(panda, reference):
+    objective = IKObjectivePosture(reference)
+    assert objective.priority == 1
+    for wrong in (-1, 2, 0.5, "0", True, None):
+        with pytest.raises(InputError, match="allowed: 0 and 1"):
+            objective.priority = wrong
+    keep = ik_service.IKSolver(panda, ["panda_hand"], objectives=[objective], device="cpu")
+    with pytest.raises(ObjectiveError, match="bound to a solver"):
+        objective.priority = 0
+    copy = objective.unbound_copy()
+    copy.priority = 0
+    assert (objective.priority, copy.priority) == (1, 0)
+    assert keep.engine == "compiled"
