@@ -134,7 +134,7 @@ class ClientMethods(ClientCore[Any, Any]):
             link: Link of these targets.
             targets: Targets of several links, or with tool frames and weights, instead of these three arguments.
             objectives: Further objectives as in an HTTP request: `{"type": "posture", "joint_q_reference": q,
-                "weight": 0.01}`; columns may be arrays. With objectives, targets are optional.
+                "weight": 0.01, "priority": 1}`; columns may be arrays. With objectives, targets are optional.
             problem_count: Number of problems, where no column has a row per problem.
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
             options: Options by their names in an HTTP request, such as {"seeds": 16}.

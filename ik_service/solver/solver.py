@@ -38,7 +38,7 @@ class IKSolver:
         objectives: Objectives of the general form; may be combined with targets. Each is bound to this solver.
         device: "auto" (the first GPU, else the CPU), or a Warp device.
         engine: "compiled" for objectives stated as expressions and islands of up to 200 DOFs with one target, or some
-            48 with many (34 and 21 on a GPU); "staged" for any objective; "auto" takes the first where it can.
+            48 with many (36 and 21 on a GPU); "staged" for any objective; "auto" takes the first where it can.
             `solver.engine` says which it is.
         islands: Whether trees that no row couples are solved independently; False solves them as one system.
         threads: Threads of the compiled engine on a CPU; None is one. Answers do not depend on it.

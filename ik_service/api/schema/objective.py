@@ -16,6 +16,7 @@ from ik_service.api.schema.fields import (
     Name,
     NumericColumn,
     Offset,
+    Whole,
     nullable,
     numeric_columns,
     required,
@@ -53,8 +54,10 @@ class WeightedObjective(Envelope):
         allow_inf_nan=False,
         description="Factor of all rows, in the residual: the cost grows with its square.",
     )
-    priority: Literal[0, 1] = Field(
+    priority: Whole = Field(
         default=1,
+        ge=0,
+        le=1,
         description="Rows of priority 1 are lowered in what targets and rows of priority 0 leave open, whatever the "
         "weights. Among rows of one priority weights decide.",
     )

@@ -120,8 +120,9 @@ class SolveRequestBody(Envelope):
     objectives: list[Objective] = Field(
         default_factory=list,
         max_length=limits.MAX_OBJECTIVE_COUNT,
-        description="What else counts, weighed against each other and the targets. With targets, success is theirs "
-        "alone; without, a problem succeeds where the weighted sum of squares has a minimum.",
+        description="What else counts. Objectives yield to targets unless their priority is 0; among rows of one "
+        "priority weights decide. With targets, success is theirs alone; without, a problem succeeds where the "
+        "weighted sum of squares has a minimum.",
     )
     problem_count: Annotated[Whole, Field(ge=1, le=limits.MAX_PROBLEM_COUNT)] | None = Field(
         default=None,

@@ -10,6 +10,7 @@ So it needs J'J of one configuration only, and valleys that curve are crossed ra
 All that a lane remembers stands in one array of packets, the state, in the order that `LaneState` gives.
 """
 
+import math
 from collections.abc import Mapping, MutableMapping
 from functools import partial
 
@@ -46,6 +47,7 @@ class IterationSource:
             [lanes / data_columns, data, data_columns], so that neighbours read side by side and need no registers.
         with_hessian: Whether a lane keeps all of J'J.
         in_dofs: Whether steps are solved for in the space of the DOFs, so that a lane keeps the lengths of J's columns.
+        entries_max: Entries of the step that there is room for; it may have more where no space has fewer.
     """
 
     def __init__(
@@ -57,11 +59,12 @@ class IterationSource:
         *,
         with_hessian: bool = False,
         in_dofs: bool = False,
+        entries_max: float = math.inf,
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
         self.with_hessian = with_hessian
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
-        self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs)
+        self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs, most=entries_max)
         self.step = step_source(program, lanes, damping, self.space)
         self.state = LaneState.of(program, len(self.step.lengths2()), data_columns > 0, with_hessian=with_hessian)
 

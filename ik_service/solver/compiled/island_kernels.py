@@ -49,7 +49,7 @@ from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.problems.rows.binding import has_row_tolerances
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.support import Support, active_columns, touched_dofs
+from ik_service.solver.problems.rows.support import active_columns, touched_dofs
 
 CODES_MAX = 64  # kernels of islands that a solver keeps
 
@@ -79,31 +79,37 @@ def why_uncovered(layout: RowLayout, options: SolverOptions, *, join: bool) -> s
     """
     if options.check_jacobians or options.candidates > 1:
         return "check_jacobians and candidates belong to the staged engine"
-    model = layout.rows.model
     reason = uncovered(layout.rows.objectives)
     if reason is not None:
         return reason
-    return _why_too_large(model, layout.support, launches_on(model.device).step_entries_max, join=join)
+    return _why_too_large(layout, launches_on(layout.rows.model.device).step_entries_max, join=join)
 
 
-def _why_too_large(model: DeviceModel, support: Support, most: int, *, join: bool) -> str | None:
-    """Why the islands are too large for steps of so many entries, or None."""
-    for dofs, depends in _structures(model, support, join=join):
-        entries = StepSpace.of(dofs, depends).entries
-        if entries > most:
-            return f"an island has {len(dofs)} DOFs, and its steps are solved with {entries} entries; it holds {most}"
+def _why_too_large(layout: RowLayout, most: int, *, join: bool) -> str | None:
+    """Why the islands are too large for steps of so many entries, or None; with all rows on."""
+    for dofs, depends, has_target in _structures(layout, join=join):
+        space = StepSpace.of(dofs, depends, in_dofs=not has_target, most=most)
+        if space.entries > most:
+            return _too_large(len(dofs), space.entries, most)
     return None
 
 
-def _structures(model: DeviceModel, support: Support, *, join: bool) -> list[tuple[list[int], NDArray[np.bool_]]]:
-    """DOFs of the islands, and which of their rows depend on which; with all rows on: no weights make larger ones."""
+def _too_large(dofs: int, entries: int, most: int) -> str:
+    return f"an island has {dofs} DOFs, and its steps are solved with {entries} entries; it holds {most}"
+
+
+def _structures(layout: RowLayout, *, join: bool) -> list[tuple[list[int], NDArray[np.bool_], bool]]:
+    """DOFs of the islands, which of their rows depend on which, and whether there are rows of targets among these."""
+    model, support = layout.rows.model, layout.support
+    is_target = layout.rows.row_kind == RowKind.TARGET
     incidence, touched = support.trees, active_columns(model, support.dofs)
     count, tree_island, row_island = find_islands(incidence, np.ones(len(incidence), bool), join=join)
     island = tree_island[model.robot.trees.active_treeid]
     found = []
     for k in range(count):
         dofs = np.flatnonzero((island == k) & touched.any(axis=0))
-        found.append(([int(a) for a in dofs], touched[row_island == k][:, dofs]))
+        own = row_island == k
+        found.append(([int(a) for a in dofs], touched[own][:, dofs], bool(is_target[own].any())))
     return found
 
 
@@ -141,7 +147,7 @@ class IslandKernels:
         Raises:
             EngineError: An island is too large for them.
         """
-        reason = _why_too_large(self._model, self._support, ThreadLaunches.step_entries_max, join=join)
+        reason = _why_too_large(self._layout, ThreadLaunches.step_entries_max, join=join)
         if reason is not None:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
         return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits)
@@ -236,6 +242,11 @@ class IslandKernels:
             signature = IslandSignature.of(*given, tolerated=self._tolerated, secondary=self._secondary)
             kernel = self.launches.kernel(signature, precision)
             program, limited = kernel.source.program, self._hard_limits
+            entries, most = kernel.source.space.entries, self.launches.step_entries_max
+            if entries > most:  # rows of targets are switched off, or there are loops
+                raise EngineError(
+                    f"The compiled engine cannot solve this problem: {_too_large(len(dofs), entries, most)}."
+                )
             constants = island_constants(program, self._model, precision=precision, hard_limits=limited)
             self._codes[key] = IslandCode(kernel, program.inputs, constants)
             if len(self._codes) > CODES_MAX:

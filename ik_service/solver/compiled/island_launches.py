@@ -47,17 +47,17 @@ class IslandKernel:
 
 @lru_cache(KERNELS_MAX)
 def _packet_kernel(signature: IslandSignature, lanes: Lanes) -> IslandKernel:
-    source = iteration_of(build_program(signature), lanes)
+    source = iteration_of(build_program(signature), lanes, PacketLaunches.step_entries_max)
     return IslandKernel(packet_kernel(source), source)
 
 
 @lru_cache(KERNELS_MAX)
 def _thread_kernel(signature: IslandSignature, precision: Precision) -> IslandKernel:
-    program = build_program(signature)
+    program, most = build_program(signature), ThreadLaunches.step_entries_max
     if precision == "float64":
-        source = iteration_of(program, Lanes(1, precision))
+        source = iteration_of(program, Lanes(1, precision), most)
         return IslandKernel(finish_kernel(source), source)
-    source = iteration_of(program, Lanes(1), data_columns=BLOCK)
+    source = iteration_of(program, Lanes(1), most, data_columns=BLOCK)
     return IslandKernel(thread_kernel(source), source, waves=True)
 
 
@@ -104,7 +104,7 @@ class ThreadLaunches:
     Launches of all sizes share the storage of the largest so far; those of before keep what they were recorded with.
 
     Attributes:
-        step_entries_max: Most entries that an island's steps are solved with: 34 DOFs with one target, or 21 with as
+        step_entries_max: Most entries that an island's steps are solved with: 36 DOFs with one target, or 21 with as
             many rows; a thread has 255 registers.
     """
 

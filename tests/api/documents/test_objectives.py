@@ -169,11 +169,11 @@ def test_an_objective_moves_the_answer_and_costs_targets_nothing_unless_it_has_t
     assert yields["success"] == [True]
     assert post(client, "panda", {"targets": [target], "objectives": [heavy]})["joint_q"] == yields["joint_q"]
     assert weighed["success"] == [False]  # the posture outweighs the target, which alone is judged
-    refused = client.post(
-        "/v1/robots/panda/solve", json={"targets": [target], "objectives": [{**posture, "priority": 2}]}
-    )
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "/objectives/0/priority"
+    for wrong in (2, -1, True, 0.5, "0", None):
+        body = {"targets": [target], "objectives": [{**posture, "priority": wrong}]}
+        refused = client.post("/v1/robots/panda/solve", json=body)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"] == "/objectives/0/priority"
 
 
 def test_examples_have_objectives():

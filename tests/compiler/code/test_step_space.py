@@ -45,3 +45,24 @@ def test_whoever_needs_the_columns_is_in_the_space_of_the_dofs(name):
 def test_entries_that_it_is_solved_with(depends, in_rows, entries):
     space = StepSpace.of(range(depends.shape[1]), depends)
     assert (space.in_rows, space.entries) == (in_rows, entries)
+
+
+@pytest.mark.parametrize(("most", "alone", "beside_many"), [(240, 36, 21), (1250, 204, 49)], ids=["GPU", "CPU"])
+def test_the_largest_chains_that_there_is_room_for(most, alone, beside_many):
+    """With one target, and with any number of rows that depend on all DOFs."""
+    for dofs in range(7, 210):
+        assert (StepSpace.of(range(dofs), chain(dofs), most=most).entries <= most) == (dofs <= alone)
+    for rows in range(1, 60, 5):
+        further = np.ones((rows, beside_many), bool)
+        assert StepSpace.of(range(beside_many), chain(beside_many, further), most=most).entries <= most
+    too_many = beside_many + 1
+    depends = chain(too_many, np.ones((60, too_many), bool))
+    assert StepSpace.of(range(too_many), depends, most=most).entries > most
+
+
+def test_rows_that_yield_are_kept_apart_while_there_is_room():
+    depends = chain(7, np.ones((3, 7), bool))
+    assert not StepSpace.of(range(7), depends).in_rows
+    assert StepSpace.of(range(7), depends, has_levels=True).in_rows
+    assert not StepSpace.of(range(7), depends, has_levels=True, most=60).in_rows
+    assert not StepSpace.of(range(7), depends, has_levels=True, in_dofs=True).in_rows

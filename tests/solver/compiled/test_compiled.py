@@ -164,6 +164,9 @@ def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_ke
     if each_kernel == "threads":
         with pytest.raises(ik_service.EngineError, match=r"34 DOFs.* entries; it holds 240.*engine='staged'"):
             make(ik_service.load_robot("humanoid"), LIMBS)
+    end = IKObjectivePosition("link60", [1.0, 0.0, 1.0])
+    with pytest.raises(ik_service.EngineError, match=r"island has 60 DOFs.*1830 entries"):  # without targets all of J'J
+        make(serial_chain(60), (), objectives=[end])
     quick = QuickObjective(panda.link_frame("panda_hand")[0], [(0.3, 0.2, 0.5)])
     with pytest.raises(ik_service.EngineError, match="QuickObjective is not stated as expressions"):
         make(panda, (), objectives=[quick])

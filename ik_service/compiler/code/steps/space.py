@@ -1,5 +1,6 @@
 """The space in which a step is solved for: that of the DOFs, or that of the rows."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.program.island_program import IslandProgram
 
-LEVELS_MAX = 1250  # entries up to which rows that yield to others are kept apart from them
 CHAIN_ROWS = 6  # rows of one target: in their space they take no more time than in that of as many DOFs
 
 
@@ -29,16 +29,23 @@ class StepSpace:
 
     @classmethod
     def of(
-        cls, dofs: Sequence[int], depends: NDArray[np.bool_], *, in_dofs: bool = False, has_levels: bool = False
+        cls,
+        dofs: Sequence[int],
+        depends: NDArray[np.bool_],
+        *,
+        in_dofs: bool = False,
+        has_levels: bool = False,
+        most: float = math.inf,
     ) -> "StepSpace":
-        """Choose the space with fewer operations.
+        """Choose the space with fewer operations, unless only the other one is small enough.
 
         Args:
             dofs: DOFs of the island, parents before children.
             depends: Which rows depend on which of them, [rows, dofs].
             in_dofs: Whether it has to be that of the DOFs, because J'J is needed anyway.
-            has_levels: Whether some rows yield to others: it is that of the rows then, where it is not too large, since
-                J'J loses the light ones in float32.
+            has_levels: Whether some rows yield to others: it is that of the rows then, since J'J loses the light ones
+                in float32.
+            most: Entries that there is room for.
         """
         products = depends.T.astype(int) @ depends
         pairs = np.argwhere(np.tril(products, -1))
@@ -52,17 +59,20 @@ class StepSpace:
         dof_cost = int(np.tril(products).sum()) + by_dofs.products
         row_cost = int(np.tril(shared).sum() + np.trace(products)) + 2 * int(lengths[coupling].sum()) + by_rows.products
         entries = by_rows.size + int(lengths[coupling].sum())
-        keeps_light = has_levels and entries <= LEVELS_MAX
-        if not in_dofs and len(coupling) and (is_chain or keeps_light or row_cost < dof_cost):
-            return cls(True, by_rows, entries)
-        return cls(False, by_dofs, by_dofs.size)
+        of_dofs, of_rows = cls(False, by_dofs, by_dofs.size), cls(True, by_rows, entries)
+        if in_dofs or not len(coupling):
+            return of_dofs
+        better, other = of_dofs, of_rows
+        if is_chain or has_levels or row_cost < dof_cost:
+            better, other = of_rows, of_dofs
+        return other if other.entries <= most < better.entries else better
 
     @classmethod
-    def of_program(cls, program: IslandProgram, *, in_dofs: bool) -> "StepSpace":
+    def of_program(cls, program: IslandProgram, *, in_dofs: bool, most: float = math.inf) -> "StepSpace":
         """Choose the space for a program; see `of`. Rows of loops are summed up in J'J."""
         if program.loops:
             elimination = Elimination.of(program.dofs, program.coupled)
             return cls(False, elimination, elimination.size)
         depends = np.array([[not entry.is_zero for entry in row] for row in program.jacobian], dtype=bool)
         shape, has_levels = (len(program.rows), len(program.dofs)), len(program.levels) > 0
-        return cls.of(program.dofs, depends.reshape(shape), in_dofs=in_dofs, has_levels=has_levels)
+        return cls.of(program.dofs, depends.reshape(shape), in_dofs=in_dofs, has_levels=has_levels, most=most)

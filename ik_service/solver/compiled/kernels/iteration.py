@@ -15,19 +15,20 @@ from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.damping import DAMPING, LEVEL_DAMPING, OBJECTIVE_DAMPING
 
 
-def iteration_of(program: IslandProgram, lanes: Lanes, *, data_columns: int = 0) -> IterationSource:
+def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, data_columns: int = 0) -> IterationSource:
     """Return the iteration that solves an island.
 
     Args:
         program: Arithmetic of the island.
         lanes: Width and precision.
-        data_columns: See `IterationSource`.
+        entries_max: See `IterationSource`, the next too.
+        data_columns: See there.
     """
     has_target = bool(program.errors)
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
     if has_target and program.levels:
         damping = LEVEL_DAMPING
-    return IterationSource(program, lanes, damping, data_columns, with_hessian=not has_target)
+    return IterationSource(program, lanes, damping, data_columns, with_hessian=not has_target, entries_max=entries_max)
 
 
 class IterationFunctions:
