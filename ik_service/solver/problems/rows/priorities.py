@@ -25,6 +25,8 @@ SHARE = wp.constant(SECONDARY_SHARE)
 STAGE = wp.constant(SECONDARY_STAGE["float32"])
 STAGE_STEPS = wp.constant(SECONDARY_STAGE_STEPS)
 HEAVIEST = wp.constant(3.0e38)
+EXPONENT_MAX = 60  # of the factor, whose square float32 has to hold
+LEAST_SCALE = wp.constant(2.0**-EXPONENT_MAX)
 
 
 def secondary_scale(
@@ -44,7 +46,7 @@ def secondary_scale(
     heaviest = np.where(secondary, weights, 0.0).max(axis=0, initial=0.0)
     both = (lightest > 0.0) & np.isfinite(lightest) & (heaviest > 0.0) & np.isfinite(heaviest)
     share = np.divide(SECONDARY_SHARE * lightest, heaviest, where=both, out=np.ones_like(heaviest, np.float64))
-    return np.asarray(np.exp2(np.floor(np.log2(share))))
+    return np.asarray(np.exp2(np.clip(np.floor(np.log2(share)), -EXPONENT_MAX, EXPONENT_MAX)))
 
 
 @wp.struct
@@ -74,9 +76,9 @@ def scale_of_weights(lightest2: float, heaviest2: float):
         return 1.0
     share = SHARE * wp.sqrt(lightest2 / heaviest2)
     scale = float(1.0)  # by halves and doubles, which are exact
-    while scale > share:
+    while scale > share and scale > LEAST_SCALE:
         scale *= 0.5
-    while 2.0 * scale <= share:
+    while 2.0 * scale <= share and scale < 1.0 / LEAST_SCALE:
         scale *= 2.0
     return scale
 
