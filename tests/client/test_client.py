@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import httpx2
 import numpy as np
@@ -233,11 +235,11 @@ def robots():
 
 
 def ask(kind, transport, **options):
-    """What a client of a kind gets, and how long it waited [s]."""
+    """What a client of a kind gets, and how long it waited [s]; services in the same process go on to sleep."""
     waits = []
     if kind is Client:
         with pytest.MonkeyPatch.context() as patch, Client("http://service", transport=transport, **options) as client:
-            patch.setattr("ik_service.client.client.time.sleep", waits.append)
+            patch.setattr("ik_service.client.client.time", SimpleNamespace(**{**vars(time), "sleep": waits.append}))
             return client.robots(), waits
 
     async def run():
@@ -248,7 +250,7 @@ def ask(kind, transport, **options):
         waits.append(wait_s)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ik_service.client.async_client.asyncio.sleep", note)
+        patch.setattr("ik_service.client.async_client.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
         return asyncio.run(run()), waits
 
 
