@@ -141,7 +141,7 @@ class IKObjective:
     def priority(self) -> int:
         """Which rows come first: those of pose targets have priority 0, those of objectives 1 unless told otherwise.
 
-        Where a solver has both, rows of priority 1 are lowered in what those of priority 0 leave open, whatever the
+        In an island with targets, rows of priority 1 change only what rows of priority 0 do not fix, whatever the
         weights; among rows of one priority weights decide. A controller minimises all rows together.
 
         Raises:

@@ -73,7 +73,7 @@ class SolverCore:
         self._model = self._robot.on_device(str(self._device))
         self.work = self._workspace(1)
         targets = self.targets.make_objectives(self.work.problems)
-        others = [*self._objectives, *([_soft_limits(self.targets.all)] if options.joint_limits == "soft" else [])]
+        others = [*self._objectives, *([_soft_limits()] if options.joint_limits == "soft" else [])]
         try:
             self.layout = RowLayout(self, self._model, targets, others, options.jacobian_type())
             self.engine = choose_engine(engine, self.layout, options, join=join, threads=self._threads)
@@ -171,8 +171,8 @@ class SolverCore:
                 self.engine.forget()
 
 
-def _soft_limits(targets: Sequence[Target]) -> IKObjective:
-    """Return the rows of joint limits that may be left; beside targets they come first too."""
+def _soft_limits() -> IKObjective:
+    """Return the rows of joint limits, which are weighed against targets."""
     limits = IKObjectiveJointLimit()
-    limits.priority = 0 if targets else 1
+    limits.priority = 0
     return limits

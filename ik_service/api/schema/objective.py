@@ -58,8 +58,8 @@ class WeightedObjective(Envelope):
         default=1,
         ge=0,
         le=1,
-        description="Rows of priority 1 are lowered in what targets and rows of priority 0 leave open, whatever the "
-        "weights. Among rows of one priority weights decide.",
+        description="Beside targets, rows of priority 1 change only what targets and rows of priority 0 do not fix, "
+        "whatever the weights. Among rows of one priority weights decide.",
     )
 
     def row_count(self, robot: RobotModel) -> int:

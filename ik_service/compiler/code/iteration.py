@@ -112,11 +112,12 @@ class IterationSource:
         """Statements that read what the iteration only reads."""
         names, columns = self.data_names(), self.data_columns
         looped = {one.name for loop in self.program.loops for one in loop.inputs}
-        read = [f"const F {name} = {self._datum(k)};" for k, name in enumerate(names) if name not in looped]
-        if self.program.levels:
-            given = self._datum(names.index(SECONDARY))
-            read = [line for line in read if not line.startswith(f"const F {SECONDARY} ")]
-            read.append(f"const F {SECONDARY} = {given} * stage;")
+        staged = {SECONDARY: " * stage"}
+        read = [
+            f"const F {name} = {self._datum(k)}{staged.get(name, '')};"
+            for k, name in enumerate(names)
+            if name not in looped
+        ]
         if columns == 0:
             return read
         return [f"const F* const d = &wp::index(data, lane / {columns}, 0, lane % {columns});", *read]
@@ -228,21 +229,21 @@ class IterationSource:
         At first they weigh so much that steps along the rows to which they yield, which curve, may be long. Where
         nothing more is gained, or time is running out, the others are met: they are when that stage ends.
         """
-        state, number, lanes, lower = self.state, self._number, self.lanes, SECONDARY_STAGE[self.lanes.precision]
-        first, second = (f"best_error{len(error_outputs(self.program)) - k}" for k in (2, 1))
-        one, light = lanes.everywhere(number(1.0)), lanes.everywhere(number(lower))
+        state, number, lanes, light = self.state, self._number, self.lanes, SECONDARY_STAGE[self.lanes.precision]
         lines.append(f"const F spent = {factor};")
+        hopeless = f"spent > {number(self.damping.factor_max)}"
         late = f"tried >= iterations - {number(float(SECONDARY_STAGE_STEPS))}"
-        ended = lanes.either(f"spent > {number(self.damping.factor_max)}", late)
-        ended = lanes.both(ended, f"best_norm2 < {number(NOT_EVALUATED)}")
-        lines.append(f"const auto next = {lanes.both(f'stage == {number(1.0)}', ended)};")
-        lines.append(f"s[{state.stage}] = {lanes.choose('next', light, 'stage')};")
-        lines.append(f"const F lighter = {SECONDARY} * {number(lower)};")
-        weighed = f"({first} + lighter * lighter * {second})"
-        lines.append(f"s[{state.norm2}] = {lanes.choose('next', weighed, 'best_norm2')};")
+        ended = lanes.both(lanes.either(hopeless, late), f"best_norm2 < {number(NOT_EVALUATED)}")
+        goes_on = lanes.both("tried < iterations", "best_norm2 > floor2")
+        next_stage = lanes.both(lanes.both(f"stage == {number(1.0)}", ended), goes_on)
+        lines.append(f"const auto next = {next_stage};")
+        changed = {state.stage: ("stage", light), state.norm2: ("best_norm2", NOT_EVALUATED)}
+        for place, (name, value) in changed.items():  # the best configuration is evaluated anew, by other weights
+            lines.append(f"s[{place}] = {lanes.choose('next', lanes.everywhere(number(value)), name)};")
         for k, c in enumerate(self.coordinates):
-            place = f"s[{state.trial + k}]"
-            lines.append(f"{place} = {lanes.choose('next', f'best_q{c}', place)};")
+            place = state.trial + k
+            lines.append(f"s[{place}] = {lanes.choose('next', f'best_q{c}', f's[{place}]')};")
+        first = f"best_error{len(error_outputs(self.program)) - 2}"
         met = lanes.both(f"stage < {number(1.0)}", f"{first} <= floor2")
-        hopeless = lanes.everywhere(number(2.0 * self.damping.factor_max))
-        return lanes.choose("next", one, lanes.choose(met, hopeless, "spent"))
+        over = lanes.everywhere(number(2.0 * self.damping.factor_max))
+        return lanes.choose("next", lanes.everywhere(number(1.0)), lanes.choose(met, over, "spent"))

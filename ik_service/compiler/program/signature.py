@@ -90,7 +90,7 @@ class IslandSignature:
     ) -> "IslandSignature":
         """Return the signature of an island; the arguments are its attributes, the model a view of the robot.
 
-        Where all rows are of the objectives of `secondary`, none of them yields.
+        Where there are no rows of targets, none yields.
         """
         of_row = np.repeat(np.arange(len(objectives)), [objective.residual_dim() for objective in objectives])
         own = set(of_row[np.array(rows, int)].tolist())
@@ -107,7 +107,7 @@ class IslandSignature:
             limit_turns=limit_turns,
             judged=tuple(judged),
             tolerated=tuple(tolerated),
-            secondary=tuple(sorted(own & set(secondary))) if own - set(secondary) else (),
+            secondary=tuple(sorted(own & set(secondary))) if own & set(targets) else (),
         )
 
 

@@ -173,15 +173,19 @@ def _weigh_islands(
 ):
     p = wp.tid()
     for island in range(islands.nisland[p]):
+        has_target = bool(False)
         lightest = float(HEAVIEST)
         heaviest = float(0.0)
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
             row = islands.row[p, m]
+            has_target = has_target or row < priorities.target_rows
             if priorities.yields[row] == 1:
                 heaviest = wp.max(heaviest, row_weight2[p, row])
             else:
                 lightest = wp.min(lightest, row_weight2[p, row])
-        priorities.scale[p, island] = scale_of_weights(lightest, heaviest)
+        priorities.scale[p, island] = 1.0
+        if has_target:
+            priorities.scale[p, island] = scale_of_weights(lightest, heaviest)
         first = float(lightest)
         lightest = float(HEAVIEST)
         heaviest = float(0.0)
@@ -190,7 +194,7 @@ def _weigh_islands(
             scale = row_scale(priorities, p, island, row)
             lightest = wp.min(lightest, scale * scale * row_weight2[p, row])
             heaviest = wp.max(heaviest, scale * scale * row_weight2[p, row])
-        if first < HEAVIEST:  # rows that yield do not count
+        if has_target and first < HEAVIEST:  # rows that yield do not count
             lightest = first
         lightest2_out[p, island] = lightest
         heaviest2_out[p, island] = heaviest

@@ -64,20 +64,16 @@ def assess(
     second_norm2 = float(0.0)  # of rows that yield, without their factors
     scale = slots.stage[i, island] * priorities.scale[p, island]
     has_target = bool(False)
-    has_first = bool(False)
     has_second = bool(False)
     for r in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
         row = islands.row[p, r]
-        residual = equations.residuals[i, r]
-        norm2 += residual * residual
-        if priorities.yields[row] == 1:
-            has_second = True
-            second_norm2 += residual * residual / (scale * scale)
-        else:
-            has_first = True
-            first_norm2 += residual * residual
-        if row_kind[row] == TARGET_ROW:
-            has_target = True
+        residual2 = equations.residuals[i, r] * equations.residuals[i, r]
+        yields = float(priorities.yields[row])
+        norm2 += residual2
+        first_norm2 += (1.0 - yields) * residual2
+        second_norm2 += yields * residual2 / (scale * scale)
+        has_second = has_second or yields == 1.0
+        has_target = has_target or row_kind[row] == TARGET_ROW
     slots.cost[i, island] = 0.5 * norm2
     slots.unscaled_cost[i, island] = 0.5 * (first_norm2 + second_norm2)
     blocked = int(0)
@@ -103,10 +99,11 @@ def assess(
                 blocked = 1
         if at_bound == 0 or not wp.isfinite(cosine2):
             slope = wp.max(slope, cosine2)
-    share = wp.min(DAMPING_SHARE * norm2, DAMPING_MAX * largest)
+    damped_norm2 = wp.where(has_target, first_norm2, norm2)  # rows that yield do not shorten steps
+    share = wp.min(DAMPING_SHARE * damped_norm2, DAMPING_MAX * largest)
     slots.damping[i, island] = slots.damping_factor[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - slots.iterations[i, island]
-    is_first_stage = has_first and has_second and slots.stage[i, island] == 1.0
+    is_first_stage = has_target and has_second and slots.stage[i, island] == 1.0
     if is_first_stage:
         left -= STAGE_STEPS
     gain = float(UNKNOWN_GAIN)

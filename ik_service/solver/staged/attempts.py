@@ -15,9 +15,10 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Islands
-from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
+from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, ITERATIONS, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
 from ik_service.solver.lm.ranking import attempt_rank, may_still_win
 from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS
 from ik_service.solver.staged.slots import Slots
 
 
@@ -106,7 +107,7 @@ def refill(
                     slots.iterations[i, island] = 0
                     slots.ended[i, island] = RUNNING
                     slots.damping_factor[i, island] = 1.0
-                    slots.stage[i, island] = 1.0
+                    slots.stage[i, island] = wp.where(settings[ITERATIONS] > STAGE_STEPS, 1.0, STAGE)
                     started = 1
             if started == 1:
                 slots.problem_idx[i] = p

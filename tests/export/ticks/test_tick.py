@@ -196,7 +196,7 @@ def test_a_deadline_that_is_far_gives_what_it_gives_in_python(exported):
     assert compare(ours, theirs, steps)["iterations"].min() >= 1
 
 
-def test_a_tick_ends_by_its_deadline_or_one_iteration_later(panda, tmp_path):
+def test_a_tick_ends_by_its_deadline_or_two_iterations_later(panda, tmp_path):
     panda.export.write(tmp_path)
     (tmp_path / "deadline.c").write_text(DEADLINES)
     run(["gcc", *C99, *WARNINGS, "deadline.c", "panda_ik.c", "-c"], tmp_path)

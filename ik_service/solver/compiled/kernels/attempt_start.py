@@ -5,10 +5,11 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import IterationSource, coordinate_names
+from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, IterationSource, coordinate_names
 from ik_service.kinematics import turned
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, rotation_bits
+from ik_service.solver.lm.codes import ITERATIONS
 from ik_service.solver.lm.seeds import seed_value
 from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
@@ -108,7 +109,9 @@ class AttemptStart(IterationFunctions):
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
-        STAGE, LEVELS = place.stage, len(program.levels)
+        STAGE, LEVELS, LAST_STAGE = place.stage, len(program.levels), SECONDARY_STAGE[self.source.lanes.precision]
+        # In float64 an answer is improved: its targets are met, and stay so.
+        FIRST_STAGE = LAST_STAGE if self.source.lanes.precision == "float64" else 1.0
 
         @wp.func
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
@@ -146,6 +149,8 @@ class AttemptStart(IterationFunctions):
             state[FACTOR * W + lane] = Real(1.0)
             state[STEPS * W + lane] = Real(-1.0)  # the seed itself is no step
             if wp.static(LEVELS == 2):
-                state[STAGE * W + lane] = Real(1.0)
+                state[STAGE * W + lane] = Real(FIRST_STAGE)
+                if task.settings[ITERATIONS] <= SECONDARY_STAGE_STEPS:
+                    state[STAGE * W + lane] = Real(LAST_STAGE)
 
         self.start_attempt = start_attempt

@@ -1,4 +1,4 @@
-"""Rows that yield to others of their island: the factor that makes them light, and its use on the device.
+"""Rows that yield to others of an island with targets: the factor that makes them light, and its use on the device.
 
 A row of weight w beside others of weight 1 moves these from where they would be by something like w^2. So the factor
 makes the heaviest of the rows that yield a small share of the lightest to which they do, whatever their weights are:
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
 from ik_service.linear_solve import Islands
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 
 SECONDARY_SHARE = 2.0**-6
 SHARE = wp.constant(SECONDARY_SHARE)
 STAGE = wp.constant(SECONDARY_STAGE["float32"])
 STAGE_STEPS = wp.constant(SECONDARY_STAGE_STEPS)
 HEAVIEST = wp.constant(3.0e38)
-EXPONENT_MAX = 60  # of the factor, whose square float32 has to hold
+EXPONENT_MAX = 50  # of the factor: float32 has to hold its square, in the last stage too
 LEAST_SCALE = wp.constant(2.0**-EXPONENT_MAX)
 
 
@@ -42,10 +43,10 @@ def secondary_scale(
     Returns:
         A factor for each column of the weights, 1 where there are not rows of both kinds, [n].
     """
-    lightest = np.where(primary, weights, np.inf).min(axis=0, initial=np.inf)
-    heaviest = np.where(secondary, weights, 0.0).max(axis=0, initial=0.0)
+    lightest = np.where(primary, weights, np.inf).min(axis=0, initial=np.inf).astype(np.float64)
+    heaviest = np.where(secondary, weights, 0.0).max(axis=0, initial=0.0).astype(np.float64)
     both = (lightest > 0.0) & np.isfinite(lightest) & (heaviest > 0.0) & np.isfinite(heaviest)
-    share = np.divide(SECONDARY_SHARE * lightest, heaviest, where=both, out=np.ones_like(heaviest, np.float64))
+    share = np.divide(SECONDARY_SHARE * lightest, heaviest, where=both, out=np.ones_like(heaviest))
     return np.asarray(np.exp2(np.clip(np.floor(np.log2(share)), -EXPONENT_MAX, EXPONENT_MAX)))
 
 
@@ -53,7 +54,8 @@ def secondary_scale(
 class Priorities:
     """Which rows yield, and by which factor."""
 
-    yields: wp.array[wp.int32]  # [rows]: 1 for those that do
+    yields: wp.array[wp.int32]  # [rows]: 1 for those that do, beside targets
+    target_rows: wp.int32  # the first rows are those of targets
     scale: wp.array2d[wp.float32]  # [problem_capacity, trees]: their factor in each island
 
 
@@ -63,6 +65,7 @@ def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
     yields = np.zeros(rows.count, np.int32)
     for k in rows.secondary:
         yields[rows.start[k] : rows.start[k] + rows.objectives[k].residual_dim()] = 1
+    found.target_rows = int(np.count_nonzero(rows.row_kind == RowKind.TARGET))
     found.yields = wp.array(yields, dtype=wp.int32, device=rows.model.device)
     found.scale = wp.ones((capacity, trees), dtype=wp.float32, device=rows.model.device)
     return found

@@ -29,12 +29,14 @@ class RowWeights:
     Attributes:
         lines: One line for all problems or one each, shape [1 or problem_count, rows].
         is_common: Whether it is one for all, however many problems there are.
-        secondary: Which rows yield to the others, bool [rows]; None where none does.
+        secondary: Which rows yield to the others of an island with targets, bool [rows]; None where none does.
+        target_rows: Number of rows of targets, which are the first ones.
     """
 
     lines: Float32Array
     is_common: bool = True
     secondary: NDArray[np.bool_] | None = None
+    target_rows: int = 0
 
     @cached_property
     def stamp(self) -> bytes:
@@ -83,14 +85,15 @@ class TargetWeights:
         blocks = [*self._given(given), *map(objective_weights, objectives)]
         yields = [False] * len(self._lines) + [is_secondary(objective) for objective in objectives]
         secondary = np.repeat(yields, [block.shape[1] for block in blocks])
+        target_rows = sum(block.shape[1] for block in self._lines)
         if self._is_common and all(len(block) == 1 for block in blocks):
-            return RowWeights(np.hstack(blocks), secondary=secondary)
+            return RowWeights(np.hstack(blocks), secondary=secondary, target_rows=target_rows)
         shapes = [(problem_count, block.shape[1]) for block in blocks]
         spread = [
             block[:problem_count] if len(block) > 1 else np.broadcast_to(block, shape)
             for block, shape in zip(blocks, shapes, strict=True)
         ]
-        return RowWeights(np.hstack(spread), is_common=False, secondary=secondary)
+        return RowWeights(np.hstack(spread), is_common=False, secondary=secondary, target_rows=target_rows)
 
     def _given(self, given: bytes) -> list[Float32Array]:
         switch = np.repeat(np.frombuffer(given, np.int32), 3).astype(np.float32).reshape(-1, 6)
@@ -148,11 +151,11 @@ class IslandScales:
             self.secondary.host[:n, island] = 1.0
             judged = own
             if weights.secondary is not None:
-                yields = own & weights.secondary[:, None]
-                scale = secondary_scale(by_row, own & ~yields, yields)
+                yields = own & weights.secondary[:, None] & own[: weights.target_rows].any(axis=0)
+                judged = own & ~yields
+                scale = secondary_scale(by_row, judged, yields)
                 self.secondary.host[:n, island] = scale
                 by_row = np.where(yields, scale * by_row, by_row)
-                judged = own & ~(yields & (own & ~yields).any(axis=0))
             lightest = np.where(judged, by_row, np.inf).min(axis=0)
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
             with np.errstate(over="ignore"):  # infinite is what the kernels take for too large
