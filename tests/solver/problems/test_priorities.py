@@ -50,6 +50,15 @@ def test_a_posture_of_any_weight_costs_no_target(drawn, reference, engine, weigh
     np.testing.assert_allclose(beside.cost, 0.5 * weight**2 * far[1] ** 2, rtol=1e-3)
 
 
+@pytest.mark.usefixtures("each_kernel")
+@pytest.mark.parametrize("options", [{}, {"precision": "float64", "position_tolerance": 1e-8}, {"solutions": 3}])
+def test_packets_and_threads_meet_targets_beside_a_posture(drawn, reference, options):
+    result = solved(drawn, "compiled", [posture(reference, 10.0)], options={"seeds": 16, **options})
+    assert result.success.mean() >= 0.98
+    far = [np.linalg.norm(one.joint_q - reference, axis=1) for one in (result, solved(drawn, "compiled", []))]
+    assert np.median(far[0]) < 0.9 * np.median(far[1])
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rows_of_one_priority_are_weighed(drawn, reference, engine):
     weighed = solved(drawn, engine, [posture(reference, 0.3, priority=0)])
