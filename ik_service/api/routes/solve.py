@@ -83,4 +83,6 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 
 
 def _decode(codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel) -> DecodedSolve:
-    return read_solve(codec.decode(body, query, limit), robot)
+    decoded = read_solve(codec.decode(body, query, limit), robot)
+    _ = decoded.request.batch_key  # looks at all rows: found here, large ones do not hold up the event loop
+    return decoded
