@@ -57,7 +57,8 @@ def backward_rows(
     Raises:
         ObjectiveError: No gradient arrives at `dq_dof`.
     """
-    residuals = tape.outputs[0]  # type: ignore[attr-defined]  # the solver's own addition to the tape
+    recorded: typing.Any = tape  # `outputs` is the solver's own addition to it
+    residuals = recorded.outputs[0]
     total = jacobian.shape[1]
     for row in rows:
         wp.launch(_seed_row, dim=dq_dof.shape[0], inputs=[total, row], outputs=[seed], device=seed.device)

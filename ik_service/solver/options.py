@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
@@ -194,7 +194,8 @@ class SolverOptions:
         for name in changes:
             if name not in known:
                 raise InputError(f"Unknown option {name!r}. Options: {', '.join(known)}.")
-        return replace(self, **changes)  # type: ignore[arg-type]  # values are checked in __post_init__
+        values: dict[str, Any] = dict(changes)  # checked in __post_init__
+        return replace(self, **values)
 
 
 def _check_integer(name: str, value: object, least: int, most: int) -> None:

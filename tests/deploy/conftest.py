@@ -1,3 +1,4 @@
+import importlib
 import warnings
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from benchmarks.scale.ray_cluster import RayCluster, ray_cluster
 with warnings.catch_warnings():
     # Of Ray's own models, on every import of it.
     warnings.filterwarnings("ignore", "Using extra keyword arguments on `Field`", PydanticDeprecatedSince20)
-    import ray.serve  # noqa: F401
+    importlib.import_module("ray.serve")
 
 
 @pytest.fixture(name="ray_cluster", scope="package")

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_it_ends_with_its_parent_however_that_ends():
 class FakeProcess:
     """Builds nothing, and ends when it is told to; one that hangs says so of itself, and what it cannot compile."""
 
-    made: list = []  # noqa: RUF012  # emptied by the fixture
+    made: ClassVar[list] = []  # emptied by the fixture
     faulty: tuple = ()  # links
 
     def __init__(self, device):

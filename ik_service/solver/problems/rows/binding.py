@@ -25,7 +25,8 @@ def member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
         module = sys.modules.get(base.__module__)
         for value in vars(module).values() if module is not None else ():
             if isinstance(value, type) and value.__name__ == IKJacobianType.__name__:
-                return value[mode.name]  # type: ignore[index]  # an enumeration class, found by its name
+                members: Any = value  # an enumeration
+                return members[mode.name]
     return mode
 
 

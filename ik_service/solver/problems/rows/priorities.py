@@ -95,6 +95,23 @@ def row_scale(priorities: Priorities, p: int, island: int, row: int):
     return 1.0
 
 
+@wp.func
+@typing.no_type_check
+def scale_in_slot(
+    priorities: Priorities,
+    islands: Islands,
+    stage: wp.array2d[float],  # [n_batch, trees]
+    slot: int,
+    p: int,
+    row: int,
+):
+    """Return the factor of a row of problem p, times that of the stage of its slot."""
+    island = islands.row_island[p, row]
+    if island >= 0 and priorities.yields[row] == 1:
+        return stage[slot, island] * priorities.scale[p, island]
+    return 1.0
+
+
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def scale_residuals(
@@ -108,11 +125,8 @@ def scale_residuals(
     """Multiply the rows that yield with their factor and that of the stage of their slot."""
     i, row = wp.tid()
     p = problem_idx[i]
-    if priorities.yields[row] == 1:
-        island = islands.row_island[p, row]
-        if island >= 0:
-            slot = i / (residuals.shape[0] / stage.shape[0])
-            residuals[i, row] = stage[slot, island] * priorities.scale[p, island] * residuals[i, row]
+    slot = i / (residuals.shape[0] / stage.shape[0])
+    residuals[i, row] = scale_in_slot(priorities, islands, stage, slot, p, row) * residuals[i, row]
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -128,9 +142,7 @@ def scale_jacobian(
     """Multiply the derivatives of the rows that yield alike."""
     i, row = wp.tid()
     p = problem_idx[i]
-    if priorities.yields[row] == 1:
-        island = islands.row_island[p, row]
-        if island >= 0:
-            scale = stage[i, island] * priorities.scale[p, island]
-            for dof in range(jacobian.shape[2]):
-                jacobian[i, row, dof] = scale * jacobian[i, row, dof]
+    scale = scale_in_slot(priorities, islands, stage, i, p, row)
+    if scale != 1.0:
+        for dof in range(jacobian.shape[2]):
+            jacobian[i, row, dof] = scale * jacobian[i, row, dof]
