@@ -117,13 +117,22 @@ class RayCluster:
         logs = (self._folder / "ray").glob(f"session_2*/logs/worker-*-{pid}.err")
         return "".join(path.read_text() for path in logs)
 
-    def answerers(self, prefix: str) -> dict[str, int]:
-        """Which replica has answered each request whose id begins so."""
-        found = {}
-        for pid in self.replicas():
-            for request_id in re.findall(rf'"request_id":"({prefix}[^"]*)"', self.log_of(pid)):
-                found[request_id] = pid
-        return found
+    def answerers(self, prefix: str, count: int) -> dict[str, int]:
+        """Which replica has answered each request whose id begins so.
+
+        Args:
+            prefix: What their ids begin with.
+            count: How many there are; waits for their lines, for a replica writes them when the answer has left.
+        """
+        end = time.monotonic() + ANSWER_S
+        while True:
+            found = {}
+            for pid in self.replicas():
+                for request_id in re.findall(rf'"request_id":"({prefix}[^"]*)"', self.log_of(pid)):
+                    found[request_id] = pid
+            if len(found) >= count or time.monotonic() > end:
+                return found
+            time.sleep(0.1)
 
     def memory_mib(self) -> float:
         """Memory of all its processes, what they share counted once [MiB]."""

@@ -50,7 +50,7 @@ def test_every_replica_answers_as_the_plain_service_does(ray_cluster, service_ur
             reply = httpx2.post(url, json=request, headers=headers, timeout=PATIENCE_S)
             assert without_times(reply.content) == without_times(plain.content)
             assert reply.headers.get_list("x-request-id") == [headers["X-Request-ID"]]
-    answerers = ray_cluster.answerers("same-")
+    answerers = ray_cluster.answerers("same-", OFTEN * len(REQUESTS))
     assert len(answerers) == OFTEN * len(REQUESTS)
     assert set(answerers.values()) == set(ray_cluster.replicas())
 
@@ -69,8 +69,8 @@ def test_a_robot_put_on_one_replica_is_served_by_all_until_it_is_deleted(ray_clu
             assert reply.json()["content_hash"] == put.json()["content_hash"]
         assert client.delete("/v1/robots/my_arm").status_code == 204
         assert {client.get("/v1/robots/my_arm").status_code for _ in range(OFTEN)} == {404}
-    (putter,) = ray_cluster.answerers("put-1").values()
-    assert {putter} < set(ray_cluster.answerers("get-").values()) == set(ray_cluster.replicas())
+    (putter,) = ray_cluster.answerers("put-1", 1).values()
+    assert {putter} < set(ray_cluster.answerers("get-", OFTEN).values()) == set(ray_cluster.replicas())
 
 
 def test_without_a_good_key_nothing_is_solved(ray_cluster):
