@@ -22,6 +22,7 @@ from ik_service.solver.compiled.waves import (
     THREADS_PER_SM,
     WAVES,
     WAVES_MAX,
+    AttemptStorage,
     allocate_storage,
     keep_best,
     list_unsolved,
@@ -81,7 +82,7 @@ class GpuSolve:
         return [
             RecordedStep(f"list_{island}", list_unsolved, arguments, True),
             RecordedStep(f"solve_{island}", step.kernel, arguments, False, "(size_t)f->busy", BLOCK),
-            RecordedStep(f"keep_{island}", keep_best, (*arguments, "f->busy"), False, "(size_t)f->busy"),
+            RecordedStep(f"keep_{island}", keep_best, arguments, True),
         ]
 
     def symbols(self, prefix: str, tag: str) -> dict[wp.Kernel, str]:
@@ -145,8 +146,8 @@ def _storage(islands: Sequence[RecordedStep]) -> tuple[Any, dict[str, FrameArray
     data = max(2 * step.arguments[0].dof.shape[0] + step.arguments[0].source.shape[0] + 1 for step in islands)
     storage = allocate_storage(device, coordinates, data, STORAGE_PROBES, STORAGE_PROBES * STORAGE_PROBES)
     shapes: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(AttemptStorage.__annotations__, ("f->rows",)),
         "joint_q": (str(coordinates), "f->rows"),
-        **dict.fromkeys(("cost", "iterations", "status", "met"), ("f->rows",)),
         "data": ("f->blocks",),
         "listed": ("n",),
         **dict.fromkeys(("next_row", "listed_count", "first_seed"), ()),

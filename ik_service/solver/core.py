@@ -109,7 +109,7 @@ class SolverCore:
         """
         count = given.problem_count
         check_lines(self._objectives, self.targets.with_lines, count)
-        settings = SolveSettings(count, options.seed_count, options)
+        settings = SolveSettings(count, self.engine.seed_count(options, count), options)
         check_attempts(count, settings.seeds)
         self.engine.require(settings)
         with DEVICE_LOCK, CacheErrorsExplained():

@@ -24,6 +24,9 @@ class Engine(Protocol):
     def finish(self) -> Literal["float32", "float64"]:
         """The finest precision of its answers."""
 
+    def seed_count(self, options: SolverOptions, problem_count: int) -> int:
+        """Return how many seeds it tries per problem at most."""
+
     def require(self, settings: SolveSettings) -> None:
         """Check that it supports the options of a solve; an InputError says what it does not."""
 

@@ -12,8 +12,11 @@ from objectives import IKJacobianType, InputError
 JointLimits = Literal["hard", "soft", "off"]
 JacobianMode = Literal["analytic", "autodiff", "mixed"]
 
-DEFAULT_SEEDS = 64  # one is started only where those before have failed
+DEFAULT_SEEDS = 64  # where every seed is run, and of the staged engine
+SOLUTION_SEEDS = 256  # where several solutions are wanted in the order of seeds
+SEARCH_SEEDS = 1024  # of the compiled engine: one is started only where those before have failed
 SEEDS_MAX = 4096
+ATTEMPTS_MAX = 2**31 - 1  # of a solve: they are numbered in 32 bits
 ITERATIONS_MAX = 10_000
 PER_SOLVE = (
     "seeds",
@@ -35,15 +38,17 @@ class SolverOptions:
     """What a solve may spend and when it is content.
 
     Attributes:
-        seeds: Start configurations tried per problem, one after another until one succeeds; None is
-            DEFAULT_SEEDS.
+        seeds: Start configurations tried per problem at most, one after another until one succeeds; where none does,
+            the compiled engine stops as soon as the least cost has come up 12 times. None is SEARCH_SEEDS, with
+            `solutions` SOLUTION_SEEDS, and with `best_of` and in the staged engine DEFAULT_SEEDS.
         max_iterations: Levenberg-Marquardt iterations of one attempt.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from the start is least, whole turns inside the limits counted.
-        solutions: Distinct solutions per problem; more than 1 runs all seeds. Without targets, a solution is an attempt
+        solutions: Distinct solutions per problem; with more than 1, seeds are run until there are so many or 64 in a
+            row bring none that is new, and with `best_of` all. Without targets, a solution is an attempt
             of cost zero, or where there is none, one at a minimum; the least cost comes first.
         solution_difference: Two solutions are distinct where some joint, angles taken modulo a turn, differs by more
             than this [m or rad].
@@ -107,8 +112,20 @@ class SolverOptions:
 
     @property
     def seed_count(self) -> int:
-        """Start configurations tried per problem at most."""
-        return DEFAULT_SEEDS if self.seeds is None else self.seeds
+        """Start configurations of a problem where every one is run, and in the staged engine."""
+        if self.seeds is not None:
+            return self.seeds
+        return SOLUTION_SEEDS if self.solutions > 1 and self.best_of is None else DEFAULT_SEEDS
+
+    @property
+    def search_seeds(self) -> int:
+        """Start configurations that the compiled engine tries per problem at most."""
+        return SEARCH_SEEDS if self.seeds is None and not self.runs_all_seeds else self.seed_count
+
+    @cached_property
+    def runs_all_seeds(self) -> bool:
+        """Whether all seeds are run, and not only those before the first success."""
+        return self.best_of is not None or self.solutions > 1
 
     @cached_property
     def _hash(self) -> int:

@@ -111,6 +111,10 @@ class ResultHead:
     device: str
 
 
+_OF_COORDINATES = tuple(column.name for column in DEVICE_COLUMNS if "coordinates" in column.axes)
+_OF_DOFS = tuple(column.name for column in DEVICE_COLUMNS if "dofs" in column.axes)
+
+
 def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return what a solve has left in its workspace.
 
@@ -127,11 +131,10 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
 def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return the answers as they have been judged last."""
     order, values = head.order, work.verification.read(settings.problem_count, float64_finish=settings.float64_finish)
-    for column in DEVICE_COLUMNS:
-        if "coordinates" in column.axes:
-            values[column.name] = order.coordinates_of(values[column.name])
-        elif "dofs" in column.axes:
-            values[column.name] = order.dofs_of(values[column.name])
+    for name in _OF_COORDINATES:
+        values[name] = order.coordinates_of(values[name])
+    for name in _OF_DOFS:
+        values[name] = order.dofs_of(values[name])
     islands = work.verification, prepared.partition, head.robot, head.row_labels, settings.problem_count
     return IKResult(
         **values,

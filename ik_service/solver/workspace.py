@@ -17,7 +17,7 @@ from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIsl
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
@@ -165,6 +165,7 @@ class Workspace:
             "tree_hash": problems.tree_hash,
         }
         lines |= {f"best_{name}": getattr(problems.best, name) for name in BestAttempts.__annotations__}
+        lines |= {name: getattr(problems.searches, name) for name in Searches.__annotations__}
         for k in range(len(problems.positions)):
             lines[f"target_positions_{k}"] = problems.positions[k]
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]

@@ -96,7 +96,7 @@ class CLibrary:
 
     def options(self, **changes):
         """The default options with some changed."""
-        given = {"abi": self.abi, "seeds": 64, "max_iterations": 40, "random_seed": 0}
+        given = {"abi": self.abi, "seeds": 1024, "max_iterations": 40, "random_seed": 0}
         given |= {"position_tolerance": 1e-3, "orientation_tolerance": 1e-2}
         return Options(**{**given, **changes})
 

@@ -15,7 +15,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver import IKResult
 from ik_service.solver.result import join_results
 
-COMPILED_DOFS = 34
+COMPILED_DOFS = 200
 """DOFs of the longest chain that the compiled engine takes on a CPU; the staged engine is far slower."""
 PATTERNS_MOST = 8
 """Patterns of active rows in a fast request: each has its own kernels, which take some 20 ms to load."""

@@ -103,7 +103,7 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
         "orientations": int(orientations),
         "seeds_max": SEEDS_MAX,
         "iterations_max": ITERATIONS_MAX,
-        "seeds": options.seed_count,
+        "seeds": options.search_seeds,
         "max_iterations": options.max_iterations,
         "random_seed": f"{options.random_seed}u",
         "position_tolerance": repr(float(options.position_tolerance)),

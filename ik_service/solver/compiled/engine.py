@@ -19,12 +19,15 @@ import warp as wp
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.compiled.solutions import SolutionSelection
+from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
+from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET
+from ik_service.solver.options import ATTEMPTS_MAX, DEFAULT_SEEDS, SEARCH_SEEDS, SolverOptions
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.problems.partition import Partition, common_partition
@@ -80,6 +83,12 @@ class CompiledEngine:
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
 
+    def seed_count(self, options: SolverOptions, problem_count: int) -> int:
+        """Return how many seeds are tried per problem at most: by default as many as can be numbered."""
+        if options.seeds is not None or options.runs_all_seeds:
+            return options.seed_count
+        return max(DEFAULT_SEEDS, min(SEARCH_SEEDS, ATTEMPTS_MAX // problem_count))
+
     def require(self, settings: SolveSettings) -> None:
         """Do nothing: all options of a solve are supported."""
 
@@ -113,7 +122,7 @@ class CompiledEngine:
         if weights.pattern is None:
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
-        variant = (settings.runs_all_seeds, settings.float64_finish, size)
+        variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, size)
         key = (variant, given, self.kernels.data_key(), weights.is_common, weights.pattern)
         if key not in self.plans:
             self.plans[key] = self._plan(work, settings, weights)
@@ -217,7 +226,13 @@ class CompiledEngine:
         record = partial(launches.record, launches.size(count, settings.seeds))
         found: list[_Record] = [partial(record, attempts)]
         if choice is not None:
-            found = [choice.record_begin, *found, partial(choice.record_choice, partition)]
+            # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
+            whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
+            rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
+            found = [rounds, partial(choice.record_choice, partition)]
+        settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)
+        if settle:
+            found += [partial(_record_settling, problems), partial(record, settle)]
         if finished is not None:
             found += [partial(_record_widening, problems, finished.device), partial(record, finish)]
         return found
@@ -225,6 +240,30 @@ class CompiledEngine:
     def _verify_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> _Record:
         finished = self._joint_q_float64 if settings.float64_finish else None
         return partial(work.record_verify, partition, None if finished is None else finished.device)
+
+
+def _record_settling(problems: Problems, part: int, parts: int) -> PartLaunches:
+    """Record the launch that has best attempts of objectives alone, whose iterations have run out, go on."""
+    inputs = [problems.settings, part, parts, problems.best, problems.searches]
+    launch = wp.launch(_begin_settling, 1, inputs, device=problems.settings.device, record_cmd=True)
+    return PartLaunches([per_problem(launch)])
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
+def _begin_settling(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    best: BestAttempts,
+    searches: Searches,
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for island in range(best.status.shape[1]):
+        searches.next_seed[p, island] = 0
+        searches.end_seed[p, island] = 0
+        if best.met[p, island] == NO_TARGET and best.status[p, island] == MAX_ITERATIONS:
+            searches.end_seed[p, island] = 1
 
 
 def _record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:

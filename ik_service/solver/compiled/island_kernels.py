@@ -39,11 +39,12 @@ from ik_service.solver.compiled.island_launches import (
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
 from ik_service.solver.lm.coordinates import enforced_limits
+from ik_service.solver.lm.search import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.lm.tolerances import PRECISE_POSITION
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import allocate_attempts
+from ik_service.solver.problems.best_attempts import BestAttempts, allocate_attempts
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.problems.rows.binding import has_row_tolerances
@@ -171,7 +172,30 @@ class IslandKernels:
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
-            task.best = answers
+            task.best, task.searches = answers, problems.searches
+        return found
+
+    def settle_tasks(
+        self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int
+    ) -> list[IslandWork]:
+        """Return kernels and tasks that go on with the best attempts of objectives alone, from where they stand.
+
+        Args:
+            problems: Their arrays.
+            inputs: Where the caller's numbers were checked.
+            partition: Islands of the problems.
+            problem_count: Problems of the solve.
+        """
+        tasks = self._all_tasks(problems, inputs, partition, problem_count, "float32")
+        found = [(one, task) for one, task in tasks if not one.source.program.errors and not one.waves]
+        scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
+        best: Any = BestAttempts()
+        for name in BestAttempts.__annotations__:
+            setattr(best, name, getattr(problems.best, name))
+        best.seed, best.iterations = scratch.seed, scratch.iterations
+        for _, task in found:
+            task.settings, task.start_joint_q = problems.finish_settings, problems.best.joint_q
+            task.best, task.searches = best, problems.searches
         return found
 
     def finish_tasks(
@@ -198,7 +222,7 @@ class IslandKernels:
             task.settings = problems.finish_settings
             task.start_joint_q, task.best_joint_q_float64 = problems.best.joint_q, joint_q_float64
             # Without targets, what is returned is a minimum or not.
-            task.best = scratch
+            task.best, task.searches = scratch, problems.searches
             if one.source.with_hessian:
                 task.best.status = problems.best.status
         return found
@@ -259,6 +283,8 @@ class IslandKernels:
         task: Any = IslandTask()
         task.settings, task.tolerances = problems.settings, problems.tolerances
         task.lightest2, task.heaviest2 = partition.scales.lightest2.device, partition.scales.heaviest2.device
+        has_many = len(code.kernel.source.program.errors) > 1
+        task.equal_minima = EQUAL_MINIMA_OF_MANY if has_many else EQUAL_MINIMA
         task.precise_position = float(PRECISE_POSITION) * self._model.robot.length_unit
         for name, array in code.constants.items():
             setattr(task, name, array)

@@ -11,9 +11,10 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
-from ik_service.solver.lm.ranking import may_still_win
+from ik_service.solver.lm.ranking import FAILED, IMPRECISE
+from ik_service.solver.lm.search import count_cost, is_round_end, search_ends
 from ik_service.solver.lm.seeds import SeedRanges
-from ik_service.solver.problems.best_attempts import BestAttempts
+from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 
 
 @wp.struct
@@ -28,6 +29,7 @@ class IslandTask:
     settings: wp.array[wp.int32]
     tolerances: wp.array[wp.float32]
     precise_position: wp.float32  # [m]: an attempt that comes as near does not yield to later seeds
+    equal_minima: int  # attempts at the least cost that end a search
     lightest2: wp.array2d[wp.float32]  # [1 or problems, trees]
     heaviest2: wp.array2d[wp.float32]
     # island
@@ -50,6 +52,7 @@ class IslandTask:
     tree_hash: wp.array2d[wp.uint32]
     # answers
     best: BestAttempts  # of every problem, or every attempt
+    searches: Searches
     best_joint_q_float64: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
 
 
@@ -83,10 +86,40 @@ def attempt_line(task: TaskRef, p: int, s: int):
 @typing.no_type_check
 def needs_attempt(task: TaskRef, p: int, island: int):
     """Return whether a problem has a seed left that could still win."""
-    seed = task.best.next_seed[p, island]
-    if seed >= task.settings[SEEDS]:
-        return False
-    return task.settings[KEEP_ALL] == 1 or may_still_win(task.best.rank[p, island], seed)
+    return task.searches.next_seed[p, island] < task.searches.end_seed[p, island]
+
+
+@wp.func
+@typing.no_type_check
+def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, cost: float):
+    """Take an attempt that has ended into the search of its problem, unless every seed is run.
+
+    Args:
+        task: The task.
+        p: The problem.
+        island: Its island.
+        s: Seed of the attempt.
+        rank: Its rank.
+        cost: The cost that attempts compete by.
+    """
+    if task.settings[KEEP_ALL] == 1:
+        return
+    if rank < IMPRECISE:
+        task.searches.end_seed[p, island] = wp.min(task.searches.end_seed[p, island], s + 1)
+    else:
+        task.searches.counted[p, island] = count_cost(task.searches.counted[p, island], cost)
+
+
+@wp.func
+@typing.no_type_check
+def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool):
+    """End the search of a problem where `seeds` seeds are whole rounds, all their attempts have ended and suffice."""
+    if task.settings[KEEP_ALL] == 1:
+        return
+    if is_round_end(seeds) and seeds < task.searches.end_seed[p, island]:
+        is_good = not has_targets or task.best.rank[p, island] < FAILED
+        if search_ends(task.searches.counted[p, island], task.equal_minima, is_good, seeds):
+            task.searches.end_seed[p, island] = seeds
 
 
 def island_constants(

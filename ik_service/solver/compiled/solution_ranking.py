@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.lm.codes import NO_TARGET
-from ik_service.solver.lm.ranking import FAILED
+from ik_service.solver.lm.ranking import FAILED, IMPRECISE, UNRANKED
 from ik_service.solver.lm.termination import is_minimum
 from ik_service.solver.problems.best_attempts import BestAttempts
 
@@ -39,6 +39,7 @@ class AttemptArrays:
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
     attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]
+    made: wp.array[wp.int32]  # [problems]: how many have been made, of its first seeds
     chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds that have been chosen
 
 
@@ -67,6 +68,21 @@ def island_distance(
 
 @wp.func
 @typing.no_type_check
+def is_distinct(
+    tries: AttemptArrays, p: int, line: int, island: int, seeds: int, s: int, count: int, difference: float
+):
+    """Return whether the attempt of a seed differs from the `count` chosen so far."""
+    joint_q = tries.attempts.joint_q
+    distinct = bool(True)
+    for k in range(count):
+        other = p * seeds + tries.chosen[p, island, k]
+        gap = island_distance(tries, joint_q, p * seeds + s, joint_q, other, line, island, True)
+        distinct = distinct and gap > difference
+    return distinct
+
+
+@wp.func
+@typing.no_type_check
 def next_best(
     tries: AttemptArrays,
     p: int,
@@ -86,10 +102,11 @@ def next_best(
     joint_q = tries.attempts.joint_q
     best = int(NO_SEED)
     best_value = float(FAR)
-    for s in range(seeds):
+    for s in range(tries.made[p]):
         row = p * seeds + s
         no_target = tries.attempts.met[row, island] == NO_TARGET
         minimal = no_target and is_minimum(tries.attempts.status[row, island], tries.has_targets)
+        minimal = minimal and tries.attempts.rank[row, island] < UNRANKED  # the island's search may have ended before
         none_succeeds = tries.attempts.rank[p * seeds + least, island] >= FAILED
         if tries.attempts.rank[row, island] < FAILED or (minimal and none_succeeds):
             value = float(tries.attempts.rank[row, island])
@@ -98,12 +115,7 @@ def next_best(
             elif order == BY_DISTANCE:
                 value = island_distance(tries, joint_q, row, tries.start_joint_q, p, line, island, False)
             if value < best_value:
-                differs = bool(True)
-                for k in range(count):
-                    other = p * seeds + tries.chosen[p, island, k]
-                    gap = island_distance(tries, joint_q, row, joint_q, other, line, island, True)
-                    differs = differs and gap > difference
-                if differs:
+                if is_distinct(tries, p, line, island, seeds, s, count, difference):
                     best = s
                     best_value = value
     return best
@@ -111,10 +123,41 @@ def next_best(
 
 @wp.func
 @typing.no_type_check
+def note_solutions(
+    tries: AttemptArrays,
+    p: int,
+    line: int,
+    island: int,
+    seeds: int,
+    first: int,
+    end: int,
+    order: wp.array[wp.int32],  # [2]: order, number of solutions
+    difference: wp.array[float],  # [1]
+    # in and out
+    found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
+    newest: wp.array2d[wp.int32],  # [problems, trees]: seeds up to the last of them
+):
+    """Choose precise solutions among the seeds from `first` to before `end`, up to the number wanted.
+
+    Others come after all precise ones, and so do not end a search.
+    """
+    count = found[p, island]
+    for s in range(first, end):
+        row = p * seeds + s
+        if count < order[1] and tries.attempts.rank[row, island] < IMPRECISE:
+            if is_distinct(tries, p, line, island, seeds, s, count, difference[0]):
+                tries.chosen[p, island, count] = s
+                count += 1
+                newest[p, island] = s + 1
+    found[p, island] = count
+
+
+@wp.func
+@typing.no_type_check
 def least_rank(tries: AttemptArrays, p: int, island: int, seeds: int):
     """Return the seed of the least rank: of problems that none solves, the one of least cost."""
     best = int(0)
-    for s in range(1, seeds):
+    for s in range(1, tries.made[p]):
         if tries.attempts.rank[p * seeds + s, island] < tries.attempts.rank[p * seeds + best, island]:
             best = s
     return best

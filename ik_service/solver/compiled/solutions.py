@@ -1,12 +1,14 @@
 """The choice among all attempts of a problem, where every seed is run: the best of them, and several distinct ones.
 
-starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move
+starts -> attempts [problem x seed], each with an answer of its own in the joints that rows move; where solutions are
+wanted in the order of seeds, in rounds, until there are enough or none is new
 -> each attempt on the turns nearest the start
 -> per island the best by cost or nearness to the start, then the best of those that differ from all chosen so far
 -> best attempts, and solutions composed over islands
 """
 
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,16 +23,21 @@ from ik_service.solver.compiled.solution_ranking import (
     coordinate_kinds,
     least_rank,
     next_best,
+    note_solutions,
 )
 from ik_service.solver.launches.recording import PartLaunches, Step, per_problem
 from ik_service.solver.lm.codes import SEEDS
+from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.best_attempts import BestAttempts, allocate_attempts
+from ik_service.solver.problems.best_attempts import BestAttempts, Searches, allocate_attempts
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
+
+ROUND_SEEDS = 16  # of a round where solutions are wanted in the order of seeds
+NO_NEW_SEEDS = wp.constant(64)  # without a new solution, after which a search ends
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -53,7 +60,7 @@ def _choose(
     p = first_problem(settings, part, parts) + wp.tid()
     seeds = settings[SEEDS]
     line = wp.min(p, nisland.shape[0] - 1)
-    for s in range(seeds):
+    for s in range(tries.made[p]):
         turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, p * seeds + s)
     most = int(0)
     for island in range(nisland[line]):
@@ -108,19 +115,46 @@ def _take(
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
-def _begin(
+def _begin_round(
     # part
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
-    start_joint_q: wp.array2d[float],  # [problems, joint_coord_count]
-    # out
-    joint_q_out: wp.array2d[float],  # [problems x seeds, joint_coord_count]
+    # round
+    first: int,  # its first seed
+    size: int,
+    order: wp.array[wp.int32],  # [2]: order, number of solutions
+    difference: wp.array[float],  # [1]
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    # in and out
+    found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island in the rounds before
+    newest: wp.array2d[wp.int32],  # [problems, trees]: seeds up to the last of them
+    searches: Searches,
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    for s in range(settings[SEEDS]):
-        for c in range(start_joint_q.shape[1]):
-            joint_q_out[p * settings[SEEDS] + s, c] = start_joint_q[p, c]
+    line = wp.min(p, nisland.shape[0] - 1)
+    end = wp.min(first + size, settings[SEEDS])
+    if first == 0:
+        tries.made[p] = 0
+    for island in range(nisland[line]):
+        if first == 0:
+            found[p, island] = 0
+            newest[p, island] = 0
+            searches.end_seed[p, island] = 0
+        if searches.end_seed[p, island] == first:  # not stopped before
+            before = wp.max(first - size, 0)
+            note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)
+            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS:
+                searches.next_seed[p, island] = first
+                searches.end_seed[p, island] = end
+                tries.made[p] = end
+    for s in range(first, tries.made[p]):
+        row = p * settings[SEEDS] + s
+        for c in range(tries.kind.shape[0]):
+            tries.attempts.joint_q[row, c] = tries.start_joint_q[p, c]
+        for island in range(tries.attempts.rank.shape[1]):
+            tries.attempts.rank[row, island] = UNRANKED
 
 
 class SolutionSelection:
@@ -148,8 +182,10 @@ class SolutionSelection:
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
+        self._made = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._chosen = wp.zeros((capacity, trees, solutions), dtype=wp.int32, device=device)
         self._found = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
+        self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
@@ -161,11 +197,33 @@ class SolutionSelection:
         self._order.host[:] = ORDERS[best_of], self.solutions
         self._difference.host[:] = difference
 
-    def record_begin(self, part: int, parts: int) -> PartLaunches:
-        """Record the launch that puts all attempts where their problems start: joints that no row moves stay there."""
+    def record_rounds(
+        self,
+        partition: Partition,
+        attempts: Callable[[int, int], PartLaunches],
+        size: int,
+        part: int,
+        parts: int,
+    ) -> PartLaunches:
+        """Record rounds of attempts, each of the problems that want more solutions.
+
+        Attempts begin where their problems start: joints that no row moves stay there.
+
+        Args:
+            partition: Islands of the problems.
+            attempts: Records the launches that make the attempts of a round.
+            size: Seeds of a round.
+            part: Which part.
+            parts: Number of parts.
+        """
         problems = self._problems
-        inputs = [problems.settings, part, parts, problems.start_joint_q, self.attempts.joint_q]
-        return PartLaunches([self._record(_begin, inputs)])
+        tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
+        order = [self._order.device, self._difference.device]
+        steps = [PartLaunches([self._order.push, self._difference.push])]
+        for first in range(0, self.seeds, size):
+            inputs = [problems.settings, part, parts, first, size, *order, tries, partition.device_nisland, *further]
+            steps += [PartLaunches([self._record(_begin_round, inputs)]), attempts(part, parts)]
+        return PartLaunches.joined(steps)
 
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         """Record the launches that choose solutions and make the first one the answer."""
@@ -174,7 +232,7 @@ class SolutionSelection:
         inputs = [*which, *order, tries, partition.device_nisland, self._found, self.solution_count.device]
         choose = self._record(_choose, inputs)
         take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
-        return PartLaunches([self._order.push, self._difference.push, choose, take, self.solution_count.fetch])
+        return PartLaunches([choose, take, self.solution_count.fetch])
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make a solution of every problem its answer.
@@ -197,7 +255,7 @@ class SolutionSelection:
         tries.has_targets = len(self._problems.positions) > 0
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
-        tries.attempts, tries.chosen = self.attempts, self._chosen
+        tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
         return tries
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:

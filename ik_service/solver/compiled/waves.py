@@ -1,7 +1,8 @@
 """Waves of attempts on a GPU: which attempts a launch works on, where their answers stand, and which is the best.
 
-    first wave    all problems; each later one those that the waves before have not solved
+    first wave    all problems; each later one those whose search has not ended
     every wave    as many seeds of its problems as fill the device, and no fewer than all waves before
+    after it      the answers of each problem are looked at seed by seed, until its search ends
 
 So few attempts are superfluous. How many seeds a wave has is computed on the device, where the unsolved problems are
 counted; the host launches as many waves as are needed if no problem is ever solved, and waves that have nothing to do
@@ -15,11 +16,10 @@ from typing import Any
 import warp as wp
 
 from ik_service.linear_solve import zeroed
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, count_attempt, end_round
 from ik_service.solver.launches import typed_warp
-from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
+from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS
 from ik_service.solver.lm.coupling import follow
-from ik_service.solver.lm.ranking import SEED_BITS, UNRANKED, may_still_win
 
 BLOCK = 32  # threads of a block: a warp, so that it leaves as soon as it finds nothing more to do
 ROWS_MAX = 1 << 20  # attempts of a launch: some 50 MB of answers
@@ -27,7 +27,6 @@ WAVES_MAX = 32  # each has as many seeds as all before
 THREADS_PER_SM = 384  # that run side by side
 CPU_THREADS = 64  # on a CPU they run one after another
 WAVES = wp.get_module("ik_service_waves")  # of both kernels here
-SEED_MASK = wp.constant(wp.int64((1 << int(SEED_BITS)) - 1))
 
 
 @wp.struct
@@ -36,6 +35,8 @@ class AttemptStorage:
 
     # answers
     joint_q: wp.array2d[wp.float32]  # [coordinates of the island, rows]
+    rank: wp.array[wp.int64]  # [rows]
+    search_cost: wp.array[wp.float32]  # [rows]: by which attempts compete
     cost: wp.array[wp.float32]  # [rows]
     iterations: wp.array[wp.int32]  # [rows]
     status: wp.array[wp.int32]  # [rows]
@@ -63,16 +64,16 @@ StorageRef: Any = typed_warp.reference_to(AttemptStorage)
 WaveRef: Any = typed_warp.reference_to(Wave)
 
 
-@typed_warp.func_native("return *(volatile const wp::int64*)wp::address(ranks, line, island);")
-def current_rank(ranks: wp.array2d[wp.int64], line: int, island: int) -> wp.int64:  # type: ignore[empty-body]  # the C++ above is the body; Warp supports no 'raise' here
-    """Return a rank that other threads may write while the one that looks is in its loop."""
+@typed_warp.func_native("return *(volatile const int*)wp::address(ends, line, island);")
+def current_end(ends: wp.array2d[wp.int32], line: int, island: int) -> wp.int32:  # type: ignore[empty-body]  # the C++ above is the body; Warp supports no 'raise' here
+    """Return the end of a search that other threads may write while the one that looks is in its loop."""
 
 
 @wp.func
 @typing.no_type_check
 def may_win(task: TaskRef, p: int, s: int):
-    """Return whether no lower seed has solved a problem."""
-    return task.settings[KEEP_ALL] == 1 or may_still_win(current_rank(task.best.rank, p, task.island), s)
+    """Return whether a seed comes before the end of a problem's search."""
+    return task.settings[KEEP_ALL] == 1 or s < current_end(task.searches.end_seed, p, task.island)
 
 
 @wp.func
@@ -135,27 +136,48 @@ def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int)
 
 @wp.kernel(module=WAVES, enable_backward=False)
 @typing.no_type_check
-def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage, threads: int):
-    """Copy the answers of attempts that are the best of their problems so far; prepare for what follows."""
-    row = wp.tid()
-    if row == 0:
+def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage):
+    """Keep the best answers of the attempts of a launch, problem by problem; prepare for what follows."""
+    place = wp.tid()
+    if place == 0:
         storage.next_row[0] = 0
         storage.listed_count[wave.number + 1] = 0
         storage.first_seed[wave.number + 1] = storage.first_seed[wave.number] + seeds_of(task, wave, storage)
+    problems = problems_of(task, wave, storage)
     rows = rows_of(task, wave, storage)
+    row = int(rows)
+    if place < problems:
+        row = (place - wave.first_attempt) % problems
+        if row < 0:
+            row += problems
+    best = int(-1)  # row of the best answer
+    best_line = int(0)
     while row < rows:
         p, s = attempt_of(task, wave, storage, row)
-        line = attempt_line(task, p, s)
-        rank = task.best.rank[line, task.island]
-        if rank != UNRANKED and (rank & SEED_MASK) == wp.int64(s):
-            copy_answer(task, storage, row, line, s)
-        row += threads
+        if not may_win(task, p, s):
+            row = rows
+        else:
+            line = attempt_line(task, p, s)
+            rank = storage.rank[row]
+            count_attempt(task, p, task.island, s, rank, storage.search_cost[row])
+            if task.settings[KEEP_ALL] == 1:
+                copy_answer(task, storage, row, line, s)
+            elif rank < task.best.rank[line, task.island]:
+                best = row
+                best_line = line
+            if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, task.island]:
+                task.best.rank[line, task.island] = rank
+            end_round(task, p, task.island, s + 1, storage.met[row] != NO_TARGET)
+            row += problems
+    if best >= 0:
+        _p, best_seed = attempt_of(task, wave, storage, best)
+        copy_answer(task, storage, best, best_line, best_seed)
 
 
 @wp.kernel(module=WAVES, enable_backward=False)
 @typing.no_type_check
 def list_unsolved(task: IslandTask, wave: Wave, storage: AttemptStorage):
-    """List the problems that the seeds before those of a wave have not solved."""
+    """List the problems whose search has not ended before the seeds of a wave."""
     place = wp.tid()
     if place < task.count[0]:
         if may_win(task, task.problem[place], storage.first_seed[wave.number]):
@@ -217,7 +239,8 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
 
     Args:
         kernel: Of `thread_kernel`, for the island.
-        task: What to work on; where not every attempt is kept, the ranks of its best attempts are UNRANKED before.
+        task: What to work on; where not every attempt is kept, the ranks of its best attempts are UNRANKED, and its
+            searches before their first seeds.
         problem_count: Problems of the task.
         seeds: Seeds per problem.
         storage: Of `allocate_storage`.
@@ -240,5 +263,5 @@ def record_waves(kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, s
                 record(list_unsolved, problem_count)
             busy = min(threads, wave.rows)
             record(kernel, busy, block=BLOCK)
-            record(keep_best, busy, busy)
+            record(keep_best, problem_count)
     return launches

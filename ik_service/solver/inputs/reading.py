@@ -11,9 +11,9 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.inputs.target_arrays import TargetArrays, check_targets, host_array, plain_targets
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.options import ATTEMPTS_MAX
 from objectives import IKObjective, InputError
 
-ATTEMPTS_MAX = 2**31 - 1  # attempts are numbered in 32 bits
 FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
 
 

@@ -1,5 +1,6 @@
-"""How the active DOFs move the coordinates: constant arrays on the device, shared by seeds and steps."""
+"""How the active DOFs move the coordinates, and which are at a bound: shared by seeds and steps."""
 
+import typing
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,16 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.structure.coupling import leader_limits
 from ik_service.robots.structure.float32_limits import inwards
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
+
+
+@wp.func
+@typing.no_type_check
+def is_at_bound(q: Any, lower: Any, upper: Any, gradient: float):
+    """Return whether a DOF is at a bound and a step down the gradient would lead beyond it.
+
+    The compiled iteration has the same test as text; see `compiler.code.iteration`.
+    """
+    return (q <= lower and gradient > 0.0) or (q >= upper and gradient < 0.0)
 
 
 @wp.struct

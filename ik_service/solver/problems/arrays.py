@@ -11,10 +11,10 @@ from ik_service.linear_solve import Islands, RowStructure, allocate_islands, rec
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import SETTINGS_COUNT
-from ik_service.solver.problems.best_attempts import allocate_attempts
+from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.problems.rows.kinds import TARGET_ROW, RowKind
 from ik_service.solver.problems.rows.priorities import (
     HEAVIEST,
     Priorities,
@@ -72,6 +72,8 @@ class Problems:
         self._finish_settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
         self.finish_settings = self._finish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
+        self._options: object = None  # of the last solve, as the next
+        self._size: tuple[int, int, bool] | None = None
         self._structure: RowStructure | None = None
         self._model = model
 
@@ -88,6 +90,7 @@ class Problems:
         self.priorities = priorities_of(rows, *shape)
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
+        self.searches = allocate_searches(capacity, structure.tree_count, model.device)
 
     def record_discovery(self, rows: Rows, weights: Sequence[wp.array[Any] | None], *, join: bool) -> list[wp.Launch]:
         """Record the launches that find the islands from the weights that stand in the arrays.
@@ -124,6 +127,10 @@ class Problems:
             has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
         """
         options, count = settings.options, settings.problem_count
+        size = (count, settings.seeds, has_start)
+        if options is self._options and size == self._size:  # as in nearly all solves of one problem
+            return
+        self._options, self._size = options, size
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
         self._settings.host[:] = numbers
@@ -178,7 +185,7 @@ def _weigh_islands(
         heaviest = float(0.0)
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
             row = islands.row[p, m]
-            has_target = has_target or row < priorities.target_rows
+            has_target = has_target or priorities.kind[row] == TARGET_ROW
             if priorities.yields[row] == 1:
                 heaviest = wp.max(heaviest, row_weight2[p, row])
             else:

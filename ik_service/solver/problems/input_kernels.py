@@ -22,6 +22,7 @@ from ik_service.solver.lm.coordinates import StartCoordinates, start_coordinates
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import hash_step
+from ik_service.solver.problems.best_attempts import Searches, begin_search
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.parts import first_problem
@@ -108,6 +109,7 @@ def _read_start(
     start_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     best_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     best_rank_out: wp.array2d[wp.int64],  # [problem_capacity, trees]
+    searches: Searches,
     fault_out: wp.array[wp.int32],  # [parts]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
@@ -139,6 +141,7 @@ def _read_start(
         best_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
     for tree in range(best_rank_out.shape[1]):
         best_rank_out[p, tree] = UNRANKED
+        begin_search(searches, settings, p, tree)
 
 
 class InputArrays:
@@ -213,7 +216,7 @@ class InputArrays:
 
     def is_faulty(self) -> bool:
         """Return whether a number was not allowed, once the launches have run and `fault` has been fetched."""
-        return bool(self.fault.host.any())
+        return bool(np.count_nonzero(self.fault.host))
 
     def float64_targets(self, field: str) -> wp.array[Any] | None:
         """Return the targets' data of a field in float64, [problem_capacity, targets, columns], or None."""
@@ -237,7 +240,8 @@ class InputArrays:
             inputs += [problems.orientations_xyzw[k], problems.row_weights[k], self.fault.device]
             recorded.append(wp.launch(_read_target, 1, inputs, device=device, record_cmd=True))
         inputs = [*which, self._start, self.given.device, self.starts.device]
-        inputs += [problems.start_joint_q, problems.best.joint_q, problems.best.rank, self.fault.device]
+        inputs += [problems.start_joint_q, problems.best.joint_q, problems.best.rank, problems.searches]
+        inputs += [self.fault.device]
         return [*recorded, wp.launch(_read_start, 1, inputs, device=device, record_cmd=True)]
 
 

@@ -22,7 +22,7 @@ class SolveSettings:
     @property
     def runs_all_seeds(self) -> bool:
         """Whether all seeds are run, and not only those before the first success."""
-        return self.options.best_of is not None or self.options.solutions > 1
+        return self.options.runs_all_seeds
 
     @property
     def float64_finish(self) -> bool:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.result_schema import DEVICE_ISLAND_COLUMNS
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems.partition import Partition
@@ -78,14 +77,11 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         n: int,
     ) -> "IslandResults":
         """Take the islands of the first n problems from what a solve has left on the device."""
-        own: dict[str, Any] = {
-            column.name: verification.columns[f"island_{column.name}"].read(n) for column in DEVICE_ISLAND_COLUMNS
-        }
         return cls(
             nisland=_lines(partition.nisland, n),
             tree_island=_lines(partition.tree_island, n),
             row_island=_lines(partition.row_island, n),
-            **own,
+            **verification.read_islands(n),
             robot=robot,
             row_labels=tuple(row_labels),
         )

@@ -9,7 +9,6 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Equations, Islands, eliminate
-from ik_service.solver.lm.bound import is_at_bound
 from ik_service.solver.lm.codes import (
     CANCELLED,
     INVALID,
@@ -17,7 +16,7 @@ from ik_service.solver.lm.codes import (
     NO_TARGET,
     RUNNING,
 )
-from ik_service.solver.lm.coordinates import Coordinates
+from ik_service.solver.lm.coordinates import Coordinates, is_at_bound
 from ik_service.solver.lm.damping import DAMPING_MAX, DAMPING_MIN, DAMPING_SHARE
 from ik_service.solver.lm.ranking import is_beaten
 from ik_service.solver.lm.termination import (
@@ -39,7 +38,6 @@ from ik_service.solver.staged.slots import Slots
 def assess(
     coordinates: Coordinates,
     islands: Islands,
-    row_kind: wp.array[wp.int32],  # [rows]
     priorities: Priorities,
     # solve
     settings: wp.array[wp.int32],
@@ -73,7 +71,7 @@ def assess(
         first_norm2 += (1.0 - yields) * residual2
         second_norm2 += yields * residual2 / (scale * scale)
         has_second = has_second or yields == 1.0
-        has_target = has_target or row_kind[row] == TARGET_ROW
+        has_target = has_target or priorities.kind[row] == TARGET_ROW
     slots.cost[i, island] = 0.5 * norm2
     slots.unscaled_cost[i, island] = 0.5 * (first_norm2 + second_norm2)
     blocked = int(0)

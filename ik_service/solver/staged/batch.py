@@ -79,7 +79,6 @@ class Batch:
         self._joint_S_s = wp.zeros(per_dof, dtype=typing.cast(type, wp.spatial_vector), device=device)
         self._jacobian = wp.zeros((slot_count, rows.count, model.joint_dof_count), dtype=float, device=device)
         self._equations = allocate_equations(problems.islands, slot_count, candidates)
-        self._row_kind: wp.array[typing.Any] = wp.array(rows.row_kind, dtype=wp.int32, device=device)
         self._tangent = wp.zeros((slot_count, model.active_dof_count), dtype=float, device=device)
         self._candidate_damping: wp.array[typing.Any] = wp.array(
             CANDIDATE_DAMPING[:candidates], dtype=float, device=device
@@ -161,8 +160,8 @@ class Batch:
         self._scale(scale_jacobian, accepted, self._jacobian)
         normal_equations(self._active, islands, instances, (accepted.residuals, self._jacobian), equations)
         solve = [problems.settings, problems.best, problems.lightest2, problems.heaviest2]
-        kinds = [self._row_kind, problems.priorities]
-        self._launch(assess, per_island, self._coordinates, islands, *kinds, *solve, joint_q, slots, equations)
+        rows = [islands, problems.priorities]
+        self._launch(assess, per_island, self._coordinates, *rows, *solve, joint_q, slots, equations)
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
             target = [self._rows.start[k], weights, problems.tolerances, islands]
             self._launch(meet_target, slots.seed.shape, *target, accepted.residuals, slots)

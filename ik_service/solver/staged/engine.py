@@ -41,6 +41,10 @@ class StagedEngine:
         self._data_version = -1
         self.batch: Batch | None = None
 
+    def seed_count(self, options: SolverOptions, problem_count: int) -> int:
+        """Return how many seeds are tried per problem at most."""
+        return options.seed_count
+
     def require(self, settings: SolveSettings) -> None:
         """Check that the options of a solve are supported.
 

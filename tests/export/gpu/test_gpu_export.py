@@ -108,7 +108,7 @@ class GpuLibrary(CLibrary):
 
     def solve(self, positions, orientations_xyzw, start=None, options=None, missing=0):
         """What a call returns and the columns of its results."""
-        count, seeds = len(positions), 64 if options is None else options.seeds
+        count, seeds = len(positions), 1024 if options is None else options.seeds
         given = [np.array(positions, np.float64), np.array(orientations_xyzw, np.float64)]
         problems = Problems(count, given[0].ctypes.data, given[1].ctypes.data, None, 0)
         if start is not None:

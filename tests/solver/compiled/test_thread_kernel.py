@@ -82,14 +82,14 @@ def test_threads_give_the_answers_of_packets(problems, monkeypatch):
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (7, 32), (64, 1000), (5000, 96), (100, 320)])
 def test_waves_and_room_change_no_byte(arms, monkeypatch, rows, at_once):
     positions = arms.positions.copy()
-    positions[::9] += 5.0  # no seed reaches them, so all are tried
+    positions[::9] += 5.0  # no seed reaches them: several rounds are tried
 
     def answers():
         return solver_of(arms, seeds=50).solve(positions, arms.orientations_xyzw)
 
     small(monkeypatch, 1 << 20, 10**6)
     expected = answers()  # in one wave
-    assert expected.islands.seed_index[~expected.success].max() > 20
+    assert expected.islands.seed_index[~expected.success].max() > 10
     assert expected.islands.seed_index[expected.success].max() > 2
     small(monkeypatch, rows, at_once)
     same_bytes(answers(), expected)

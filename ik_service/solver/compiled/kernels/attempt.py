@@ -7,10 +7,9 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.linear_solve import elimination_in_registers
-from ik_service.solver.compiled.island_task import TaskRef, attempt_line
+from ik_service.solver.compiled.island_task import TaskRef, attempt_line, count_attempt
 from ik_service.solver.compiled.kernels.attempt_start import AttemptStart
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, integers, rotation_bits
-from ik_service.solver.lm.bound import is_at_bound
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
@@ -23,6 +22,7 @@ from ik_service.solver.lm.codes import (
     STALLED,
     STATIONARY,
 )
+from ik_service.solver.lm.coordinates import is_at_bound
 from ik_service.solver.lm.coupling import follow
 from ik_service.solver.lm.ranking import attempt_rank
 from ik_service.solver.lm.termination import (
@@ -43,8 +43,8 @@ class AttemptFunctions(AttemptStart):
         source: The iteration.
 
     Attributes:
-        judge_attempt: Rank, cost, status and whether the targets are met, of an attempt that has ended: the same
-            arguments as start_attempt.
+        judge_attempt: Rank, cost, status, whether the targets are met, and the cost that attempts compete by, of an
+            attempt that has ended: the same arguments as start_attempt.
         keep_answer: Judges an attempt that has ended, keeps it if it is the best of its problem, and returns its rank:
             the same arguments.
     """
@@ -200,8 +200,9 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def judge_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
-            """Return rank, cost, status and whether the targets are met, of an attempt that has ended."""
+            """Return rank, cost, status, whether the targets are met and the cost that attempts compete by."""
             cost = 0.5 * float(at(state, NORM2 * W + lane))
+            search_cost = cost
             status = status_of(state, lane, task, p, island)
             met, precise = nearness(state, lane, task)
             if status == INVALID and met == 1:
@@ -217,7 +218,7 @@ class AttemptFunctions(AttemptStart):
             rank = attempt_rank(success, precise, s, cost)
             if LEVELS == 2:
                 cost = 0.5 * (float(at(state, LEVEL * W + lane)) + float(at(state, (LEVEL + 1) * W + lane)))
-            return rank, cost, status, met
+            return rank, cost, status, met, search_cost
 
         self.judge_attempt = judge_attempt
 
@@ -247,8 +248,9 @@ class AttemptFunctions(AttemptStart):
         @wp.func
         def keep_answer(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Judge an attempt that has ended and keep it if it is the best of its problem; return its rank."""
-            rank, cost, status, met = judge_attempt(state, lane, task, p, island, s)
+            rank, cost, status, met, search_cost = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
+            count_attempt(task, p, island, s, rank, search_cost)
             if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, island]:
                 task.best.rank[line, island] = rank
                 task.best.cost[line, island] = cost

@@ -3,12 +3,13 @@
 A lane holds one attempt: one seed of one problem. All lanes run the generated iteration together; when a lane has
 finished, the kernel keeps its answer and gives the lane its next attempt:
 
-    the next seed of its problem, if that is not solved yet
+    the next seed of its problem, if its search has not ended
     else the first seed of the next problem
-    else, when no problem is left, the next seed of a problem that another lane is still working on
+    else, when no problem is left, the next seed of a problem that another lane is working on
 
-So a single problem fills all lanes. The best attempt is the lowest seed that succeeds, whichever lane finishes first;
-answers do not depend on the batch, its order or the threads.
+So a single problem fills the lanes. A round of seeds (`lm.search`) begins when all attempts of the rounds before have
+ended; the last lane that worked on it goes on, and others join it. The best attempt is the lowest seed that succeeds,
+whichever lane finishes first; answers do not depend on the batch, its order or the threads.
 """
 
 import typing
@@ -17,11 +18,13 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource, cpu_target
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef, needs_attempt
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, end_round, needs_attempt
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.launches.typed_warp import reference_to
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, is_beaten
+from ik_service.solver.lm.search import is_round_end
+from ik_service.solver.problems.best_attempts import begin_search
 from ik_service.solver.problems.parts import first_place
 
 NOTHING = wp.constant(-1)  # problem of a lane that has none
@@ -42,6 +45,8 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
     Lanes: Any = wp.types.vector(source.lanes.width, int)
     LanesRef: Any = reference_to(Lanes)
     W, place = source.lanes.width, source.state
+    HAS_TARGETS = 1 if source.program.errors else 0
+    FINISHES = 1 if source.lanes.precision == "float64" else 0  # one attempt, whatever the search has come to
     NORM2, FACTOR, STEPS, FLOOR2 = place.norm2, place.damping_factor, place.steps, place.floor2
     FACTOR_MAX = source.damping.factor_max
     options = {"block_dim": 1, "max_unroll": 1, "enable_backward": False, "cpu_compiler_flags": cpu_target().flags}
@@ -55,18 +60,68 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                 state[FACTOR * W + lane] = Real(2.0 * FACTOR_MAX)
 
     @wp.func
-    def lane_to_help(task: TaskRef, problem: Lanes):
-        """Return a lane whose problem has a seed left, the earliest such seed of all, or -1."""
-        found = int(-1)
+    def may_go_on(task: TaskRef, problem: LanesRef, p: int):
+        """Return whether a lane may begin the next attempt at a problem; end its search where that is due."""
+        seeds = task.searches.next_seed[p, task.island]
+        if seeds >= task.searches.end_seed[p, task.island]:
+            return False
+        if task.settings[KEEP_ALL] == 0 and is_round_end(seeds):
+            for lane in range(W):
+                if problem[lane] == p:
+                    return False
+            end_round(task, p, task.island, seeds, HAS_TARGETS == 1)
+        return needs_attempt(task, p, task.island)
+
+    @wp.func
+    def problem_to_help(task: TaskRef, problem: LanesRef):
+        """Return the problem of a lane that has a seed left, the earliest such seed of all, or NOTHING."""
+        found = int(NOTHING)
         earliest = int(task.settings[SEEDS])
         for lane in range(W):
             if problem[lane] != NOTHING:
-                if needs_attempt(task, problem[lane], task.island):
-                    s = task.best.next_seed[problem[lane], task.island]
-                    if s < earliest:
+                s = task.searches.next_seed[problem[lane], task.island]
+                if s < earliest:
+                    if may_go_on(task, problem, problem[lane]):
                         earliest = s
-                        found = lane
+                        found = problem[lane]
         return found
+
+    @wp.func
+    def next_to_begin(task: TaskRef, place: int, end_place: int):
+        """Return the place of the next problem that needs an attempt, or `end_place`."""
+        found = int(place)
+        waits = bool(False)
+        while found < end_place and not waits:
+            p = task.problem[found]
+            if FINISHES == 1:
+                begin_search(task.searches, task.settings, p, task.island)
+            waits = needs_attempt(task, p, task.island)
+            if not waits:
+                found += 1
+        return found
+
+    @wp.func
+    def begin(state: StateRef, task: TaskRef, lane: int, p: int):
+        """Give a lane the next attempt at a problem; return its seed."""
+        s = task.searches.next_seed[p, task.island]
+        task.searches.next_seed[p, task.island] = s + 1
+        read_data(state, lane, task, p, task.island)
+        start_attempt(state, lane, task, p, task.island, s)
+        return s
+
+    @wp.func
+    def help_others(state: StateRef, task: TaskRef, problem: LanesRef, seed: LanesRef):
+        """Give lanes without a problem a seed of others' problems; where there is none, they go on for nothing."""
+        for lane in range(W):
+            if problem[lane] == NOTHING:
+                p = problem_to_help(task, problem)
+                if p != NOTHING:
+                    problem[lane] = p
+                    seed[lane] = begin(state, task, lane, p)
+                else:  # quietly
+                    state[FLOOR2 * W + lane] = -Real(1.0)
+                    state[FACTOR * W + lane] = Real(1.0)
+                    state[STEPS * W + lane] = -Real(UNCOUNTED_STEPS)
 
     @wp.kernel(module="unique", enable_backward=False, module_options=options)
     def solve_island(task: IslandTask, part: int, parts: int):
@@ -89,34 +144,25 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                 over = over or state[FACTOR * W + lane] > Real(FACTOR_MAX) or state[STEPS * W + lane] >= iterations
                 if over:
                     p = int(problem[lane])
+                    problem[lane] = NOTHING
                     if p != NOTHING:
                         rank = keep_answer(state, lane, task, p, island, seed[lane])
                         if rank < IMPRECISE and task.settings[KEEP_ALL] == 0:
                             cancel_later_seeds(state, problem, seed, p, rank)
-                        if not needs_attempt(task, p, island):
+                        if not may_go_on(task, problem, p):
                             p = NOTHING
-                    if p == NOTHING and next_place < end_place:
-                        p = task.problem[next_place]
-                        task.best.next_seed[p, island] = 0
-                        next_place += 1
                     if p == NOTHING:
-                        problem[lane] = NOTHING
-                        other = lane_to_help(task, problem)
-                        if other >= 0:
-                            p = problem[other]
-                    problem[lane] = p
+                        next_place = next_to_begin(task, next_place, end_place)
+                        if next_place < end_place:
+                            p = task.problem[next_place]
+                            next_place += 1
                     if p != NOTHING:
-                        seed[lane] = task.best.next_seed[p, island]
-                        task.best.next_seed[p, island] = seed[lane] + 1
-                        read_data(state, lane, task, p, island)
-                        start_attempt(state, lane, task, p, island, seed[lane])
-                    else:  # the lane goes on for nothing, and quietly
-                        state[FLOOR2 * W + lane] = -Real(1.0)
-                        state[FACTOR * W + lane] = Real(1.0)
-                        state[STEPS * W + lane] = -Real(UNCOUNTED_STEPS)
+                        seed[lane] = begin(state, task, lane, p)
+                    problem[lane] = p
                 if problem[lane] != NOTHING:
                     running += 1
             if running > 0:
+                help_others(state, task, problem, seed)
                 finished = bool(False)
                 while not finished:
                     finished = iterate(state, iterations)

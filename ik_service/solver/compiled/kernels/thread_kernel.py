@@ -1,15 +1,15 @@
 """The kernels that solve one island on a GPU: a thread works through attempts, one seed of one problem at a time.
 
-    attempts of a wave, seed by seed over its problems -> ranks by atomic_min, answers into rows of `AttemptStorage`
+    attempts of a wave, seed by seed over its problems -> answers into rows of `AttemptStorage`
     -> the answer of each problem's best attempt is copied to `BestAttempts` (`waves`)
 
 The threads of a warp run the generated iteration together, and a refill costs the warp the same for one thread as for
 all; so a thread whose attempt has ended waits for the next round. It stops an attempt when a lower seed has solved its
 problem.
 
-The order in which threads finish does not matter: the best attempt is that of least rank, ranks differ by seed, and
-only the attempt that has the least rank in the end is copied. So answers depend neither on waves nor on the order of
-threads: they are those of `packet_kernel` at width 1.
+The order in which threads finish does not matter: the answers of a problem are looked at in the order of their seeds,
+when all have ended, and those after the end of its search are left out. So answers depend neither on waves nor on the
+order of threads: they are those of `packet_kernel` at width 1.
 
 The kernels also run on a CPU, thread by thread, for tests.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.compiler import IterationSource
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
 from ik_service.solver.compiled.waves import (
     BLOCK,
@@ -34,6 +34,7 @@ from ik_service.solver.compiled.waves import (
 )
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL
+from ik_service.solver.lm.ranking import IMPRECISE
 
 ROUND = wp.constant(4)  # iterations from refill to refill; one costs about as much as an iteration
 NOTHING = wp.constant(-1)  # row of a thread that has taken none yet
@@ -64,16 +65,6 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
     return rows
 
 
-@wp.func
-@typing.no_type_check
-def keep_rank(task: TaskRef, p: int, s: int, rank: wp.int64):
-    """Bring in the rank of an attempt; return whether none is better yet."""
-    if task.settings[KEEP_ALL] == 1:
-        task.best.rank[attempt_line(task, p, s), task.island] = rank
-        return True
-    return rank < wp.atomic_min(task.best.rank, p, task.island, rank)
-
-
 @typing.no_type_check
 def thread_kernel(source: IterationSource) -> wp.Kernel:
     """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts.
@@ -90,15 +81,18 @@ def thread_kernel(source: IterationSource) -> wp.Kernel:
 
     @wp.func
     def store_row(state: StateRef, task: TaskRef, storage: StorageRef, p: int, s: int, row: int):
-        """Rank an attempt that has ended, and keep its answer if none is better yet."""
-        rank, cost, status, met = judge_attempt(state, 0, task, p, task.island, s)
-        if keep_rank(task, p, s, rank):
-            storage.cost[row] = cost
-            storage.iterations[row] = int(at(state, STEPS))
-            storage.status[row] = status
-            storage.met[row] = met
-            for c in range(COORDINATES):
-                storage.joint_q[c, row] = at(state, Q + c)
+        """Store the answer of an attempt that has ended; later seeds cannot win where it succeeds."""
+        rank, cost, status, met, search_cost = judge_attempt(state, 0, task, p, task.island, s)
+        if rank < IMPRECISE and task.settings[KEEP_ALL] == 0:
+            wp.atomic_min(task.searches.end_seed, p, task.island, s + 1)
+        storage.rank[row] = rank
+        storage.search_cost[row] = search_cost
+        storage.cost[row] = cost
+        storage.iterations[row] = int(at(state, STEPS))
+        storage.status[row] = status
+        storage.met[row] = met
+        for c in range(COORDINATES):
+            storage.joint_q[c, row] = at(state, Q + c)
 
     @wp.kernel(**_options(source))
     def solve_attempts(task: IslandTask, wave: Wave, storage: AttemptStorage):

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
 from ik_service.linear_solve import Islands
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.kinds import RowKind
 
 SECONDARY_SHARE = 2.0**-6
 SHARE = wp.constant(SECONDARY_SHARE)
@@ -52,10 +51,10 @@ def secondary_scale(
 
 @wp.struct
 class Priorities:
-    """Which rows yield, and by which factor."""
+    """What the rows are, which yield, and by which factor."""
 
     yields: wp.array[wp.int32]  # [rows]: 1 for those that do, beside targets
-    target_rows: wp.int32  # the first rows are those of targets
+    kind: wp.array[wp.int32]  # [rows]: `RowKind`
     scale: wp.array2d[wp.float32]  # [problem_capacity, trees]: their factor in each island
 
 
@@ -65,7 +64,7 @@ def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
     yields = np.zeros(rows.count, np.int32)
     for k in rows.secondary:
         yields[rows.start[k] : rows.start[k] + rows.objectives[k].residual_dim()] = 1
-    found.target_rows = int(np.count_nonzero(rows.row_kind == RowKind.TARGET))
+    found.kind = wp.array(rows.row_kind, dtype=wp.int32, device=rows.model.device)
     found.yields = wp.array(yields, dtype=wp.int32, device=rows.model.device)
     found.scale = wp.ones((capacity, trees), dtype=wp.float32, device=rows.model.device)
     return found

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.binding import is_secondary
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.priorities import secondary_scale
 from objectives import IKObjective
 
@@ -29,14 +30,14 @@ class RowWeights:
     Attributes:
         lines: One line for all problems or one each, shape [1 or problem_count, rows].
         is_common: Whether it is one for all, however many problems there are.
+        kind: `RowKind` of each row, [rows]; None where all are rows of targets.
         secondary: Which rows yield to the others of an island with targets, bool [rows]; None where none does.
-        target_rows: Number of rows of targets, which are the first ones.
     """
 
     lines: Float32Array
     is_common: bool = True
+    kind: NDArray[np.int32] | None = None
     secondary: NDArray[np.bool_] | None = None
-    target_rows: int = 0
 
     @cached_property
     def stamp(self) -> bytes:
@@ -84,16 +85,17 @@ class TargetWeights:
             return known
         blocks = [*self._given(given), *map(objective_weights, objectives)]
         yields = [False] * len(self._lines) + [is_secondary(objective) for objective in objectives]
-        secondary = np.repeat(yields, [block.shape[1] for block in blocks])
-        target_rows = sum(block.shape[1] for block in self._lines)
+        widths = [block.shape[1] for block in blocks]
+        kinds = [RowKind.TARGET] * len(self._lines) + [RowKind.SOFT] * len(objectives)
+        kind, secondary = np.repeat(np.array(kinds, np.int32), widths), np.repeat(yields, widths)
         if self._is_common and all(len(block) == 1 for block in blocks):
-            return RowWeights(np.hstack(blocks), secondary=secondary, target_rows=target_rows)
+            return RowWeights(np.hstack(blocks), kind=kind, secondary=secondary)
         shapes = [(problem_count, block.shape[1]) for block in blocks]
         spread = [
             block[:problem_count] if len(block) > 1 else np.broadcast_to(block, shape)
             for block, shape in zip(blocks, shapes, strict=True)
         ]
-        return RowWeights(np.hstack(spread), is_common=False, secondary=secondary, target_rows=target_rows)
+        return RowWeights(np.hstack(spread), is_common=False, kind=kind, secondary=secondary)
 
     def _given(self, given: bytes) -> list[Float32Array]:
         switch = np.repeat(np.frombuffer(given, np.int32), 3).astype(np.float32).reshape(-1, 6)
@@ -150,8 +152,9 @@ class IslandScales:
             own = islands == island  # [rows, 1 or n]
             self.secondary.host[:n, island] = 1.0
             judged = own
-            if weights.secondary is not None:
-                yields = own & weights.secondary[:, None] & own[: weights.target_rows].any(axis=0)
+            if weights.secondary is not None and weights.kind is not None:
+                has_target = own[weights.kind == RowKind.TARGET].any(axis=0)
+                yields = own & weights.secondary[:, None] & has_target
                 judged = own & ~yields
                 scale = secondary_scale(by_row, judged, yields)
                 self.secondary.host[:n, island] = scale

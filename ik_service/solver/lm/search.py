@@ -1,0 +1,77 @@
+"""Which seeds of an island are tried: one after another until one succeeds, or the least cost has come up often enough.
+
+Where no attempt succeeds, as for targets out of reach or objectives alone, the search ends when EQUAL_MINIMA attempts
+have ended at the least cost, EQUAL_MINIMA_OF_MANY where an island has several targets. This is looked at between
+rounds of seeds, when all attempts of the seeds before have ended: so it depends neither on the order in which attempts
+end nor on what runs beside them. Counts are of costs whose exponents and first bits are equal, in the class of the
+least cost and the next one: a window of 2 to 6 %, for attempts end a little above the minimum that they come to. The
+count of a set of costs does not depend on their order.
+"""
+
+import typing
+
+import warp as wp
+
+EQUAL_MINIMA = 12  # of targets at joint limits, 8 lose 0.04 % more than 64 seeds; 12 a tenth of that
+EQUAL_MINIMA_OF_MANY = 16  # where several links share joints: of 4000 targets each, 12 lose 5 and 16 lose 3
+FEW_SEEDS = wp.constant(64)  # at most, for a precise answer where one is within the tolerances, or for a lower cost
+FIRST_ROUND = wp.constant(8)  # seeds
+ROUND_STEP = wp.constant(4)  # least number of seeds of a later round
+ROUND_SHARE = wp.constant(8)  # a round has at least this part of the seeds before
+CLASS_SHIFT = wp.constant(18)  # bits of a float32 that its class leaves out: all but 5 of the fraction
+COUNT_MAX = wp.constant(255)
+
+
+@wp.func
+@typing.no_type_check
+def is_round_end(seeds: int):
+    """Return whether a round ends after the first `seeds` seeds."""
+    step = int(ROUND_STEP)
+    while step * ROUND_SHARE <= seeds:
+        step *= 2
+    return seeds >= FIRST_ROUND and seeds % step == 0
+
+
+@wp.func
+@typing.no_type_check
+def count_cost(counted: int, cost: float):
+    """Return what is counted of the costs of an island, with the cost of one more attempt.
+
+    Args:
+        counted: Of the attempts before, 0 where there are none: the class of the least cost, the number of costs in
+            that class and the number in the next one.
+        cost: Of an attempt without precise success.
+    """
+    # The bits of a float that is not negative order like the float; NaN lands above every number.
+    cost_class = wp.cast(wp.abs(cost), wp.int32) >> CLASS_SHIFT
+    least = counted >> 16
+    in_least = (counted >> 8) & COUNT_MAX
+    in_next = counted & COUNT_MAX
+    if counted == 0 or cost_class < least - 1:
+        least = cost_class
+        in_least = int(1)
+        in_next = int(0)
+    elif cost_class == least - 1:
+        least = cost_class
+        in_next = in_least
+        in_least = int(1)
+    elif cost_class == least:
+        in_least = wp.min(in_least + 1, COUNT_MAX)
+    elif cost_class == least + 1:
+        in_next = wp.min(in_next + 1, COUNT_MAX)
+    return (least << 16) | (in_least << 8) | in_next
+
+
+@wp.func
+@typing.no_type_check
+def search_ends(counted: int, equal_minima: int, is_good: bool, seeds: int):
+    """Return whether a search without precise success ends after a round.
+
+    Args:
+        counted: Costs of all attempts so far, of `count_cost`.
+        equal_minima: Attempts at the least cost that suffice.
+        is_good: Whether an attempt is within the tolerances, or there are no targets.
+        seeds: Seeds tried so far.
+    """
+    equal = ((counted >> 8) & COUNT_MAX) + (counted & COUNT_MAX)
+    return equal >= equal_minima or (is_good and seeds >= FEW_SEEDS)

@@ -1,0 +1,120 @@
+"""When a search ends: rounds of seeds, and how often the least cost has come up."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from ik_service.solver.lm.search import EQUAL_MINIMA, FEW_SEEDS, count_cost, is_round_end, search_ends
+
+NEEDED, FEW = wp.constant(EQUAL_MINIMA), int(FEW_SEEDS)
+
+
+@wp.kernel(module="unique")
+def _count(costs: wp.array2d[float], counted_out: wp.array[wp.int32]):
+    p = wp.tid()
+    counted = int(0)
+    for k in range(costs.shape[1]):
+        counted = count_cost(counted, costs[p, k])
+    counted_out[p] = counted
+
+
+@wp.kernel(module="unique")
+def _ends(counted: wp.array[wp.int32], good: wp.bool, seeds: int, out: wp.array[wp.bool]):
+    p = wp.tid()
+    out[p] = search_ends(counted[p], NEEDED, good, seeds)
+
+
+@wp.kernel(module="unique")
+def _round_ends(out: wp.array[wp.bool]):
+    seeds = wp.tid()
+    out[seeds] = is_round_end(seeds)
+
+
+def counted(costs):
+    given = wp.array(np.atleast_2d(np.asarray(costs, np.float32)), dtype=float, device="cpu")
+    out = wp.zeros(given.shape[0], dtype=wp.int32, device="cpu")
+    wp.launch(_count, given.shape[0], [given], [out], device="cpu")
+    return out
+
+
+def ends(costs, *, good=False, seeds=1000):
+    count = counted(costs)
+    out = wp.zeros(count.shape[0], dtype=wp.bool, device="cpu")
+    wp.launch(_ends, count.shape[0], [count, good, seeds], [out], device="cpu")
+    return out.numpy()
+
+
+def class_of(cost):
+    """Costs of one power of 2 are in 32 classes of equal width."""
+    fraction, exponent = math.frexp(cost)
+    return 32 * exponent + int(64 * fraction) - 32
+
+
+def round_ends(most):
+    out = wp.zeros(most + 1, dtype=wp.bool, device="cpu")
+    wp.launch(_round_ends, most + 1, [out], device="cpu")
+    return np.flatnonzero(out.numpy())
+
+
+def test_rounds_begin_with_few_seeds_and_grow_with_those_before():
+    found = round_ends(1024)
+    assert found[:10].tolist() == [8, 12, 16, 20, 24, 28, 32, 40, 48, 56]
+    assert {FEW, 1024} < set(found.tolist())
+    for begins, ends in itertools.pairwise(found):
+        assert 4 <= ends - begins <= max(4, begins / 4)
+
+
+def test_what_is_counted_are_the_costs_in_the_class_of_the_least_and_the_next_one_in_any_order():
+    random = np.random.default_rng(4)
+    for spread in (0.01, 0.1, 3.0):
+        costs = np.exp(random.normal(-6.0, spread, (40, 30))).astype(np.float32)
+        classes = np.array([[class_of(float(cost)) for cost in line] for line in costs])
+        least = classes.min(axis=1, keepdims=True)
+        equal = (classes <= least + 1).sum(axis=1)
+        np.testing.assert_array_equal(ends(costs), equal >= NEEDED)
+        for _ in range(3):
+            shuffled = random.permuted(costs, axis=1)
+            np.testing.assert_array_equal(counted(shuffled).numpy(), counted(costs).numpy())
+
+
+def test_many_equal_costs_and_no_numbers_are_counted_without_overflow():
+    assert ends([0.5] * 4096)[0]
+    assert ends([np.nan] * NEEDED)[0]
+    assert not ends([np.nan] * 4096 + [1.0] * (NEEDED - 1))[0]
+    assert not ends([1.0] * 4096 + [0.5] * (NEEDED - 1))[0]
+
+
+def test_a_better_answer_than_one_that_is_good_is_looked_for_in_no_more_than_so_many_seeds():
+    few = [1.0, 2.0, 4.0]
+    assert not ends(few, good=True, seeds=FEW - 8)[0]
+    assert ends(few, good=True, seeds=FEW)[0]
+    assert not ends(few, good=False, seeds=FEW)[0]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_best_of_the_seeds_up_to_the_end_is_the_answer(panda, count):
+    """Every attempt on its own, as `best_of` makes them, and the rule in NumPy."""
+    seeds = 256
+    position = np.random.default_rng(6).uniform([0.85, -0.4, 0.0], [1.1, 0.4, 0.9], (count, 3))
+    orientation = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1))
+    solver = ik_service.IKSolver(panda, ["panda_hand"], device="cpu")
+    result = solver.solve(position, orientation)
+    assert result.success.mean() < 0.5
+    alone = solver.solve(position[-1:], orientation[-1:])
+    assert alone.joint_q[0].tobytes() == result.joint_q[-1].tobytes()
+
+    solver.solve(position, orientation, options={"best_of": "cost", "seeds": seeds})
+    attempts = solver._core.engine._choice.attempts  # a public name would be for this test alone
+    costs, ranks = (array.numpy()[: count * seeds, 0].reshape(count, seeds) for array in (attempts.cost, attempts.rank))
+    ended_early = 0
+    for p in np.flatnonzero(~result.success):
+        last = next(n for n in round_ends(seeds) if ends(costs[p, :n])[0])
+        ended_early += int(last < 64)
+        assert result.seed_index[p] == np.argmin(costs[p, :last])
+        assert result.cost[p] == costs[p].min(initial=np.inf, where=np.arange(seeds) < last)
+        assert (ranks[p, :last] > 2**56).all()
+    assert ended_early > 0

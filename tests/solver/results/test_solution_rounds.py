@@ -1,0 +1,80 @@
+"""Several solutions in the order of seeds: the search for them ends, and they are those that all seeds would give."""
+
+import numpy as np
+import pytest
+
+import ik_service
+
+COUNT, WANTED, SEEDS = 60, 8, 512
+DIFFERENCE = 0.1
+IMPRECISE = 2**16  # least rank of an attempt that is not as near as it could be
+
+
+@pytest.fixture(scope="module")
+def solver():
+    return ik_service.IKSolver(ik_service.load_robot("ur5e"), ["tool0"], device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def targets(solver):
+    joint_q = solver.robot.random_joint_q(np.random.default_rng(3), COUNT)
+    poses = solver.robot.forward_kinematics(joint_q, ["tool0"])
+    return np.array(poses.positions[:, 0]), np.array(poses.orientations_xyzw[:, 0])
+
+
+def distinct(joint_q, wanted):
+    """The first configurations that differ from all before, angles taken modulo a turn."""
+    found = np.empty((0, joint_q.shape[1]))
+    for q in joint_q:
+        gap = np.abs((q - found + np.pi) % (2.0 * np.pi) - np.pi).max(axis=1)
+        if len(found) < wanted and (gap > DIFFERENCE).all():
+            found = np.vstack([found, q])
+    return found
+
+
+def test_they_are_the_first_that_differ_of_all_seeds_and_hardly_any_is_missed(solver, targets):
+    result = solver.solve(*targets, options={"solutions": WANTED})
+    solver.solve(*targets, options={"best_of": "cost", "seeds": SEEDS})
+    attempts = solver._core.engine._choice.attempts  # a public name would be for this test alone
+    ranks = attempts.rank.numpy()[: COUNT * SEEDS, 0].reshape(COUNT, SEEDS)
+    joint_q = attempts.joint_q.numpy()[: COUNT * SEEDS].reshape(COUNT, SEEDS, -1)
+    same = there = 0
+    for p in range(COUNT):
+        order = np.argsort(ranks[p], kind="stable")[: (ranks[p] < IMPRECISE).sum()]
+        expected = distinct(joint_q[p, order], WANTED)
+        count = min(len(expected), result.solution_count[p])
+        gap = (result.solutions[p, :count] - expected[:count] + np.pi) % (2.0 * np.pi) - np.pi
+        same += int((np.abs(gap).max(axis=1) < 1e-5).sum())
+        there += len(expected)
+    assert there > 6 * COUNT
+    assert same >= 0.99 * there
+
+
+def test_fewer_are_the_first_of_more_and_alone_they_are_the_same(solver, targets):
+    more = solver.solve(*targets, options={"solutions": WANTED})
+    fewer = solver.solve(*targets, options={"solutions": 2})
+    both = np.minimum(more.solution_count, 2)
+    np.testing.assert_array_equal(fewer.solution_count, both)
+    for p in range(COUNT):
+        np.testing.assert_array_equal(fewer.solutions[p, : both[p]], more.solutions[p, : both[p]])
+    for p in (0, COUNT - 1):
+        alone = solver.solve(targets[0][p : p + 1], targets[1][p : p + 1], options={"solutions": WANTED})
+        assert alone.solution_count[0] == more.solution_count[p]
+        np.testing.assert_array_equal(alone.solutions[0], more.solutions[p])
+
+
+def test_threads_and_solves_before_change_no_byte(solver, targets):
+    expected = solver.solve(*targets, options={"solutions": WANTED})
+    repeated = [np.tile(one, (5, *[1] * (one.ndim - 1))) for one in targets]
+    several = ik_service.IKSolver(solver.robot, ["tool0"], device="cpu", threads=2)
+    several.solve(*repeated, options={"solutions": WANTED, "seeds": 40})
+    for _ in range(4):  # recorded, and replayed as a graph
+        result = several.solve(*repeated, options={"solutions": WANTED})
+        np.testing.assert_array_equal(result.solution_count, np.tile(expected.solution_count, 5))
+        np.testing.assert_array_equal(result.solutions, np.tile(expected.solutions, (5, 1, 1)))
+
+
+def test_a_target_out_of_reach_has_no_solution_and_takes_few_seeds(solver):
+    result = solver.solve([[3.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]], options={"solutions": WANTED})
+    assert result.solution_count.tolist() == [0]
+    assert result.islands.seed_index.max() < 64
