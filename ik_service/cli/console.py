@@ -1,6 +1,7 @@
 """How the command line talks: results on standard output, progress and errors on standard error, plain when piped."""
 
 import errno
+import logging
 import os
 import platform
 import sys
@@ -59,6 +60,39 @@ def reported_output() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
+class _TerminalNotes(logging.Handler):
+    """Prints messages above a progress bar.
+
+    Args:
+        console: Of the bar.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message."""
+        self._console.print(record.getMessage(), markup=False)
+
+
+@contextmanager
+def _compile_notes(console: Console) -> Iterator[None]:
+    """Say on a terminal that kernels are compiled, which is why a first solve takes seconds."""
+    logger, notes = logging.getLogger("ik_service.solver.launches.kernel_loading"), _TerminalNotes(console)
+    if not console.is_terminal:
+        yield
+        return
+    level = logger.level
+    logger.addHandler(notes)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(notes)
+
+
 @contextmanager
 def problem_progress(description: str, total: int) -> Iterator[Progress]:
     """Show a bar while problems are solved; nothing when standard error is not a terminal.
@@ -69,7 +103,8 @@ def problem_progress(description: str, total: int) -> Iterator[Progress]:
     """
     console = message_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    progress_bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with _compile_notes(console), progress_bar as progress:
         progress.add_task(description, total=total)
         yield progress
 

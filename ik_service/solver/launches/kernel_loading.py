@@ -11,6 +11,7 @@ that says what to do.
 import errno
 import hashlib
 import json
+import logging
 import os
 import shutil
 import stat
@@ -26,6 +27,8 @@ from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.solver.launches.cache_bound import keep_bound, note_use
 from ik_service.solver.launches.kernel_trust import check_trust
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
+
+_logger = logging.getLogger(__name__)
 
 BLOCK_DIM = 1  # of all launches on a CPU
 LAUNCH_BLOCK = 256  # of launches on a GPU that ask for none
@@ -50,6 +53,10 @@ def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
     waiting = [CachedModule(*one, device=device) for one in blocks if not is_loaded(*one, device)]
     missing = [one for one in waiting if not one.is_whole()]
     cores = len(os.sched_getaffinity(0))
+    if missing:
+        modules_word = "module" if len(missing) == 1 else "modules"
+        cache = wp.config.kernel_cache_dir
+        _logger.info("Compiling %d %s of kernels, in seconds; '%s' keeps them.", len(missing), modules_word, cache)
     # A precompiled header costs as much as two modules without it, and each thread makes its own; so it pays only for
     # many modules, and those of the first use are mostly all that a process compiles.
     first_use = not is_loaded(SOLVE_IO, _block(LAUNCH_BLOCK, device), device)

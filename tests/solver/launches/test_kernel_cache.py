@@ -352,3 +352,26 @@ def test_what_is_compiled_takes_the_place_of_what_was_used_longest_ago(run, cach
     found = run(SOLVES, cache, IK_SERVICE_KERNEL_CACHE_MB="2")
     assert (found["solved"], old.exists()) == (COUNT, False)
     assert len(objects(cache)) == 2
+
+
+TELLS = """
+import logging
+told = []
+class Notes(logging.Handler):
+    def emit(self, record):
+        told.append(record.getMessage())
+logging.getLogger("ik_service").addHandler(Notes())
+logging.getLogger("ik_service").setLevel(logging.INFO)
+solve()
+first = len(told)
+solve()
+report(told=told, first=first)
+"""
+
+
+def test_a_solve_tells_that_it_compiles_and_no_later_one_does(run, tmp_path):
+    found = run(TELLS, tmp_path)
+    assert found["first"] == len(found["told"]) == 1
+    assert found["told"][0].startswith("Compiling 2 modules of kernels, in seconds; ")
+    assert str(tmp_path) in found["told"][0]
+    assert run(TELLS, tmp_path)["told"] == []
