@@ -20,7 +20,7 @@ from benchmarks.problems.reference_descent import pose_costs
 from benchmarks.report import Report, machine, measured
 
 TOLERANCE, REPEATS, SEED = (1e-3, 1e-2), 5, 2
-AT_LIMITS, OUT_OF_REACH, BRANCHES = 4000, 1000, 1000
+AT_LIMITS, OUT_OF_REACH, BRANCHES = 8000, 1000, 1000
 BETWEEN = (NEARLY[1], FAR[0])  # [m] beyond the reach
 EXHAUSTIVE_SEEDS, NEAR = 1024, 1.01
 LIMITS_BOUND, REACH_BOUND, REACH_BOUND_US, BRANCH_BOUND, BRANCH_BOUND_US = 0.999, 0.98, 20.0, 0.995, 100.0
@@ -65,23 +65,28 @@ def at_limits(case: ComparedRobot) -> HandProblems:
 
 
 def show_limits(report: Report) -> None:
-    """Report how many targets at joint limits are met, by default and by 64 seeds."""
+    """Report how many targets at joint limits are met, by default and where 64 seeds are run whatever comes."""
     report.section(
         "Targets at joint limits",
         f"Poses of configurations in which each joint stands at a limit with probability {LIMIT_SHARE:g}; {AT_LIMITS} "
         "of each robot. All links within 1 mm and 0.01 rad; CPU time per target, median and range.",
     )
-    report.table("robot and links", "met", "µs", "met by 64 seeds", "µs")
+    report.table("robot and links", "met", "µs", "met by all of 64 seeds")
     least = 1.0
     for case in (*ARMS, *MANY_LIMBS, WHOLE_BODY):
-        problems, cells = at_limits(case), []
-        for options in ({}, {"seeds": 64}):
-            result, _, time_cell = timed(solver_of(case), problems, **options)
-            good = solved(problems, result.joint_q, TOLERANCE)
-            if (result.success & ~good).any():
+        problems = at_limits(case)
+        solver = solver_of(case)
+        result, _, cell = timed(solver, problems)
+        every = {"best_of": "cost", "seeds": 64}
+        all_run = solver.solve(problems.positions, problems.orientations_xyzw, options=every)
+        shares = []
+        for answers in (result, all_run):
+            good = solved(problems, answers.joint_q, TOLERANCE)
+            if (answers.success & ~good).any():
                 raise SystemExit("a success is none")
-            cells += [f"{good.mean():.2%}", time_cell]
-            least = least if options else min(least, good.mean())
+            shares.append(good.mean())
+        least = min(least, shares[0])
+        cells = [f"{shares[0]:.3%}", cell, f"{shares[1]:.3%}"]
         report.row(case.name, *cells)
     report.line("")
     report.claim("at limits, the least share", f"{least:.2%}", f"at least {LIMITS_BOUND:.1%}", least >= LIMITS_BOUND)

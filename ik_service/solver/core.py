@@ -12,7 +12,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
-from ik_service.solver.inputs.reading import check_attempts, check_lines
+from ik_service.solver.inputs.reading import check_lines
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
@@ -109,8 +109,7 @@ class SolverCore:
         """
         count = given.problem_count
         check_lines(self._objectives, self.targets.with_lines, count)
-        settings = SolveSettings(count, self.engine.seed_count(options, count), options)
-        check_attempts(count, settings.seeds)
+        settings = SolveSettings(count, self.engine.seed_count(options), options)
         self.engine.require(settings)
         with DEVICE_LOCK, CacheErrorsExplained():
             self._fit_workspace(count)

@@ -24,7 +24,7 @@ class Engine(Protocol):
     def finish(self) -> Literal["float32", "float64"]:
         """The finest precision of its answers."""
 
-    def seed_count(self, options: SolverOptions, problem_count: int) -> int:
+    def seed_count(self, options: SolverOptions) -> int:
         """Return how many seeds it tries per problem at most."""
 
     def require(self, settings: SolveSettings) -> None:

@@ -15,6 +15,7 @@ JacobianMode = Literal["analytic", "autodiff", "mixed"]
 DEFAULT_SEEDS = 64  # where every seed is run, and of the staged engine
 SOLUTION_SEEDS = 256  # where several solutions are wanted in the order of seeds
 SEARCH_SEEDS = 1024  # of the compiled engine: one is started only where those before have failed
+SEARCH_ITERATIONS = 40  # of an attempt; where it has fewer, there are fewer seeds, so that a search stays as short
 SEEDS_MAX = 4096
 ATTEMPTS_MAX = 2**31 - 1  # of a solve: they are numbered in 32 bits
 ITERATIONS_MAX = 10_000
@@ -39,9 +40,11 @@ class SolverOptions:
 
     Attributes:
         seeds: Start configurations tried per problem at most, one after another until one succeeds; where none does,
-            the compiled engine stops as soon as the least cost has come up 12 times. None is SEARCH_SEEDS, with
-            `solutions` SOLUTION_SEEDS, and with `best_of` and in the staged engine DEFAULT_SEEDS.
-        max_iterations: Levenberg-Marquardt iterations of one attempt.
+            the compiled engine stops as soon as the least cost has come up 12 times, 16 where several targets share
+            joints, or after 64 where there are no targets. None is SEARCH_SEEDS, and fewer where `max_iterations` is
+            less than 40; with `solutions` SOLUTION_SEEDS; with `best_of` and in the staged engine DEFAULT_SEEDS.
+        max_iterations: Levenberg-Marquardt iterations of one attempt. Without targets the best attempt of the compiled
+            engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
@@ -120,11 +123,13 @@ class SolverOptions:
     @property
     def search_seeds(self) -> int:
         """Start configurations that the compiled engine tries per problem at most."""
-        return SEARCH_SEEDS if self.seeds is None and not self.runs_all_seeds else self.seed_count
+        if self.seeds is not None or self.runs_all_seeds:
+            return self.seed_count
+        return max(DEFAULT_SEEDS, SEARCH_SEEDS * min(self.max_iterations, SEARCH_ITERATIONS) // SEARCH_ITERATIONS)
 
     @cached_property
     def runs_all_seeds(self) -> bool:
-        """Whether all seeds are run, and not only those before the first success."""
+        """Whether seeds are run after the first success: all of them, or until there are solutions enough."""
         return self.best_of is not None or self.solutions > 1
 
     @cached_property

@@ -108,7 +108,8 @@ def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> 
 
 
 def _check_attempts(options: SolveOptions, count: int) -> None:
-    seeds = options.seeds or (SOLUTION_SEEDS if options.solutions > 1 else DEFAULT_SEEDS)
+    in_order = options.solutions > 1 and options.best_of is None
+    seeds = options.seeds or (SOLUTION_SEEDS if in_order else DEFAULT_SEEDS)
     if count * seeds > limits.MAX_ATTEMPT_COUNT:
         detail = (
             f"{count} problems with {seeds} seeds each are {count * seeds} attempts. "

@@ -25,7 +25,7 @@ from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIsl
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET
-from ik_service.solver.options import ATTEMPTS_MAX, DEFAULT_SEEDS, SEARCH_SEEDS, SolverOptions
+from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
@@ -83,14 +83,18 @@ class CompiledEngine:
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
 
-    def seed_count(self, options: SolverOptions, problem_count: int) -> int:
-        """Return how many seeds are tried per problem at most: by default as many as can be numbered."""
-        if options.seeds is not None or options.runs_all_seeds:
-            return options.seed_count
-        return max(DEFAULT_SEEDS, min(SEARCH_SEEDS, ATTEMPTS_MAX // problem_count))
+    def seed_count(self, options: SolverOptions) -> int:
+        """Return how many seeds are tried per problem at most."""
+        return options.search_seeds
 
     def require(self, settings: SolveSettings) -> None:
-        """Do nothing: all options of a solve are supported."""
+        """Check that attempts can be numbered, where all are kept or a GPU makes them; all options are supported.
+
+        Raises:
+            InputError: There are too many.
+        """
+        if settings.runs_all_seeds or self._model.device.is_cuda:
+            settings.require_numbers()
 
     def use_layout(self) -> None:
         """Take in that the arrays of the problems have been replaced."""

@@ -11,7 +11,6 @@ from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.inputs.target_arrays import TargetArrays, check_targets, host_array, plain_targets
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.options import ATTEMPTS_MAX
 from objectives import IKObjective, InputError
 
 FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
@@ -81,17 +80,6 @@ def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, p
 def has_lines(target: Target) -> bool:
     """Return whether a target has an offset or weights per problem."""
     return any(value is not None and np.ndim(value) == 2 for value in (target.offset, target.row_weights))
-
-
-def check_attempts(problem_count: int, seeds: int) -> None:
-    """Check that attempts can be numbered.
-
-    Raises:
-        InputError: There are too many.
-    """
-    if problem_count * seeds > ATTEMPTS_MAX:
-        attempts = f"{problem_count} problems x {seeds} seeds"
-        raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
 
 
 def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_count: int) -> None:

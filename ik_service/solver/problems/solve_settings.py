@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ik_service.solver.options import SolverOptions
+from ik_service.solver.options import ATTEMPTS_MAX, SolverOptions
+from objectives import InputError
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,18 @@ class SolveSettings:
 
     @property
     def runs_all_seeds(self) -> bool:
-        """Whether all seeds are run, and not only those before the first success."""
+        """Whether seeds are run after the first success: all of them, or until there are solutions enough."""
         return self.options.runs_all_seeds
+
+    def require_numbers(self) -> None:
+        """Check that the attempts can be numbered.
+
+        Raises:
+            InputError: There are too many.
+        """
+        if self.problem_count * self.seeds > ATTEMPTS_MAX:
+            attempts = f"{self.problem_count} problems x {self.seeds} seeds"
+            raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
 
     @property
     def float64_finish(self) -> bool:

@@ -41,20 +41,21 @@ class StagedEngine:
         self._data_version = -1
         self.batch: Batch | None = None
 
-    def seed_count(self, options: SolverOptions, problem_count: int) -> int:
+    def seed_count(self, options: SolverOptions) -> int:
         """Return how many seeds are tried per problem at most."""
         return options.seed_count
 
     def require(self, settings: SolveSettings) -> None:
-        """Check that the options of a solve are supported.
+        """Check that the options of a solve are supported, and that attempts can be numbered.
 
         Raises:
-            InputError: One is not.
+            InputError: One is not, or there are too many.
         """
         if settings.runs_all_seeds or settings.float64_finish:
             raise InputError(
                 "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
+        settings.require_numbers()
 
     def use_layout(self) -> None:
         """Take in that the rows' support or the arrays of the problems have changed."""

@@ -5,7 +5,11 @@ import pickle
 import subprocess
 import sys
 
+import pytest
+
 from ik_service.solver import SolverOptions
+from ik_service.solver.problems.solve_settings import SolveSettings
+from objectives import InputError
 
 LOOK = """
 import pickle, sys
@@ -30,3 +34,9 @@ def test_options_are_found_in_a_process_whose_texts_have_other_hashes():
             command, input=pickle.dumps(options), env=known, capture_output=True, check=True, timeout=60
         )
         assert told.stdout.split() == [b"found"]
+
+
+def test_attempts_that_have_no_number_in_32_bits_are_refused():
+    SolveSettings(2**21 - 1, 1024, SolverOptions()).require_numbers()
+    with pytest.raises(InputError, match=r"2097152 problems x 1024 seeds are more than 2147483647 attempts"):
+        SolveSettings(2**21, 1024, SolverOptions()).require_numbers()

@@ -8,7 +8,15 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver.lm.search import EQUAL_MINIMA, FEW_SEEDS, count_cost, is_round_end, search_ends
+from benchmarks.problems.weighted_poses import WeightedPoses
+from ik_service.solver.lm.search import (
+    EQUAL_MINIMA,
+    EQUAL_MINIMA_OF_MANY,
+    FEW_SEEDS,
+    count_cost,
+    is_round_end,
+    search_ends,
+)
 
 NEEDED, FEW = wp.constant(EQUAL_MINIMA), int(FEW_SEEDS)
 
@@ -118,3 +126,39 @@ def test_the_best_of_the_seeds_up_to_the_end_is_the_answer(panda, count):
         assert result.cost[p] == costs[p].min(initial=np.inf, where=np.arange(seeds) < last)
         assert (ranks[p, :last] > 2**56).all()
     assert ended_early > 0
+
+
+def tried(solver, count):
+    """Seeds handed out in the last solve, [problems, trees]; lanes side by side may have begun a few more."""
+    return solver._core.work.problems.searches.next_seed.numpy()[:count]
+
+
+@pytest.mark.parametrize("robot", ["panda", "dual_panda"])
+def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
+    """Far away, nearly all attempts end at the same cost."""
+    links = ["panda_link4"] if robot == "panda" else ["left_panda_hand", "left_panda_link4"]
+    solver = ik_service.IKSolver(ik_service.load_robot(robot), links, device="cpu")
+    positions = np.tile([[60.0, 0.0, 0.0]], (40, len(links), 1))
+    result = solver.solve(positions)
+    assert not result.success.any()
+    seeds = tried(solver, 40).max(axis=1)
+    assert (seeds == {"panda": EQUAL_MINIMA, "dual_panda": EQUAL_MINIMA_OF_MANY}[robot]).mean() > 0.5
+    assert seeds.min() >= {"panda": EQUAL_MINIMA, "dual_panda": EQUAL_MINIMA_OF_MANY}[robot]
+
+
+def test_objectives_alone_take_no_more_than_so_many_seeds():
+    robot = ik_service.load_robot("ur5e")
+    poses = WeightedPoses.draw(robot, ("tool0",), 60, 1, away=0.2, weight=0.03)
+    solver = ik_service.IKSolver(robot, objectives=poses.objectives(), device="cpu")
+    won = solver.solve(problem_count=60).islands.seed_index
+    assert 16 < won.max() < FEW
+    costs = solver.solve(problem_count=60, options={"seeds": 4096}).cost
+    np.testing.assert_array_equal(costs, solver.solve(problem_count=60, options={"seeds": FEW}).cost)
+
+
+def test_attempts_of_few_iterations_are_no_more_in_sum():
+    counts = [ik_service.SolverOptions(max_iterations=n).search_seeds for n in (1, 3, 10, 40, 400)]
+    assert counts == [64, 76, 256, 1024, 1024]
+    assert ik_service.SolverOptions(max_iterations=3, seeds=700).search_seeds == 700
+    assert ik_service.SolverOptions(solutions=2).search_seeds == 256
+    assert ik_service.SolverOptions(solutions=2, best_of="cost").search_seeds == 64

@@ -4,16 +4,17 @@ import numpy as np
 
 import ik_service
 from benchmarks.problems.weighted_poses import WeightedPoses
+from ik_service.solver.compiled.island_kernels import IslandKernels
+from ik_service.solver.problems.parts import part_count
 
 LINKS = ("left_panda_hand", "right_panda_hand")
 COUNT = 120
+SHARED = 1200  # problems that two threads share
 
 
-def solver_of(threads=1):
+def solver_of():
     problems = WeightedPoses.draw(ik_service.load_robot("dual_panda"), LINKS, COUNT, 1, away=0.2, weight=0.03)
-    return problems, ik_service.IKSolver(
-        problems.robot, objectives=problems.objectives(), device="cpu", threads=threads
-    )
+    return problems, ik_service.IKSolver(problems.robot, objectives=problems.objectives(), device="cpu")
 
 
 def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
@@ -39,11 +40,37 @@ def test_without_those_that_have_settled_nothing_goes_on():
     np.testing.assert_array_equal(result.joint_q[same], longer.joint_q[same])
 
 
-def test_threads_and_other_problems_change_no_byte():
+def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that_won(monkeypatch):
     _, solver = solver_of()
-    expected = solver.solve(problem_count=COUNT, options={"max_iterations": 15})
-    _, several = solver_of(threads=2)
-    for _ in range(3):
-        result = several.solve(problem_count=COUNT, options={"max_iterations": 15})
-        np.testing.assert_array_equal(result.joint_q, expected.joint_q)
-        np.testing.assert_array_equal(result.status, expected.status)
+    options = {"max_iterations": 15, "seeds": 8}
+    settled = solver.solve(problem_count=COUNT, options=options)
+    monkeypatch.setattr(IslandKernels, "settle_tasks", lambda *_: [])
+    _, plain = solver_of()
+    before = plain.solve(problem_count=COUNT, options=options)
+    np.testing.assert_array_equal(settled.islands.seed_index, before.islands.seed_index)
+    np.testing.assert_array_equal(settled.iterations, before.iterations)
+    assert (settled.cost <= before.cost).all()
+    ran_out = before.status == ik_service.IKStatus.MAX_ITERATIONS
+    assert (settled.cost < before.cost)[ran_out].mean() > 0.9
+    np.testing.assert_array_equal(settled.joint_q[~ran_out], before.joint_q[~ran_out])
+
+
+def test_threads_and_other_problems_change_no_byte():
+    problems = WeightedPoses.draw(ik_service.load_robot("panda"), ("panda_hand",), SHARED, 1, away=0.2, weight=0.03)
+    options = {"max_iterations": 15, "seeds": 8}
+    answers = []
+    for threads in (1, 2):
+        solver = ik_service.IKSolver(problems.robot, objectives=problems.objectives(), device="cpu", threads=threads)
+        answers += [solver.solve(problem_count=SHARED, options=options) for _ in range(2)]
+    assert part_count(SHARED, 2) == 2
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer.joint_q, answers[0].joint_q)
+        np.testing.assert_array_equal(answer.status, answers[0].status)
+    few = WeightedPoses(
+        problems.robot,
+        problems.links,
+        *(one[-7:] for one in (problems.positions, problems.orientations_xyzw, problems.posture)),
+        problems.weight,
+    )
+    alone = ik_service.IKSolver(few.robot, objectives=few.objectives(), device="cpu")
+    np.testing.assert_array_equal(alone.solve(problem_count=7, options=options).joint_q, answers[0].joint_q[-7:])

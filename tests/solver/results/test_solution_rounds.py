@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ik_service
+from ik_service.solver.problems.parts import part_count
 
 COUNT, WANTED, SEEDS = 60, 8, 512
 DIFFERENCE = 0.1
@@ -30,6 +31,11 @@ def distinct(joint_q, wanted):
         if len(found) < wanted and (gap > DIFFERENCE).all():
             found = np.vstack([found, q])
     return found
+
+
+def made(solver, count):
+    """How many seeds the last solve has tried of each problem; a public name would be for these tests alone."""
+    return solver._core.engine._choice._made.numpy()[:count]
 
 
 def test_they_are_the_first_that_differ_of_all_seeds_and_hardly_any_is_missed(solver, targets):
@@ -65,16 +71,29 @@ def test_fewer_are_the_first_of_more_and_alone_they_are_the_same(solver, targets
 
 def test_threads_and_solves_before_change_no_byte(solver, targets):
     expected = solver.solve(*targets, options={"solutions": WANTED})
-    repeated = [np.tile(one, (5, *[1] * (one.ndim - 1))) for one in targets]
+    repeated = [np.tile(one, (20, *[1] * (one.ndim - 1))) for one in targets]
+    assert part_count(20 * COUNT, 2) == 2
     several = ik_service.IKSolver(solver.robot, ["tool0"], device="cpu", threads=2)
     several.solve(*repeated, options={"solutions": WANTED, "seeds": 40})
     for _ in range(4):  # recorded, and replayed as a graph
         result = several.solve(*repeated, options={"solutions": WANTED})
-        np.testing.assert_array_equal(result.solution_count, np.tile(expected.solution_count, 5))
-        np.testing.assert_array_equal(result.solutions, np.tile(expected.solutions, (5, 1, 1)))
+        np.testing.assert_array_equal(result.solution_count, np.tile(expected.solution_count, 20))
+        np.testing.assert_array_equal(result.solutions, np.tile(expected.solutions, (20, 1, 1)))
 
 
 def test_a_target_out_of_reach_has_no_solution_and_takes_few_seeds(solver):
     result = solver.solve([[3.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]], options={"solutions": WANTED})
     assert result.solution_count.tolist() == [0]
-    assert result.islands.seed_index.max() < 64
+    assert made(solver, 1).tolist() == [64]
+
+
+def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was_new(solver, targets):
+    result = solver.solve(*targets, options={"solutions": WANTED})
+    seeds = made(solver, COUNT)
+    assert (seeds % 16 == 0).all()
+    enough = result.solution_count == WANTED
+    assert enough.any()
+    assert (~enough).any()
+    assert seeds[enough].min() < 64
+    assert (seeds[~enough] >= 64).all()
+    assert seeds[~enough].min() < 256
