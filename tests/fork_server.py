@@ -110,7 +110,7 @@ def _run(program: str, environment: dict[str, str], begun: dict[str, object]) ->
         _give_up_overriding()
         exec(program, begun)
         return 0
-    except BaseException:  # noqa: BLE001  # as Python ends a program
+    except BaseException:  # noqa: BLE001  # SystemExit too: the child prints whatever ends the program, and must not go on as its parent
         traceback.print_exc()
         return 1
     finally:

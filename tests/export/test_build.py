@@ -195,7 +195,7 @@ def test_sanitizers_find_nothing(folder):
 
 def test_the_control_loop_follows_its_circle(folder):
     if shutil.which("cmake") is None:
-        pytest.skip("cmake is not installed.")
+        pytest.skip("cmake is not installed, and what is exported has to be built with it.")
     run(["cmake", "-S", str(EXAMPLE), "-B", "build", f"-DPANDA_EXPORT={folder}"], folder)
     run(["cmake", "--build", "build", "--target", "control_loop"], folder)
     said = run(["build/control_loop", "0.5"], folder)
@@ -204,7 +204,7 @@ def test_the_control_loop_follows_its_circle(folder):
 
 def test_cmake_builds_and_installs_it(folder):
     if shutil.which("cmake") is None:
-        pytest.skip("cmake is not installed.")
+        pytest.skip("cmake is not installed, and what is exported has to be built with it.")
     run(["cmake", "-S", ".", "-B", "build", "-DCMAKE_INSTALL_PREFIX=installed"], folder)
     run(["cmake", "--build", "build"], folder)
     for name, data in EXAMPLES.items():

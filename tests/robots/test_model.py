@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,10 +136,11 @@ def test_every_array_is_read_only(tree: RobotModel) -> None:
     assert len(arrays) > 24
     for name, array in arrays.items():
         assert not array.flags.writeable, name
+    untyped: Any = tree
     with pytest.raises(dataclasses.FrozenInstanceError):
-        tree.name = "other"  # type: ignore[misc]  # wrong on purpose
+        untyped.name = "other"
     with pytest.raises(TypeError):
-        tree.locked["a"] = (0.0,)  # type: ignore[index]  # wrong on purpose
+        untyped.locked["a"] = (0.0,)
     with pytest.raises(ValueError, match="read-only"):
         tree.link_frame("ear")[1][0] = 1.0
 

@@ -18,7 +18,6 @@ from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
-from ik_service.solver.options import DEFAULT_SEEDS, SOLUTION_SEEDS
 from objectives.errors import InputError
 
 TargetPose = tuple[Target, FloatArray | None, FloatArray | None]
@@ -108,8 +107,7 @@ def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> 
 
 
 def _check_attempts(options: SolveOptions, count: int) -> None:
-    in_order = options.solutions > 1 and options.best_of is None
-    seeds = options.seeds or (SOLUTION_SEEDS if in_order else DEFAULT_SEEDS)
+    seeds = solver_options(options).seed_count
     if count * seeds > limits.MAX_ATTEMPT_COUNT:
         detail = (
             f"{count} problems with {seeds} seeds each are {count * seeds} attempts. "

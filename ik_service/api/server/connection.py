@@ -179,8 +179,12 @@ class LimitedConnection(HttpToolsProtocol):
         refusal, self._refusal = self._refusal, None
         self._refuse(*(refusal or (framework_kind(400), "This is not a valid HTTP request.")))
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn declares None; asyncio takes True to keep the side that writes open
-        """Answer complete requests of a caller that has closed its side, if the answers come soon."""
+    def eof_received(self) -> Any:
+        """Answer complete requests of a caller that has closed its side, if the answers come soon.
+
+        Returns:
+            True, by which asyncio keeps the side that writes open, or False; uvicorn declares None.
+        """
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
         self.cycle.keep_alive = False

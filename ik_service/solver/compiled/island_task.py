@@ -61,7 +61,7 @@ TaskRef: Any = typed_warp.reference_to(IslandTask)
 
 # Addresses of data and not arrays: how many inputs there are depends on the program.
 @typed_warp.func_native("return wide ? ((const double*)address)[index] : (double)((const float*)address)[index];")
-def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64:  # type: ignore[empty-body]  # the C++ above is the body; Warp supports no 'raise' here
+def load_number(address: wp.uint64, index: int, wide: int) -> wp.float64:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
     """Return a number of an array in float64, or in float32 where it is not wide."""
 
 

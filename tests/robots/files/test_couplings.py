@@ -1,5 +1,7 @@
 """Mimic couplings, locks, active subsets: which DOFs a solver may move, and what the others do."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -116,7 +118,7 @@ def test_joints_with_several_coordinates_are_locked_at_all_of_them() -> None:
         robot.lock({"neck": [0, 2, 0, 0]})
 
 
-BAD_LOCKS = {
+BAD_LOCKS: dict[str, tuple[Any, type[Exception], str]] = {
     "unknown": (
         {"panda_joint": 0.0},
         UnknownNameError,
@@ -135,7 +137,7 @@ BAD_LOCKS = {
 def test_bad_locks_are_refused(case: str) -> None:
     values, kind, words = BAD_LOCKS[case]
     with pytest.raises(kind, match=words):
-        load_robot("panda_gripper").lock(values)  # type: ignore[arg-type]  # wrong on purpose
+        load_robot("panda_gripper").lock(values)
 
 
 def test_an_active_subset_holds_all_others() -> None:
