@@ -12,8 +12,8 @@ import typing
 
 import warp as wp
 
-EQUAL_MINIMA = 12  # with 8, four times as many targets at joint limits are given up that a later seed would meet
-EQUAL_MINIMA_OF_MANY = 16  # several links that share joints have more minima; 16 cost no more time where one succeeds
+EQUAL_MINIMA = 12  # with fewer, more targets at joint limits are given up that a later seed would meet
+EQUAL_MINIMA_OF_MANY = 16  # several links that share joints have more minima
 FEW_SEEDS = wp.constant(64)  # at most, for a precise answer where one is within the tolerances, or for a lower cost
 FIRST_ROUND = wp.constant(8)  # seeds
 ROUND_STEP = wp.constant(4)  # least number of seeds of a later round
