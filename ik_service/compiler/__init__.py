@@ -1,6 +1,7 @@
 """Small compiler: the rows of an island on one robot as straight-line arithmetic, and an iteration on packets."""
 
 from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
+from ik_service.compiler.code.functions import function_lines
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
@@ -57,6 +58,7 @@ __all__ = [
     "coordinate_names",
     "cpu_target",
     "error_outputs",
+    "function_lines",
     "packet",
     "portable_target",
     "statements",

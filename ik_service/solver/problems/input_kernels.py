@@ -82,7 +82,8 @@ def _read_target(
     for k in range(4):
         staged_orientations_xyzw[p, target, k] = q[k]
         orientations_xyzw_out[p, k] = float(q[k])
-    for tree in range(touches.shape[0]):
+    tree = int(0)
+    while tree < touches.shape[0]:
         h = wp.uint32(0)
         if target > 0:
             h = tree_hash[p, tree]
@@ -92,6 +93,7 @@ def _read_target(
             for k in range(4):
                 h = hash_step(h, wp.cast(orientations_xyzw_out[p, k], wp.uint32))
         tree_hash[p, tree] = h
+        tree += 1
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -113,18 +115,19 @@ def _read_start(
     fault_out: wp.array[wp.int32],  # [parts]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    line = int(0)
-    if given[0] == OWN_START:
-        line = p
-    for c in range(robot.leader.shape[0]):
-        q = robot.mid_joint_q[c]
-        if given[0] != NO_START:
+    mode = given[0]
+    if mode == NO_START:
+        c = int(0)
+        while c < robot.leader.shape[0]:
+            start_out[p, c] = robot.mid_joint_q[c]
+            c += 1
+    else:
+        line = wp.where(mode == OWN_START, p, 0)
+        for c in range(robot.leader.shape[0]):
             x = staged[line, c]
             if not (wp.abs(x) <= LARGEST):
                 fault_out[part] = 1
-            q = wp.clamp(float(x), robot.follower_number[c, 2], robot.follower_number[c, 3])
-        start_out[p, c] = q
-    if given[0] != NO_START:
+            start_out[p, c] = wp.clamp(float(x), robot.follower_number[c, 2], robot.follower_number[c, 3])
         for k in range(robot.quaternion.shape[0]):
             c = robot.quaternion[k]
             length2 = wp.float64(0.0)
@@ -135,13 +138,19 @@ def _read_start(
                 fault_out[part] = 1
             for m in range(4):
                 start_out[p, c + m] = float(staged[line, c + m] / length)
-    for c in range(robot.leader.shape[0]):
-        if robot.leader[c] >= 0 and (robot.fixed[c] == 0 or given[0] != NO_START):
-            start_out[p, c] = follow(robot.follower_number, c, start_out[p, robot.leader[c]])
-        best_joint_q_out[p, c] = start_out[p, c]  # what no island moves stays where it starts
-    for tree in range(best_rank_out.shape[1]):
+    c = int(0)
+    while c < robot.leader.shape[0]:
+        q = start_out[p, c]
+        if robot.leader[c] >= 0 and (robot.fixed[c] == 0 or mode != NO_START):
+            q = follow(robot.follower_number, c, start_out[p, robot.leader[c]])
+            start_out[p, c] = q
+        best_joint_q_out[p, c] = q  # what no island moves stays where it starts
+        c += 1
+    tree = int(0)
+    while tree < best_rank_out.shape[1]:
         best_rank_out[p, tree] = UNRANKED
         begin_search(searches, settings, p, tree)
+        tree += 1
 
 
 class InputArrays:

@@ -76,11 +76,14 @@ def compose_islands(
     line = wp.min(p, nisland.shape[0] - 1)
     count = nisland[line]
     has_targets = target_row.shape[0] > 0
-    for island in range(count):
+    island = int(0)
+    while island < count:
         status = best.status[p, island]
         island_success_out[p, island] = succeeds_but_for_targets(status, best.met[p, island], has_targets)
+        island += 1
     all_met = bool(True)
-    for k in range(target_row.shape[0]):
+    k = int(0)
+    while k < target_row.shape[0]:
         missed = misses(position_error[p, k], tolerances[0]) or misses(orientation_error[p, k], tolerances[1])
         if missed:
             all_met = False
@@ -89,10 +92,13 @@ def compose_islands(
                 if island >= 0:
                     if best.met[p, island] != NO_TARGET:
                         island_success_out[p, island] = False
+        k += 1
     judged = wp.min(p, row_missed.shape[0] - 1)
-    for island in range(count):
+    island = int(0)
+    while island < count:
         if row_missed[judged, island] == 1:
             island_success_out[p, island] = False
+        island += 1
     if row_missed[judged, row_missed.shape[1] - 1] == 1:
         all_met = False
     result = int(STALLED)  # of a problem without an island in trouble that yet misses a target or a row
@@ -101,7 +107,8 @@ def compose_islands(
     cost = float(0.0)
     iterations = int(0)
     seed = int(0)
-    for island in range(count):
+    island = int(0)
+    while island < count:
         status = final_status(best.status[p, island], best.met[p, island], island_success_out[p, island])
         island_status_out[p, island] = status
         blocked = blocked or status == BLOCKED_BY_LIMITS
@@ -117,6 +124,7 @@ def compose_islands(
             seed = best.seed[p, island]
         elif seed != best.seed[p, island]:
             seed = -1
+        island += 1
     success = untroubled and all_met
     if success:
         result = CONVERGED

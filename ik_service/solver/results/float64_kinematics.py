@@ -1,19 +1,28 @@
 """Forward kinematics in float64 on the device, for verification: from base to link, joint by joint.
 
-It reads the robot as numbers and shares nothing with the engines, whose answers it verifies.
+It reads the robot as numbers and shares nothing with the engines, whose answers it verifies. On a CPU several problems
+are worked on side by side, in the lanes of a packet.
 """
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import warp as wp
 
-from ik_service.kinematics.forward_kinematics import CONTINUOUS, FLOATING, PLANAR, PRISMATIC, REVOLUTE
+from ik_service.compiler import Lanes, function_lines
 from ik_service.robots import DeviceModel
+from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import identity_transform
+from ik_service.solver.launches import typed_warp
 from ik_service.solver.problems.parts import first_problem
+from ik_service.template_files import TemplateFolder
+from objectives.expression.operation import Operation
+
+JOINT_TYPES = ("PRISMATIC", "REVOLUTE", "CONTINUOUS", "PLANAR", "FLOATING")
+TEMPLATES = TemplateFolder("ik_service.solver.results")
+ON_CPU, ON_GPU = Lanes.on_cpu("float64"), Lanes(1, "float64")
 
 
 @wp.struct
@@ -30,64 +39,55 @@ class Kinematics:
     link_offset: wp.array[wp.transformd]  # [links]: T_body_link; of the world, identity
 
 
-@wp.func
-@typing.no_type_check
-def turned_about(axis: wp.vec3d, angle: wp.float64):
-    """Return the rotation by an angle about a unit axis."""
-    s = wp.sin(wp.float64(0.5) * angle)
-    return wp.quatd(axis[0] * s, axis[1] * s, axis[2] * s, wp.cos(wp.float64(0.5) * angle))
+KinematicsRef: Any = typed_warp.reference_to(Kinematics)
+
+
+def packet_function(*names: str) -> str:
+    """Return a function's body for Warp, from templates, which works on a packet of problems.
+
+    Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among those of the launch, and how
+    many there are from it on. It does nothing but for the first problem of each packet.
+    """
+    return _on_either(lambda lanes: "\n".join(_packet_lines(lanes, names)))
+
+
+def _on_either(text: Callable[[Lanes], str]) -> str:
+    return f"\n#if defined(__CUDA_ARCH__)\n{text(ON_GPU)}\n#else\n{text(ON_CPU)}\n#endif\n"
+
+
+def _packet_lines(lanes: Lanes, names: Sequence[str]) -> list[str]:
+    kinds = ", ".join(f"{name} = {JointType[name].value}" for name in JOINT_TYPES)
+    lines = ["{", *lanes.prologue(), "typedef double Real;", f"enum {{ WIDTH = {lanes.width}, {kinds} }};"]
+    lines += ["const F zero = F{};", "const F one = zero + 1.0;"]
+    lines.append(f"const auto square_root = [](F x) -> F {{ return {lanes.sqrt('x')}; }};")
+    for name, operation in (("sine", Operation.SIN), ("cosine", Operation.COS)):
+        body = [*function_lines(lanes, operation, ["x"], "found"), "return found;"]
+        lines += [f"const auto {name} = [](F x) -> F {{", *body, "};"]
+    body = [*function_lines(lanes, Operation.ATAN2, ["y", "x"], "found"), "return found;"]
+    lines += ["const auto arc_tangent = [](F y, F x) -> F {", *body, "};"]
+    lines += ["if (place % WIDTH != 0) return;", "const int lanes = left < WIDTH ? left : WIDTH;", "int row[WIDTH];"]
+    lines.append("for (int lane = 0; lane < WIDTH; ++lane) row[lane] = p + (lane < lanes ? lane : lanes - 1);")
+    return [*lines, *(TEMPLATES.filled(f"{name}.cpp", {}) for name in ("float64_kinematics", *names)), "}"]
 
 
 @wp.func
 @typing.no_type_check
-def joint_slide(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
-    """Return how far a joint moves its child at the configuration of a problem, in its parent frame [m]."""
-    kind = robot.joint_type[j]
-    c = robot.joint_q_start[j]
-    d = robot.joint_qd_start[j]
-    slide = wp.vec3d()
-    if kind == PRISMATIC:
-        slide = robot.joint_axis[d] * q[p, c]
-    elif kind == PLANAR:
-        slide = robot.joint_axis[d] * q[p, c] + robot.joint_axis[d + 1] * q[p, c + 1]
-    elif kind == FLOATING:
-        slide = wp.vec3d(q[p, c], q[p, c + 1], q[p, c + 2])
-    return slide
+def problems_left(settings: wp.array[wp.int32], part: int, parts: int, p: int):
+    """Return how many problems a part has from problem p on."""
+    return first_problem(settings, part + 1, parts) - p
 
 
-@wp.func
-@typing.no_type_check
-def joint_turn(robot: Kinematics, j: int, q: wp.array2d[wp.float64], p: int):
-    """Return how a joint turns its child, in its parent frame."""
-    kind = robot.joint_type[j]
-    c = robot.joint_q_start[j]
-    d = robot.joint_qd_start[j]
-    if kind == REVOLUTE or kind == CONTINUOUS:
-        return turned_about(robot.joint_axis[d], q[p, c])
-    if kind == PRISMATIC:
-        return wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
-    if kind == PLANAR:
-        return turned_about(robot.joint_axis[d + 2], q[p, c + 2])
-    if kind == FLOATING:
-        c += 3
-    return wp.normalize(wp.quatd(q[p, c], q[p, c + 1], q[p, c + 2], q[p, c + 3]))  # rounding lengthens it
-
-
-@wp.func
-@typing.no_type_check
-def link_pose(robot: Kinematics, link: int, q: wp.array2d[wp.float64], p: int):
-    """Return the pose of a link in the world, by the joints from the base to it."""
-    position = wp.vec3d()
-    turn = wp.quatd(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
-    for m in range(robot.path_start[link], robot.path_start[link + 1]):
-        j = robot.path_joint[m]
-        position += wp.quat_rotate(turn, wp.transform_get_translation(robot.joint_X_p[j]))
-        turn = turn * wp.transform_get_rotation(robot.joint_X_p[j])
-        kind = robot.joint_type[j]
-        if kind == PRISMATIC or kind == PLANAR or kind == FLOATING:
-            position += wp.quat_rotate(turn, joint_slide(robot, j, q, p))
-        turn = turn * joint_turn(robot, j, q, p)
-    return wp.transformd(position, turn) * robot.link_offset[link]
+@typed_warp.func_native(packet_function("body_poses"))
+def write_body_poses(
+    p: int,
+    place: int,
+    left: int,
+    robot: KinematicsRef,
+    joint_q: wp.array2d[wp.float64],
+    joint_parent: wp.array[wp.int32],
+    body_q_out: wp.array2d[wp.transformd],
+) -> None:
+    """Write the poses of all bodies."""
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -107,11 +107,7 @@ def body_poses(
     p = first_problem(settings, part, parts) + wp.tid()
     for k in range(missed_out.shape[1]):
         missed_out[p, k] = 0
-    for j in range(body_q_out.shape[1]):
-        pose = robot.joint_X_p[j]
-        if joint_parent[j] >= 0:
-            pose = body_q_out[p, joint_parent[j]] * pose
-        body_q_out[p, j] = pose * wp.transformd(joint_slide(robot, j, joint_q, p), joint_turn(robot, j, joint_q, p))
+    write_body_poses(p, wp.tid(), problems_left(settings, part, parts, p), robot, joint_q, joint_parent, body_q_out)
 
 
 def float64_kinematics(model: DeviceModel, links: Sequence[str | None]) -> Any:

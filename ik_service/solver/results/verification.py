@@ -19,6 +19,7 @@ from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Colu
 from ik_service.robots import DeviceModel
 from ik_service.robots.transforms import identity_transform
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.launches import typed_warp
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.input_kernels import InputArrays, roomy_array
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
@@ -28,11 +29,16 @@ from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.results.composition import compose_islands
-from ik_service.solver.results.float64_kinematics import Kinematics, float64_kinematics, link_pose
+from ik_service.solver.results.float64_kinematics import (
+    Kinematics,
+    KinematicsRef,
+    float64_kinematics,
+    packet_function,
+    problems_left,
+)
 from ik_service.solver.results.row_verification import RowVerification
 from objectives.data_field import fitting_array
 
-TINY = wp.constant(wp.float64(1e-300))
 NAN = wp.constant(wp.float64(math.nan))
 INFINITE = wp.constant(wp.float64(math.inf))
 WARP_TYPES: dict[str, Any] = {
@@ -65,11 +71,15 @@ def _final_configuration(
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     if has_float64 == 0:
-        for c in range(joint_q_out.shape[1]):
+        c = int(0)
+        while c < joint_q_out.shape[1]:
             joint_q_out[p, c] = best_joint_q[p, c]
+            c += 1
         turn_towards_start(turns, settings, start_joint_q, p, joint_q_out, p)
-        for c in range(joint_q_out.shape[1]):
+        c = int(0)
+        while c < joint_q_out.shape[1]:
             judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
+            c += 1
     else:
         for c in range(joint_q_out.shape[1]):
             judged_q_out[p, c] = best_joint_q_float64[p, c]
@@ -82,6 +92,26 @@ def _final_configuration(
                 q = limit_upper[c]
             judged_q_out[p, c] = q
             joint_q_out[p, c] = float(q)
+
+
+@typed_warp.func_native(packet_function("target_errors"))
+def write_target_errors(
+    p: int,
+    place: int,
+    left: int,
+    robot: KinematicsRef,
+    joint_q: wp.array2d[wp.float64],
+    target: int,
+    targets: int,
+    tool: wp.array[wp.transformd],
+    has_reference: int,
+    positions: wp.array3d[wp.float64],
+    orientations_xyzw: wp.array3d[wp.float64],
+    row_weights: wp.array2d[float],
+    position_error_out: wp.array2d[wp.float64],
+    orientation_error_out: wp.array2d[wp.float64],
+) -> None:
+    """Write the errors of a target."""
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -106,40 +136,22 @@ def _target_errors(
     orientation_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
-    pose = link_pose(robot, target, joint_q, p)
-    pose = pose * tool[wp.min(p, tool.shape[0] - 1)]
-    if has_reference == 1:
-        frame = link_pose(robot, targets + target, joint_q, p)
-        pose = wp.transform_inverse(frame) * pose
-    position = wp.transform_get_translation(pose)
-    distance2 = wp.float64(0.0)
-    weighted = float(0.0)
-    for k in range(3):
-        if row_weights[p, k] > 0.0:
-            weighted += 1.0
-            gap = position[k] - positions[p, target, k]
-            distance2 += gap * gap
-    position_error_out[p, target] = wp.where(weighted > 0.0, wp.sqrt(distance2), NAN)
-    goal = wp.quatd(
-        -orientations_xyzw[p, target, 0],
-        -orientations_xyzw[p, target, 1],
-        -orientations_xyzw[p, target, 2],
-        orientations_xyzw[p, target, 3],
+    write_target_errors(
+        p,
+        wp.tid(),
+        problems_left(settings, part, parts, p),
+        robot,
+        joint_q,
+        target,
+        targets,
+        tool,
+        has_reference,
+        positions,
+        orientations_xyzw,
+        row_weights,
+        position_error_out,
+        orientation_error_out,
     )
-    error = wp.transform_get_rotation(pose) * goal
-    if error[3] < wp.float64(0.0):
-        error = -error
-    sine = wp.sqrt(error[0] * error[0] + error[1] * error[1] + error[2] * error[2])
-    scale = wp.float64(2.0)
-    if sine > TINY:
-        scale = wp.float64(2.0) * wp.atan2(sine, error[3]) / sine
-    angle2 = wp.float64(0.0)
-    weighted = float(0.0)
-    for k in range(3):
-        if row_weights[p, 3 + k] > 0.0:
-            weighted += 1.0
-            angle2 += scale * error[k] * scale * error[k]
-    orientation_error_out[p, target] = wp.where(weighted > 0.0, wp.sqrt(angle2), NAN)
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
@@ -161,15 +173,21 @@ def _compare_with_limits(
     limit_margin_out: wp.array[wp.float64],  # [problem_capacity]
 ):
     p = first_problem(settings, part, parts) + wp.tid()
+    q = joint_q[p]
+    judged = judged_q[p]
+    active_limits = active_limits_out[p]
     margin = INFINITE
-    for d in range(dof_coordinate.shape[0]):
+    d = int(0)
+    while d < dof_coordinate.shape[0]:
         at_limit = bool(False)
         c = dof_coordinate[d]
         if c >= 0 and dof_active[d] >= 0:
-            at_limit = joint_q[p, c] <= lower[d] or joint_q[p, c] >= upper[d]
-            q = judged_q[p, c]
-            margin = wp.min(margin, wp.min(q - exact_lower[c], exact_upper[c] - q))
-        active_limits_out[p, d] = at_limit
+            at_limit = q[c] <= lower[d] or q[c] >= upper[d]
+            below, above = judged[c] - exact_lower[c], exact_upper[c] - judged[c]
+            least = wp.where(below < above, below, above)  # unlike `wp.min`, one instruction
+            margin = wp.where(least < margin, least, margin)
+        active_limits[d] = at_limit
+        d += 1
     limit_margin_out[p] = wp.where(margin < INFINITE, margin, NAN)
 
 
