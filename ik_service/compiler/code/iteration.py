@@ -2,7 +2,7 @@
 
     trial configuration -> rows, J'J, J'r of the program -> keep it where it is the best so far; raise the damping
     where it is no progress -> hold DOFs at a limit that the gradient pushes outwards -> factors of J'J + damping
-    -> step from the trial, clamped into the limits: the next trial; whether any lane has finished
+    -> step from the trial, clamped into the limits: the next trial; which lanes have finished
 
 No step is taken back: a lane walks on from a trial that is worse, with more damping, and what it keeps is its best.
 So it needs J'J of one configuration only, and valleys that curve are crossed rather than followed.
@@ -69,11 +69,11 @@ class IterationSource:
         self.state = LaneState.of(program, len(self.step.lengths2()), data_columns > 0, with_hessian=with_hessian)
 
     def text(self) -> str:
-        """Body of `bool iterate(State& state, Real iterations)`: one iteration of all lanes.
+        """Body of `int iterate(State& state, Real iterations)`: one iteration of all lanes.
 
-        Where data stand apart, of `bool iterate(State& state, Real iterations, array3d data, int lane)`.
+        Where data stand apart, of `int iterate(State& state, Real iterations, array3d data, int lane)`.
 
-        Returns whether any lane has finished: at its floor, with a hopeless damping, or out of iterations.
+        Returns which lanes have finished, as bits: at their floor, with a hopeless damping, or out of iterations.
         """
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
@@ -201,7 +201,7 @@ class IterationSource:
         return lines
 
     def _finish(self) -> list[str]:
-        """Store what has changed, and return whether any lane has finished."""
+        """Store what has changed, and return which lanes have finished."""
         state, number = self.state, self._number
         lines = [self._best(name, at_trial) for name, at_trial, _ in self._kept() if at_trial in self.step.computed]
         lines += [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
@@ -221,7 +221,7 @@ class IterationSource:
         over = "(best_norm2 <= floor2)"
         for other in (f"last_factor > {number(self.damping.factor_max)}", "tried >= iterations"):
             over = self.lanes.either(over, other)
-        return [*lines, f"return {self.lanes.any(over)};"]
+        return [*lines, f"return {self.lanes.bits(over)};"]
 
     def _next_stage(self, lines: list[str], factor: str) -> str:
         """Add the statements that make rows that yield lighter still, and return the damping factor after that.

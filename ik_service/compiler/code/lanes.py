@@ -76,6 +76,13 @@ class Lanes:
         """Whether a condition holds in any lane."""
         return f"(__builtin_reduce_or({text}) != 0)" if self.width > 1 else f"({text})"
 
+    def bits(self, text: str) -> str:
+        """The lanes in which a condition holds, as bits of a whole number, the first lane's lowest."""
+        if self.width == 1:
+            return f"(int)({text})"
+        each = ", ".join(str(1 << lane) for lane in range(self.width))
+        return f"[](auto holds) {{ return (int)__builtin_reduce_or(holds & decltype(holds){{{each}}}); }}({text})"
+
     def both(self, first: str, second: str) -> str:
         """Whether two conditions hold, lane by lane."""
         return f"(({first}) & ({second}))"

@@ -9,6 +9,7 @@ and of the targets that touch the tree, so that it depends on nothing else in th
 
 import math
 import typing
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -32,6 +33,14 @@ def hash_step(state: wp.uint32, value: wp.uint32):
     h = (h ^ (h >> wp.uint32(16))) * HASH_B
     h = (h ^ (h >> wp.uint32(13))) * HASH_C
     return h ^ (h >> wp.uint32(16))
+
+
+@wp.func
+@typing.no_type_check
+def bounded(value: Any, lower: Any, upper: Any):
+    """Return a number that is not NaN, moved into an interval; `wp.clamp`, which cares for NaN, takes more time."""
+    above = wp.where(value < lower, lower, value)
+    return wp.where(above > upper, upper, above)
 
 
 def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
@@ -117,5 +126,5 @@ def seed_value(
             bits = hash_step(base, ranges.place[a]) + wp.uint32(s - settings[HAS_START]) * ranges.increment[a]
             lower = ranges.lower[a]
             upper = ranges.upper[a]
-            value = wp.clamp(lower + (upper - lower) * float(bits) * UNIT, lower, upper)
+            value = bounded(lower + (upper - lower) * float(bits) * UNIT, lower, upper)
     return value

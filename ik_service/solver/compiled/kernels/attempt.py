@@ -29,6 +29,7 @@ from ik_service.solver.lm.termination import (
     COSINE_MAX,
     MODEL_DAMPING,
     NOT_EVALUATED,
+    RESIDUAL_FLOOR2,
     UNKNOWN_GAIN,
     phase_after,
     squared_cosine,
@@ -113,31 +114,32 @@ class AttemptFunctions(AttemptStart):
         def status_of(state: StateRef, lane: int, task: TaskRef, p: int, island: int):
             """Return how an attempt has ended."""
             norm2 = float(at(state, NORM2 * W + lane))
+            w = wp.min(p, task.lightest2.shape[0] - 1)
             blocked = int(0)
-            line = wp.min(p, task.limit_lower.shape[0] - 1)
             slope = float(0.0)
             at_bound = Bounds()
-            for k in range(DOFS):
-                g = float(at(state, (GRADIENT + k) * W + lane))
-                scale = float(at(state, (SCALE + STRIDE * k) * W + lane))
-                cosine2 = squared_cosine(g, scale, norm2)
-                stays = bool(False)
-                c = PLACE[k]
-                if c >= 0 and (ROTATIONS >> k) & 1 == 0:
-                    q = at(state, (Q + c) * W + lane)
-                    lower = Real(task.limit_lower[line, task.dof[k]])
-                    stays = is_at_bound(q, lower, Real(task.limit_upper[line, task.dof[k]]), g)
-                if wp.static(self.source.with_hessian):
-                    if stays:
-                        at_bound[k] = 1
-                if stays and cosine2 > COSINE_MAX * COSINE_MAX:
-                    blocked = 1
-                if not stays or not wp.isfinite(cosine2):
-                    slope = wp.max(slope, cosine2)
+            if norm2 > RESIDUAL_FLOOR2 * task.lightest2[w, island]:  # else it has converged whatever these are
+                line = wp.min(p, task.limit_lower.shape[0] - 1)
+                for k in range(DOFS):
+                    g = float(at(state, (GRADIENT + k) * W + lane))
+                    scale = float(at(state, (SCALE + STRIDE * k) * W + lane))
+                    cosine2 = squared_cosine(g, scale, norm2)
+                    stays = bool(False)
+                    c = PLACE[k]
+                    if c >= 0 and (ROTATIONS >> k) & 1 == 0:
+                        q = at(state, (Q + c) * W + lane)
+                        lower = Real(task.limit_lower[line, task.dof[k]])
+                        stays = is_at_bound(q, lower, Real(task.limit_upper[line, task.dof[k]]), g)
+                    if wp.static(self.source.with_hessian):
+                        if stays:
+                            at_bound[k] = 1
+                    if stays and cosine2 > COSINE_MAX * COSINE_MAX:
+                        blocked = 1
+                    if not stays or not wp.isfinite(cosine2):
+                        slope = wp.max(slope, cosine2)
             ended = int(RUNNING)
             if float(at(state, FACTOR * W + lane)) > FACTOR_MAX:
                 ended = STALLED
-            w = wp.min(p, task.lightest2.shape[0] - 1)
             left = task.settings[ITERATIONS] - int(at(state, STEPS * W + lane))
             gain = float(UNKNOWN_GAIN)
             if wp.static(self.source.with_hessian):

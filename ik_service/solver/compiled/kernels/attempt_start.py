@@ -10,7 +10,7 @@ from ik_service.kinematics import turned
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.kernels.iteration import IterationFunctions, coordinate_places, rotation_bits
 from ik_service.solver.lm.codes import ITERATIONS
-from ik_service.solver.lm.seeds import seed_value
+from ik_service.solver.lm.seeds import bounded, seed_value
 from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
 FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: by so much it is rounded inwards at most, followers counted in
@@ -130,7 +130,7 @@ class AttemptStart(IterationFunctions):
                     middle = task.mid_joint_q[task.coordinate[c]]
                 value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
                 if scalar:
-                    trial = wp.clamp(Real(value), lower, upper)
+                    trial = bounded(Real(value), lower, upper)
                     if wp.static(WIDE == 1):  # what float32 has put at a limit is there
                         if trial - lower < Real(FLOAT32_ROUNDINGS) * wp.abs(lower):
                             trial = lower

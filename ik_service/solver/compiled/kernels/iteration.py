@@ -41,8 +41,8 @@ class IterationFunctions:
         Real: Type of a number.
         State: Type of a state.
         StateRef: Type of a reference to one.
-        iterate: Whether any lane has finished after one more iteration: (state, iterations), and where data stand
-            apart: (state, iterations, data, lane).
+        iterate: Which lanes have finished after one more iteration, as bits: (state, iterations), and where data
+            stand apart: (state, iterations, data, lane).
         at: A number of a state: (state, place).
     """
 
@@ -62,11 +62,11 @@ class IterationFunctions:
         if self.source.data_columns > 0:
 
             @wp.func_native(text)
-            def iterate(state: StateRef, iterations: Real, data: wp.array3d[Real], lane: int) -> bool: ...
+            def iterate(state: StateRef, iterations: Real, data: wp.array3d[Real], lane: int) -> int: ...
         else:
 
             @wp.func_native(text)
-            def iterate(state: StateRef, iterations: Real) -> bool: ...
+            def iterate(state: StateRef, iterations: Real) -> int: ...
 
         @wp.func_native("return state.c[place];")  # an index on a reference would copy all of it first
         def at(state: StateRef, place: int) -> Real: ...

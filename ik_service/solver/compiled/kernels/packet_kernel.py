@@ -47,17 +47,19 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
     W, place = source.lanes.width, source.state
     HAS_TARGETS = 1 if source.program.errors else 0
     FINISHES = 1 if source.lanes.precision == "float64" else 0  # one attempt, whatever the search has come to
-    NORM2, FACTOR, STEPS, FLOOR2 = place.norm2, place.damping_factor, place.steps, place.floor2
-    FACTOR_MAX = source.damping.factor_max
+    FACTOR, STEPS, FLOOR2 = place.damping_factor, place.steps, place.floor2
+    ALL = (1 << W) - 1
     options = {"block_dim": 1, "max_unroll": 1, "enable_backward": False, "cpu_compiler_flags": cpu_target().flags}
 
     @wp.func
-    def cancel_later_seeds(state: StateRef, problem: LanesRef, seed: Lanes, p: int, rank: wp.int64):
-        """Take later seeds of a solved problem out of their lanes."""
+    def cancel_later_seeds(problem: LanesRef, seed: LanesRef, p: int, rank: wp.int64):
+        """Take later seeds of a solved problem out of their lanes; return these lanes as bits."""
+        found = int(0)
         for lane in range(W):
             if problem[lane] == p and is_beaten(rank, seed[lane]):
                 problem[lane] = NOTHING
-                state[FACTOR * W + lane] = Real(2.0 * FACTOR_MAX)
+                found = found | (1 << lane)
+        return found
 
     @wp.func
     def may_go_on(task: TaskRef, problem: LanesRef, p: int):
@@ -134,21 +136,17 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
         state = State()
         problem = Lanes(NOTHING)
         seed = Lanes(0)
-        for lane in range(W):
-            state[STEPS * W + lane] = iterations  # finished: waits for an attempt
-        running = int(1)
-        while running > 0:
-            running = int(0)
+        finished = int(ALL)  # lanes that wait for an attempt, as bits
+        running = bool(True)
+        while running:
             for lane in range(W):
-                over = state[NORM2 * W + lane] <= state[FLOOR2 * W + lane]
-                over = over or state[FACTOR * W + lane] > Real(FACTOR_MAX) or state[STEPS * W + lane] >= iterations
-                if over:
+                if (finished >> lane) & 1 == 1:
                     p = int(problem[lane])
                     problem[lane] = NOTHING
                     if p != NOTHING:
                         rank = keep_answer(state, lane, task, p, island, seed[lane])
                         if rank < IMPRECISE and task.settings[KEEP_ALL] == 0:
-                            cancel_later_seeds(state, problem, seed, p, rank)
+                            finished = finished | cancel_later_seeds(problem, seed, p, rank)
                         if not may_go_on(task, problem, p):
                             p = NOTHING
                     if p == NOTHING:
@@ -159,12 +157,16 @@ def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it cou
                     if p != NOTHING:
                         seed[lane] = begin(state, task, lane, p)
                     problem[lane] = p
+            busy = int(0)
+            for lane in range(W):
                 if problem[lane] != NOTHING:
-                    running += 1
-            if running > 0:
-                help_others(state, task, problem, seed)
-                finished = bool(False)
-                while not finished:
+                    busy += 1
+            running = busy > 0
+            if running:
+                if busy < W:
+                    help_others(state, task, problem, seed)
+                finished = int(0)
+                while finished == 0:
                     finished = iterate(state, iterations)
 
     return solve_island

@@ -120,7 +120,7 @@ def thread_kernel(source: IterationSource) -> wp.Kernel:
                         ended = False
             left -= 1
             if not ended:
-                ended = iterate(state, iterations, storage.data, wp.tid())
+                ended = iterate(state, iterations, storage.data, wp.tid()) != 0
             sync_warp()
 
     return solve_attempts
@@ -167,7 +167,7 @@ def finish_kernel(source: IterationSource) -> wp.Kernel:
         iterations = Real(task.settings[ITERATIONS])
         ended = bool(False)
         while not ended:
-            ended = iterate(state, iterations)
+            ended = iterate(state, iterations) != 0
         keep_answer(state, 0, task, p, task.island, 0)
 
     return make_one_attempt
