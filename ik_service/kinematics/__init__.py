@@ -6,7 +6,7 @@ differentiate through them; conventions (frames, tangents, order of twists) are 
 """
 
 from ik_service.kinematics.forward_kinematics import forward_kinematics
-from ik_service.kinematics.integrate import integrate, quat_exp, turned
+from ik_service.kinematics.integrate import integrate, left_tangent, quat_exp, turned
 from ik_service.kinematics.motion_subspace import motion_subspace
 
-__all__ = ["forward_kinematics", "integrate", "motion_subspace", "quat_exp", "turned"]
+__all__ = ["forward_kinematics", "integrate", "left_tangent", "motion_subspace", "quat_exp", "turned"]

@@ -35,6 +35,15 @@ def turned(q: wp.quat, rotation_vector: wp.vec3):
     return wp.normalize(quat_exp(rotation_vector) * q)
 
 
+@wp.func
+@typing.no_type_check
+def left_tangent(q: wp.quat, gradient: wp.quat):
+    """Return the derivative by a rotation in the world frame from that by the entries of a unit quaternion (xyzw)."""
+    axis = wp.vec3(q[0], q[1], q[2])
+    by_axis = wp.vec3(gradient[0], gradient[1], gradient[2])
+    return 0.5 * (q[3] * by_axis + wp.cross(axis, by_axis) - gradient[3] * axis)
+
+
 @wp.kernel(module="unique")
 @typing.no_type_check
 def _integrate(

@@ -14,7 +14,7 @@ from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.rows.binding import has_row_tolerances
-from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.priorities import scale_jacobian, scale_residuals
 from ik_service.solver.problems.rows.support import Support
@@ -68,7 +68,8 @@ class Batch:
         self._active = active_dofs(model)
         self._coordinates = coordinates_of(model, hard_limits=options.joint_limits == "hard")
         self._slots = idle_slots(slot_count, model.robot.trees.ntree, device)
-        self._accepted = Poses.allocate(model, slot_count, rows.count, self._slots.problem_idx, requires_grad=False)
+        own_idx, has_gradients = self._slots.problem_idx, rows.has_gradients
+        self._accepted = Poses.allocate(model, slot_count, rows.count, own_idx, requires_grad=has_gradients)
         trial_idx = self._slots.problem_idx
         if candidates > 1:
             trial_idx = wp.zeros(slot_count * candidates, dtype=wp.int32, device=device)
@@ -87,7 +88,7 @@ class Batch:
         self._next_attempt = wp.zeros(1, dtype=wp.int32, device=device)
         self._running_count = wp.zeros(1, dtype=wp.int32, device=device)
         rows.bind(slot_count, self._slots.problem_idx)
-        self._tape = RowTape(rows, slot_count, self._slots.problem_idx) if any(rows.taped) else None
+        self._tapes = RowTapes(rows, self._accepted)
         self._graph: wp.Graph | None = None
 
     def run(self, use_graph: bool, check: bool = False) -> None:
@@ -102,8 +103,8 @@ class Batch:
         """
         self._begin()
         if check:
-            self._rows.compute_residuals(self._accepted)
-            self._rows.compute_jacobian(self._accepted, self._joint_S_s, self._jacobian, self._tape)
+            self._rows.compute_residuals(self._accepted, self._tapes)
+            self._rows.compute_jacobian(self._accepted, self._joint_S_s, self._jacobian, self._tapes)
             check_jacobians(self._model, self._rows, self._accepted, self._jacobian)
         if use_graph and self._graph is None:
             self._graph = self._record()
@@ -153,8 +154,8 @@ class Batch:
         accepted, trials, islands, joint_q = self._accepted, self._trials, problems.islands, self._accepted.joint_q
         instances, candidates = (slots.problem_idx, slots.running), self._candidate_damping
         per_island, each_candidate = slots.phase.shape, (self.slot_count, candidates.shape[0], slots.phase.shape[1])
-        self._rows.compute_residuals(accepted)
-        self._rows.compute_jacobian(accepted, self._joint_S_s, self._jacobian, self._tape)
+        self._rows.compute_residuals(accepted, self._tapes)
+        self._rows.compute_jacobian(accepted, self._joint_S_s, self._jacobian, self._tapes)
         self._support.record_check(self._jacobian, slots.running)
         self._scale(scale_residuals, accepted, accepted.residuals)
         self._scale(scale_jacobian, accepted, self._jacobian)

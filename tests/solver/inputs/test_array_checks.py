@@ -8,7 +8,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.solver.problems.rows.blocks import Poses, Rows
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 
 RELAXED, CHECKED, STRICT = wp.config.LaunchArrayAccessMode
@@ -45,13 +45,14 @@ def evaluate(objective, mode, device, robot):
     rows = Rows(model, [], [objective], mode)
     index = wp.zeros(1, dtype=wp.int32, device="cpu")
     poses = Poses.allocate(model, 1, 1, index, requires_grad=False)
+    tapes = RowTapes(rows, poses)
+    tapes._step = SimpleNamespace(record=lambda *_: None, tape=SimpleNamespace(zero=lambda: None), dq_dof=None)
     rows.model = replace(model, device=device)
     rows._compute_blocks(poses)
     jacobian = wp.zeros((1, 1, model.joint_dof_count), dtype=float, device="cpu")
     twists = wp.zeros((1, model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
-    tape = SimpleNamespace(record=lambda *_: None, tape=SimpleNamespace(zero=lambda: None), dq_dof=None)
     rows._clear = lambda jacobian: None
-    rows.compute_jacobian(poses, twists, jacobian, tape)
+    rows.compute_jacobian(poses, twists, jacobian, tapes)
     return objective.modes
 
 

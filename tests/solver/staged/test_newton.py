@@ -15,7 +15,7 @@ import warp as wp
 from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
 import ik_service
-from ik_service.solver.problems.rows.blocks import Rows, RowTape
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
 from tests.solver.conftest import Reachable
 
@@ -171,15 +171,14 @@ def jacobian(robot, objectives, mode, joint_q):
     model, n = robot.on_device("cpu"), len(joint_q)
     rows, index = Rows(model, [], objectives, mode), wp.array(np.arange(n), dtype=wp.int32, device="cpu")
     rows.bind(n, index)
-    tape = RowTape(rows, n, index)
-    tape.poses.joint_q.assign(np.asarray(joint_q, np.float32))
-    rows.compute_residuals(tape.poses)
-    residuals = tape.poses.residuals.numpy().copy()
-    q = wp.array(np.asarray(joint_q, np.float32), dtype=wp.float32, device="cpu")
+    poses = Poses.allocate(model, n, rows.count, index, requires_grad=rows.has_gradients)
+    poses.joint_q.assign(np.asarray(joint_q, np.float32))
+    tapes = RowTapes(rows, poses)
+    rows.compute_residuals(poses, tapes)
+    residuals = poses.residuals.numpy().copy()
     twists = wp.zeros((n, model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
     out = wp.full((n, rows.count, model.joint_dof_count), 7.0, dtype=float, device="cpu")
-    poses = type(tape.poses)(q, tape.poses.body_q, tape.poses.residuals, index)
-    rows.compute_jacobian(poses, twists, out, tape if any(rows.taped) else None)
+    rows.compute_jacobian(poses, twists, out, tapes)
     return residuals, out.numpy()
 
 

@@ -8,14 +8,15 @@ from objectives import IKJacobianType, IKObjective, ObjectiveError
 from objectives.expression_objective import ExpressionObjective
 
 
-def leaves_autodiff_out(objective: Any) -> bool:
-    """Return whether an objective of another library has only the `compute_jacobian_autodiff` of its base class.
+def differentiates_itself(objective: Any) -> bool:
+    """Return whether an objective has a `compute_jacobian_autodiff` that is not that of its base class.
 
-    In `newton.ik` that one only raises, so what its own solver evaluates without it has to be differentiated here.
+    In `newton.ik` that of the base class only raises, so what its own solver evaluates without it is differentiated by
+    the solver, as are objectives of our own base class.
     """
     for base in type(objective).__mro__:
         if "compute_jacobian_autodiff" in vars(base):
-            return base.__name__ == IKObjective.__name__ and base is not IKObjective
+            return base.__name__ != IKObjective.__name__
     return False
 
 

@@ -6,7 +6,7 @@ joints appear as what they are, and the map to the active DOFs comes later.
 
 import typing
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.rows.binding import is_secondary, leaves_autodiff_out, member_for
+from ik_service.solver.problems.rows.binding import differentiates_itself, is_secondary, member_for
+from ik_service.solver.problems.rows.gradients import RowGradients, RowGroups
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives import IKJacobianType, IKObjective, ObjectiveError
-from objectives.autodiff import allocate_seed, backward_rows
 
 MOSTLY = 0.25  # share of a Jacobian above which clearing all of it is faster than clearing what can differ from zero
 
@@ -72,6 +72,8 @@ class Rows:
         count: Number of rows.
         row_kind: `RowKind` of each row, int32 [count].
         taped: Whether each objective is differentiated by a tape.
+        hooked: Whether it does that in a hook of its own.
+        mixed: Objectives of whose rows two have shared a backward pass and a DOF, int32 [objectives].
     """
 
     def __init__(
@@ -90,29 +92,44 @@ class Rows:
         self.row_kind = np.repeat(np.array(self.kinds, np.int32), sizes)
         self._cleared: tuple[wp.array[Any], ...] | None = None
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
-        self._differentiated_here = [leaves_autodiff_out(o) for o in self.objectives]
-        self._seed: wp.array[Any] | None = None
+        self.hooked = [taped and differentiates_itself(o) for o, taped in zip(self.objectives, self.taped, strict=True)]
+        self.mixed = wp.zeros(len(sizes), dtype=wp.int32, device=model.device)
+        self._groups = [RowGroups.single(size, model.joint_dof_count, model.device) for size in sizes]
 
     def of_kind(self, kind: RowKind) -> list[int]:
         """Return the numbers of the objectives whose rows are of a kind."""
         return [k for k, own in enumerate(self.kinds) if own is kind]
 
-    def set_support(self, support: NDArray[np.bool_]) -> None:
-        """Say which entries of the Jacobian can differ from zero, bool [rows, joint_dof_count].
+    def set_support(self, dofs: NDArray[np.bool_], probed: NDArray[np.bool_], apart: NDArray[np.bool_]) -> None:
+        """Say which entries of the Jacobian can differ from zero.
 
         The others are written once, as zeros, when the Jacobian is allocated.
+
+        Args:
+            dofs: DOFs that each row can depend on, bool [rows, joint_dof_count].
+            probed: Whether a row may depend on others as well, bool [rows].
+            apart: Objectives whose rows are differentiated one by one, bool [objectives].
         """
-        self._cleared = None
+        for k, (objective, start) in enumerate(zip(self.objectives, self.start, strict=True)):
+            block = slice(start, start + objective.residual_dim())
+            if self.taped[k] and not self.hooked[k] and not apart[k]:
+                self._groups[k] = RowGroups.of(dofs[block], self.model.device, probed=bool(probed[block].any()))
+            elif apart[k]:
+                self._groups[k] = RowGroups.single(len(dofs[block]), dofs.shape[1], self.model.device)
+        self._cleared, support = None, dofs | probed[:, None]
         if support.size == 0 or support.mean() > MOSTLY:
             return
         offsets = np.concatenate([[0], np.cumsum(support.sum(axis=1))])
         lists = (offsets, np.nonzero(support)[1])
         self._cleared = tuple(wp.array(values, dtype=wp.int32, device=self.model.device) for values in lists)
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether poses have gradients, for backward passes from their residuals."""
+        return any(taped and not hooked for taped, hooked in zip(self.taped, self.hooked, strict=True))
+
     def bind(self, n_batch: int, problem_idx: wp.array[Any]) -> None:
         """Tell every objective its place in a batch of `n_batch` lines; may be repeated for another batch."""
-        if any(here and taped for here, taped in zip(self._differentiated_here, self.taped, strict=True)):
-            self._seed = allocate_seed(n_batch * self.count, self.model.device)
         for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
             objective.set_batch_layout(self.count, start, n_batch)
             objective.bind_device(self.model.device)
@@ -128,54 +145,47 @@ class Rows:
             objective.set_batch_layout(self.count, start, 1)
             objective.bind_device(self.model.device)
 
-    def compute_residuals(self, poses: Poses) -> None:
-        """Write body poses and the residuals of all objectives."""
-        forward_kinematics(self.model, poses.joint_q, poses.body_q)
-        self._compute_blocks(poses)
+    def compute_residuals(self, poses: Poses, tapes: "RowTapes | None" = None) -> None:
+        """Write body poses and the residuals of all objectives.
 
-    def _compute_blocks(self, poses: Poses) -> None:
-        for objective, start in zip(self.objectives, self.start, strict=True):
-            with _checked_arrays(objective, self.model.device):
+        Args:
+            poses: Where.
+            tapes: Those that record the launches of objectives, where their Jacobian is asked for next.
+        """
+        forward_kinematics(self.model, poses.joint_q, poses.body_q)
+        self._compute_blocks(poses, tapes)
+
+    def _compute_blocks(self, poses: Poses, tapes: "RowTapes | None" = None) -> None:
+        for k, (objective, start) in enumerate(zip(self.objectives, self.start, strict=True)):
+            with _checked_arrays(objective, self.model.device), nullcontext() if tapes is None else tapes.recording(k):
                 objective.compute_residuals(
                     poses.body_q, poses.joint_q, self.model, poses.residuals, start, poses.problem_idx
                 )
 
     def compute_jacobian(
-        self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tape: "RowTape | None"
+        self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: "RowTapes"
     ) -> None:
         """Write the Jacobian of all objectives at configurations whose residuals have just been computed.
 
         Args:
-            poses: Where; `compute_residuals` has just run on it.
+            poses: Where; `compute_residuals` has just run on it, with `tapes`.
             joint_S_s: Out: motion subspace, [n, joint_dof_count].
             jacobian: Out, [n, total_residuals, joint_dof_count].
-            tape: Where objectives that are differentiated by a tape are recorded; None if there are none.
+            tapes: The tapes of these poses.
         """
         self._clear(jacobian)
-        if not all(self.taped):
+        if not all(self.hooked):
             motion_subspace(self.model, poses.body_q, joint_S_s)
-            for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
-                if not taped:
-                    with _checked_arrays(objective, self.model.device):
-                        objective.compute_jacobian_analytic(
-                            poses.body_q, poses.joint_q, self.model, jacobian, joint_S_s, start
-                        )
-        if tape is not None:
-            tape.record(self, poses.joint_q)
-            for k, taped in enumerate(self.taped):
-                if taped:
-                    self._differentiate(k, tape, jacobian)
-                    tape.tape.zero()
-
-    def _differentiate(self, k: int, tape: "RowTape", jacobian: wp.array[Any]) -> None:
-        """Write the block of one objective by backward passes: its own, or, where its class has none, ours."""
-        objective, start = self.objectives[k], self.start[k]
-        if self._seed is not None and self._differentiated_here[k]:
-            block, name = range(start, start + objective.residual_dim()), type(objective).__name__
-            backward_rows(name, tape.tape, block, self._seed, tape.dq_dof, jacobian)
-        else:
-            with _checked_arrays(objective, self.model.device):
-                objective.compute_jacobian_autodiff(tape.tape, self.model, jacobian, start, tape.dq_dof)
+        for k, (objective, start) in enumerate(zip(self.objectives, self.start, strict=True)):
+            if not self.taped[k]:
+                with _checked_arrays(objective, self.model.device):
+                    objective.compute_jacobian_analytic(
+                        poses.body_q, poses.joint_q, self.model, jacobian, joint_S_s, start
+                    )
+            elif not self.hooked[k]:
+                tapes.differentiate(k, (start, self._groups[k]), joint_S_s, jacobian)
+        if any(self.hooked):
+            tapes.call_hooks(poses.joint_q, jacobian)
 
     def _clear(self, jacobian: wp.array[Any]) -> None:
         """Zero what the hooks may leave alone, and nothing else: most of a large Jacobian is never touched."""
@@ -222,7 +232,47 @@ def _clear_rows(
         jacobian_out[i, row, row_dof[m]] = 0.0
 
 
-class RowTape:
+class RowTapes:
+    """Tapes of the objectives that are differentiated by them, over one set of poses.
+
+    Args:
+        rows: The layout.
+        poses: The poses; they have gradients where `rows` needs them.
+    """
+
+    def __init__(self, rows: Rows, poses: Poses) -> None:
+        self._rows = rows
+        self._own = {k: wp.Tape() for k, taped in enumerate(rows.taped) if taped and not rows.hooked[k]}
+        if self._own:
+            self._gradients = RowGradients(rows.model, poses.body_q, poses.joint_q, poses.residuals)
+        if any(rows.hooked):
+            self._step = StepTape(rows, len(poses.joint_q), poses.problem_idx)
+
+    def recording(self, k: int) -> AbstractContextManager[Any]:
+        """Return what records the launches of an objective, if they are to be differentiated here."""
+        if k not in self._own:
+            return nullcontext()
+        self._own[k] = wp.Tape()
+        return self._own[k]
+
+    def differentiate(
+        self, k: int, rows: tuple[int, RowGroups], joint_S_s: wp.array[Any], jacobian: wp.array[Any]
+    ) -> None:
+        """Write the block of one objective from what has been recorded; see `RowGradients.differentiate`."""
+        self._gradients.differentiate(self._own[k], rows, joint_S_s, jacobian, self._rows.mixed[k : k + 1])
+
+    def call_hooks(self, joint_q: wp.array[Any], jacobian: wp.array[Any]) -> None:
+        """Let the objectives that do it themselves write their blocks."""
+        rows, step = self._rows, self._step
+        step.record(rows, joint_q)
+        for objective, start, hooked in zip(rows.objectives, rows.start, rows.hooked, strict=True):
+            if hooked:
+                with _checked_arrays(objective, rows.model.device):
+                    objective.compute_jacobian_autodiff(step.tape, rows.model, jacobian, start, step.dq_dof)
+                step.tape.zero()
+
+
+class StepTape:
     """A tape from a step in the DOFs to the residuals, recorded anew at every configuration.
 
     Args:

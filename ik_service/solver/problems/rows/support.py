@@ -14,7 +14,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTape
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives import IKObjective
 
@@ -45,6 +45,7 @@ class Support:
                 self.dofs[block] = stated
         if self._probed.any():
             self.dofs[self._probed] = _probe(model, rows)[self._probed]
+        self._apart = np.zeros(len(rows.objectives), dtype=bool)  # objectives whose rows share no backward pass
         self._unexpected: wp.array[Any] | None = None
         self._make_check()
         self._update_rows()
@@ -76,13 +77,15 @@ class Support:
             )
 
     def extend(self) -> bool:
-        """Take in what `record_check` has noted since the last call; return whether that changed anything."""
+        """Take in what a solve has noted since the last call; return whether that changed anything."""
         if self._unexpected is None:
             return False
-        unexpected = self._unexpected.numpy() != 0
-        if not unexpected.any():
+        unexpected, mixed = self._unexpected.numpy() != 0, self._rows.mixed.numpy() != 0
+        if not unexpected.any() and not mixed.any():
             return False
         self.dofs |= unexpected
+        self._apart |= mixed
+        self._rows.mixed.zero_()
         self._make_check()
         self._update_rows()
         return True
@@ -97,7 +100,7 @@ class Support:
         self._unexpected = wp.zeros(self.dofs.shape, dtype=wp.int32, device=device)
 
     def _update_rows(self) -> None:
-        self._rows.set_support(self.dofs | self._probed[:, None])
+        self._rows.set_support(self.dofs, self._probed, self._apart)
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -132,16 +135,16 @@ def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
     robot, device = model.robot, model.device
     problem_idx = wp.zeros(PROBES, dtype=wp.int32, device=device)
     rows.bind(PROBES, problem_idx)
-    poses = Poses.allocate(model, PROBES, rows.count, problem_idx, requires_grad=False)
+    poses = Poses.allocate(model, PROBES, rows.count, problem_idx, requires_grad=rows.has_gradients)
     drawn = robot.random_joint_q(np.random.default_rng(0), PROBES)
     own = robot.dof_coordinate[robot.dof_coordinate >= 0]
     drawn[:, own] += (BEYOND - 1.0) * (drawn[:, own] - robot.mid_joint_q[own])
     poses.joint_q.assign(drawn.astype(np.float32))
-    tape = RowTape(rows, PROBES, problem_idx) if any(rows.taped) else None
+    tapes = RowTapes(rows, poses)
     joint_S_s = wp.zeros((PROBES, model.joint_dof_count), dtype=typing.cast(type, wp.spatial_vector), device=device)
     jacobian = wp.zeros((PROBES, rows.count, model.joint_dof_count), dtype=float, device=device)
-    rows.compute_residuals(poses)
-    rows.compute_jacobian(poses, joint_S_s, jacobian, tape)
+    rows.compute_residuals(poses, tapes)
+    rows.compute_jacobian(poses, joint_S_s, jacobian, tapes)
     return np.asarray((jacobian.numpy() != 0.0).any(axis=0))
 
 

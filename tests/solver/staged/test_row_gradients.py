@@ -1,0 +1,117 @@
+"""Backward passes that several rows share give the Jacobian that a pass for each row gives."""
+
+import numpy as np
+import pytest
+import warp as wp
+
+import ik_service
+from benchmarks.problems.kernel_rows import KernelCenterOfMass, KernelPosture
+from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.problems.rows.gradients import disjoint_rows
+from objectives import IKJacobianType, IKObjective, IKObjectiveCenterOfMass, IKObjectivePosture
+
+ROUNDING = 2e-6  # of entries of about 1, summed up over a tree in another order
+COUNT = 5
+
+
+@pytest.fixture(scope="module")
+def humanoid():
+    """A floating base, two limbs each side: forces come together at the trunk."""
+    return ik_service.load_robot("humanoid")
+
+
+def jacobian(robot, objective, mode=IKJacobianType.ANALYTIC, *, support=None, probed=True):
+    """The Jacobian at random configurations, and whether two rows of a pass have been found to share a DOF."""
+    model, index = robot.on_device("cpu"), wp.zeros(COUNT, dtype=wp.int32, device="cpu")
+    objective.bind_model(model)
+    rows = Rows(model, [], [objective], mode)
+    if support is not None:
+        rows.set_support(support, np.full(rows.count, probed), np.array([False]))
+    rows.bind(COUNT, index)
+    poses = Poses.allocate(model, COUNT, rows.count, index, requires_grad=rows.has_gradients)
+    poses.joint_q.assign(robot.random_joint_q(np.random.default_rng(3), COUNT).astype(np.float32))
+    tapes = RowTapes(rows, poses)
+    rows.compute_residuals(poses, tapes)
+    out = wp.zeros((COUNT, rows.count, model.joint_dof_count), dtype=float, device="cpu")
+    twists = wp.zeros((COUNT, model.joint_dof_count), dtype=wp.spatial_vector, device="cpu")
+    rows.compute_jacobian(poses, twists, out, tapes)
+    return out.numpy(), bool(rows.mixed.numpy()[0])
+
+
+def test_rows_that_share_no_dof_come_together():
+    support = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], dtype=bool)
+    assert disjoint_rows(support, 5) == [[0, 1, 3, 4], [2]]
+    assert disjoint_rows(support, 2) == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("kind", ["posture", "center of mass"])
+def test_forces_on_bodies_and_coordinates_give_the_analytic_jacobian(humanoid, kind):
+    """The posture has the rows of a quaternion."""
+
+    def make():
+        if kind == "posture":
+            return IKObjectivePosture(humanoid.random_joint_q(np.random.default_rng(1), 1)[0])
+        return IKObjectiveCenterOfMass([0.1, 0.2, 0.3])
+
+    expected, _ = jacobian(humanoid, make())
+    found, _ = jacobian(humanoid, make(), IKJacobianType.AUTODIFF)
+    np.testing.assert_allclose(found, expected, atol=ROUNDING)
+    assert np.abs(expected).max() > 0.1
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_a_pass_for_all_rows_of_a_posture_gives_the_bytes_of_a_pass_for_each(humanoid, probed):
+    def make():
+        return KernelPosture(humanoid, humanoid.mid_joint_q, 2.0)
+
+    expected, _ = jacobian(humanoid, make())
+    found, mixed = jacobian(humanoid, make(), support=(expected != 0.0).any(axis=0), probed=probed)
+    assert not mixed
+    np.testing.assert_array_equal(found, expected)
+    assert (expected == 2.0).sum() == COUNT * expected.shape[1]
+
+
+def test_rows_of_a_pass_that_share_a_dof_are_noticed(humanoid):
+    """The support claims that every row has DOFs of its own."""
+    target = np.zeros((1, 3))
+    dofs = humanoid.joint_dof_count
+    claimed = np.arange(dofs) % 3 == np.arange(3)[:, None]
+    _, mixed = jacobian(humanoid, KernelCenterOfMass(target), support=claimed)
+    assert mixed
+
+
+@wp.kernel
+def _coupled_late(joint_q: wp.array2d[float], start_idx: int, residuals: wp.array2d[float]):
+    i, k = wp.tid()
+    value = joint_q[i, k] - 0.3
+    if joint_q[i, k] > 0.1 and joint_q[i, k] < 0.6:  # reached on the way; hardly by probes of half ranges around 2 rad
+        value += 0.1 * (joint_q[i, (k + 1) % 6] - 0.3)
+    residuals[i, start_idx + k] = value
+
+
+class CoupledLate(IKObjective):
+    """Rows that depend on a second joint only where their own is near its goal."""
+
+    def residual_dim(self):
+        return 6
+
+    def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
+        dim = (body_q.shape[0], 6)
+        wp.launch(_coupled_late, dim=dim, inputs=[joint_q, start_idx], outputs=[residuals], device=body_q.device)
+
+
+def test_a_solve_that_finds_a_shared_dof_is_done_again_row_by_row(monkeypatch):
+    robot, start = ik_service.load_robot("ur5e"), np.full((3, 6), 1.0)
+    monkeypatch.setattr("ik_service.solver.problems.rows.support.BEYOND", 0.01)  # probes stay around the middle
+    monkeypatch.setattr("ik_service.solver.problems.rows.support.PROBES", 1)
+    options = ik_service.SolverOptions(seeds=1)
+    answers = []
+    for _ in range(2):
+        solver = ik_service.IKSolver(robot, objectives=[CoupledLate()], device="cpu", options=options)
+        support = solver._core.layout.support
+        support._apart[:] = bool(answers)
+        support._update_rows()
+        answers.append(solver.solve(problem_count=3, initial_joint_q=start).joint_q)
+        assert support._apart.all()
+    np.testing.assert_array_equal(*answers)
+    np.testing.assert_allclose(answers[0], 0.3, atol=1e-3)
