@@ -5,6 +5,7 @@ from ik_service.linear_solve.equations import ActiveDofs, Equations, allocate_eq
 from ik_service.linear_solve.factors import eliminate, elimination_in_registers
 from ik_service.linear_solve.host_islands import find_islands
 from ik_service.linear_solve.islands import Islands, allocate_islands, discover_islands, record_discovery
+from ik_service.linear_solve.products import predict_decrease
 from ik_service.linear_solve.struct_arrays import zeroed
 from ik_service.linear_solve.structure import RowStructure, row_structure
 
@@ -21,6 +22,7 @@ __all__ = [
     "elimination_in_registers",
     "find_islands",
     "normal_equations",
+    "predict_decrease",
     "record_discovery",
     "row_structure",
     "zeroed",

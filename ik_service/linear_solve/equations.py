@@ -11,12 +11,12 @@ from ik_service.linear_solve.struct_arrays import zeroed
 class Equations:
     """Normal equations of a batch and their solution, in island order unless said."""
 
-    columns: wp.array2d[float]  # [n_batch, rows x dofs]: J by columns; a DOF's entries in its island's rows together
+    jacobian: wp.array2d[float]  # [n_batch, rows x dofs]: J, blocks of islands one after another, by rows
     residuals: wp.array2d[float]  # [n_batch, rows]
     hessian: wp.array2d[float]  # [n_batch, dofs x dofs]: J'J, lower triangles of square blocks
     gradient: wp.array2d[float]  # [n_batch, dofs]: J'r
     at_bound: wp.array2d[wp.int32]  # [n_batch, dofs]: 1 where a DOF is kept at its bound
-    factor: wp.array2d[float]  # [n_batch x candidates, dofs x dofs]: Cholesky factors with inverse pivots
+    factor: wp.array2d[float]  # [n_batch x candidates, dofs x dofs]: factors L' D L, inverse pivots on the diagonal
     step: wp.array2d[float]  # [n_batch x candidates, dofs]
     predicted: wp.array2d[float]  # [n_batch x candidates, trees]: predicted decrease of each island's cost
 
@@ -28,7 +28,7 @@ def allocate_equations(islands: Any, n_batch: int, candidates: int) -> Any:
         Equations,
         islands.dof.device,
         (n_batch, dofs),
-        columns=(n_batch, rows * dofs),
+        jacobian=(n_batch, rows * dofs),
         residuals=(n_batch, rows),
         hessian=(n_batch, dofs * dofs),
         factor=(n_batch * candidates, dofs * dofs),

@@ -1,7 +1,8 @@
-"""Cholesky factors of J'J + damping I of one island, and the first of the two triangular solves with them.
+"""Factors of J'J + damping I of one island, and the triangular solves with them.
 
-Twice: over device arrays, for islands of any size, and in registers, with loops unrolled, for few DOFs. DOFs at their
-bounds take no part. The diagonal of a factor holds inverse pivots. A pivot below the floor is one that rounding has
+Twice: over device arrays, for islands of any size, and in registers, with loops unrolled, for few DOFs. The first are
+loops of C++ over neighbours in memory, which compilers turn into vector instructions. DOFs at their bounds take no
+part. The diagonal of a factor holds inverse pivots. A pivot below the floor is one that rounding has
 made too small. The third factorisation, that of generated iterations, is text: `compiler.code.steps.elimination`.
 """
 
@@ -14,36 +15,95 @@ import warp as wp
 from ik_service.linear_solve.equations import Equations
 
 
+@wp.func_native("""
+const float* lower = wp::address(hessian, i, block);
+const int* held = wp::address(at_bound, i, first);
+const float* right = wp::address(gradient, i, first);
+float* factors = wp::address(factor, t, block);
+float* solved = wp::address(step, t, first);
+for (int a = 0; a < dofs; ++a) {
+    float* row = factors + a * dofs;
+    for (int b = 0; b <= a; ++b) row[b] = held[a] || held[b] ? 0.0f : lower[a * dofs + b];
+    row[a] += damping;
+    solved[a] = held[a] ? 0.0f : -right[a];
+}
+for (int k = dofs - 1; k >= 0; --k) {
+    float* __restrict__ row = factors + k * dofs;
+    const float inverse = 1.0f / (row[k] > least ? row[k] : least);
+    const float value = solved[k];
+    for (int a = k - 1; a >= 0; --a) {
+        if (row[a] == 0.0f) continue;
+        const float share = row[a] * inverse;
+        float* __restrict__ above = factors + a * dofs;
+        for (int b = 0; b <= a; ++b) above[b] -= share * row[b];
+        solved[a] -= share * value;
+        row[a] = share;
+    }
+    solved[k] = value * inverse;
+    row[k] = inverse;
+}
+""")
+@typing.no_type_check
+def _factor_and_solve(
+    hessian: wp.array2d[float],
+    gradient: wp.array2d[float],
+    at_bound: wp.array2d[wp.int32],
+    factor: wp.array2d[float],
+    step: wp.array2d[float],
+    i: int,
+    t: int,
+    first: int,
+    dofs: int,
+    block: int,
+    damping: float,
+    least: float,
+):
+    """Do what `eliminate` says, from the last DOF to the first: limbs stay apart, and zeros are left out."""
+
+
 @wp.func
 @typing.no_type_check
 def eliminate(equations: Equations, i: int, t: int, first: int, dofs: int, block: int, damping: float, floor: float):
-    """Factor an island's J'J + damping I = L L' and solve L y = -J'r in line t, in place; return |y|^2.
+    """Factor an island's J'J + damping I = L' D L, solve L' y = -J'r, leave D^-1 y in line t; return y' D^-1 y.
 
     That is what the step lowers |r|^2 by if rows are straight: g' (J'J + damping I)^-1 g.
     """
+    _factor_and_solve(
+        equations.hessian,
+        equations.gradient,
+        equations.at_bound,
+        equations.factor,
+        equations.step,
+        i,
+        t,
+        first,
+        dofs,
+        block,
+        damping,
+        floor,
+    )
     gain = float(0.0)
     for a in range(dofs):
-        if equations.at_bound[i, first + a] != 0:
-            continue
-        row = block + a * dofs
-        pivot = equations.hessian[i, row + a] + damping
-        value = -equations.gradient[i, first + a]
-        for b in range(a):
-            if equations.at_bound[i, first + b] == 0:
-                above = block + b * dofs
-                entry = equations.hessian[i, row + b]
-                for c in range(b):
-                    if equations.at_bound[i, first + c] == 0:
-                        entry -= equations.factor[t, row + c] * equations.factor[t, above + c]
-                entry *= equations.factor[t, above + b]
-                equations.factor[t, row + b] = entry
-                pivot -= entry * entry
-                value -= entry * equations.step[t, first + b]
-        inverse = 1.0 / wp.sqrt(wp.max(pivot, floor))
-        equations.factor[t, row + a] = inverse
-        equations.step[t, first + a] = value * inverse
-        gain += value * inverse * value * inverse
+        value = equations.step[t, first + a]
+        gain += value * value / equations.factor[t, block + a * dofs + a]
     return gain
+
+
+@wp.func_native("""
+const float* factors = wp::address(factor, t, block);
+float* solved = wp::address(step, t, first);
+for (int a = 0; a < dofs; ++a) {
+    float value = solved[a];
+    for (int b = 0; b < a; ++b) value -= factors[a * dofs + b] * solved[b];
+    solved[a] = value;
+}
+for (int a = 0; a < dofs; ++a) solved[a] *= scale;
+""")
+@typing.no_type_check
+def finish_step(
+    factor: wp.array2d[float], step: wp.array2d[float], t: int, first: int, dofs: int, block: int, scale: float
+):
+    """Solve L d = D^-1 y in place after `eliminate`, and scale it."""
 
 
 @functools.cache

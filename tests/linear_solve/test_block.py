@@ -52,7 +52,7 @@ def one_to_one(dofs):
 
 def solve(islands, jacobian, residuals, active, running, held=(), factors=(1.0,), scales=(1.0,)):
     equations = allocate_equations(islands, len(jacobian), len(factors))
-    for name in ("columns", "hessian", "gradient", "factor", "step"):
+    for name in ("jacobian", "hessian", "gradient", "factor", "step"):
         getattr(equations, name).fill_(np.nan)  # whatever is read must have been written
     instances = (wp.zeros(len(jacobian), dtype=wp.int32, device="cpu"), integers(running))
     given = (wp.array(residuals, dtype=float, device="cpu"), wp.array(jacobian, dtype=float, device="cpu"))

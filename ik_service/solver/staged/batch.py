@@ -146,7 +146,7 @@ class Batch:
         """Multiply rows that yield to others with their factor, if there are any."""
         if self._rows.secondary:
             inputs = [self._problems.priorities, self._problems.islands, poses.problem_idx, self._slots.stage, rows]
-            self._launch(kernel, rows.shape[:2], *inputs)
+            self._launch(kernel, rows.shape[:1], *inputs)
 
     def _iterate(self) -> None:
         """Evaluate, decide, step, evaluate, accept; then give the slots that are done their next attempt."""

@@ -9,7 +9,7 @@ import typing
 import warp as wp
 
 from ik_service.kinematics import turned
-from ik_service.linear_solve import Equations, Islands
+from ik_service.linear_solve import Equations, Islands, predict_decrease
 from ik_service.solver.lm.codes import STALLED
 from ik_service.solver.lm.coordinates import Coordinates
 from ik_service.solver.lm.coupling import follow
@@ -62,14 +62,7 @@ def propose(
         leader = coordinates.leader[c]
         if leader >= 0:
             joint_q_trial_out[t, c] = follow(coordinates.follower_number, c, joint_q_trial_out[t, leader])
-    predicted = float(0.0)
-    for m in range(dofs):
-        row = block + m * dofs
-        product = 0.5 * equations.hessian[i, row + m] * step[t, first + m] + equations.gradient[i, first + m]
-        for n in range(m):
-            product += equations.hessian[i, row + n] * step[t, first + n]
-        predicted -= product * step[t, first + m]
-    equations.predicted[t, island] = predicted
+    predict_decrease(equations.hessian, equations.gradient, step, equations.predicted, i, t, island, first, dofs, block)
 
 
 @wp.kernel(module="unique", enable_backward=False)

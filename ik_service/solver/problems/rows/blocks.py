@@ -124,6 +124,12 @@ class Rows:
         self._cleared = tuple(wp.array(values, dtype=wp.int32, device=self.model.device) for values in lists)
 
     @property
+    def checked_otherwise(self) -> NDArray[np.bool_]:
+        """Whether a second backward pass shows what a row depends on beside its support, bool [rows]."""
+        twice = [groups.factor is not None for groups in self._groups]
+        return np.repeat(twice, [objective.residual_dim() for objective in self.objectives])
+
+    @property
     def has_gradients(self) -> bool:
         """Whether poses have gradients, for backward passes from their residuals."""
         return any(taped and not hooked for taped, hooked in zip(self.taped, self.hooked, strict=True))

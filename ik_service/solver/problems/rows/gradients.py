@@ -98,11 +98,12 @@ def _seed_rows(
     # out
     gradient_out: wp.array2d[float],  # [n, total_residuals]
 ):
-    i, row = wp.tid()
-    value = wp.where(of_row[row] == group, 1.0, 0.0)
-    if factor.shape[0] > 0:
-        value *= factor[row]
-    gradient_out[i, start + row] = value
+    i = wp.tid()
+    for row in range(of_row.shape[0]):
+        value = wp.where(of_row[row] == group, 1.0, 0.0)
+        if factor.shape[0] > 0:
+            value *= factor[row]
+        gradient_out[i, start + row] = value
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -174,32 +175,33 @@ def _store_entries(
     jacobian_out: wp.array3d[float],  # [n, total_residuals, joint_dof_count]
     mixed_out: wp.array[wp.int32],  # [1]
 ):
-    i, j = wp.tid()
-    kind = joint_type[j]
-    c = joint_q_start[j]
-    d = joint_qd_start[j]
-    count = joint_qd_start[j + 1] - d
-    sums = int(count)  # DOFs that are added to a coordinate
-    turn = wp.vec3(0.0)
-    if kind == BALL or kind == FLOATING:
-        sums = count - 3
-        q = c + sums
-        old = wp.quat(joint_q[i, q], joint_q[i, q + 1], joint_q[i, q + 2], joint_q[i, q + 3])
-        by_entry = wp.quat(gradient[i, q], gradient[i, q + 1], gradient[i, q + 2], gradient[i, q + 3])
-        turn = left_tangent(old, by_entry)
-    for k in range(count):
-        value = float(0.0)
-        if k < sums:
-            value = gradient[i, c + k]
-        else:
-            value = turn[k - sums]
-        if has_force != 0:
-            axis = wp.spatial_bottom(joint_S_s[i, d + k])
-            if wp.length_sq(axis) > 0.0:  # about the body's origin, so that what lies there gives an exact zero
-                value += wp.dot(axis, wp.spatial_bottom(force[i, j]))
+    i = wp.tid()
+    for j in range(joint_type.shape[0]):
+        kind = joint_type[j]
+        c = joint_q_start[j]
+        d = joint_qd_start[j]
+        count = joint_qd_start[j + 1] - d
+        sums = int(count)  # DOFs that are added to a coordinate
+        turn = wp.vec3(0.0)
+        if kind == BALL or kind == FLOATING:
+            sums = count - 3
+            q = c + sums
+            old = wp.quat(joint_q[i, q], joint_q[i, q + 1], joint_q[i, q + 2], joint_q[i, q + 3])
+            by_entry = wp.quat(gradient[i, q], gradient[i, q + 1], gradient[i, q + 2], gradient[i, q + 3])
+            turn = left_tangent(old, by_entry)
+        for k in range(count):
+            value = float(0.0)
+            if k < sums:
+                value = gradient[i, c + k]
             else:
-                value += wp.dot(wp.spatial_top(joint_S_s[i, d + k]), wp.spatial_top(force[i, j]))
-        take_entry(i, d + k, value, row[d + k], factor, start, jacobian_out, mixed_out)
+                value = turn[k - sums]
+            if has_force != 0:
+                axis = wp.spatial_bottom(joint_S_s[i, d + k])
+                if wp.length_sq(axis) > 0.0:  # about the body's origin, so that what lies there gives an exact zero
+                    value += wp.dot(axis, wp.spatial_bottom(force[i, j]))
+                else:
+                    value += wp.dot(wp.spatial_top(joint_S_s[i, d + k]), wp.spatial_top(force[i, j]))
+            take_entry(i, d + k, value, row[d + k], factor, start, jacobian_out, mixed_out)
 
 
 class RowGradients:
@@ -243,7 +245,7 @@ class RowGradients:
         for k in range(groups.count):
             for factor in [self._ones] + ([] if groups.factor is None else [groups.factor]):
                 seeds = [k, groups.of_row, factor, start, self._residuals.grad]
-                self._launch(_seed_rows, (len(jacobian), len(groups.of_row)), seeds)
+                self._launch(_seed_rows, (len(jacobian),), seeds)
                 tape.backward()
                 has_force = self._is_read(tape, self._body_q.grad)
                 if has_force:
@@ -253,7 +255,7 @@ class RowGradients:
                 inputs = [robot.joint_kind, robot.joint_q_start, robot.joint_qd_start, joint_S_s]
                 inputs += [self._joint_q, self._joint_q.grad, self._force, int(has_force)]
                 inputs += [groups.row[k], factor, start, jacobian, mixed]
-                self._launch(_store_entries, (len(jacobian), robot.joint_count), inputs)
+                self._launch(_store_entries, (len(jacobian),), inputs)
                 tape.zero()
         self._residuals.grad.zero_()
 

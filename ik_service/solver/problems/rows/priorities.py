@@ -122,10 +122,21 @@ def scale_residuals(
     residuals: wp.array2d[float],  # [n, total_residuals]
 ):
     """Multiply the rows that yield with their factor and that of the stage of their slot."""
-    i, row = wp.tid()
+    i = wp.tid()
     p = problem_idx[i]
     slot = i / (residuals.shape[0] / stage.shape[0])
-    residuals[i, row] = scale_in_slot(priorities, islands, stage, slot, p, row) * residuals[i, row]
+    for row in range(residuals.shape[1]):
+        if priorities.yields[row] == 1:
+            residuals[i, row] = scale_in_slot(priorities, islands, stage, slot, p, row) * residuals[i, row]
+
+
+@wp.func_native("""
+float* __restrict__ entry = wp::address(jacobian, i, row, 0);
+for (int dof = 0; dof < jacobian.shape[2]; ++dof) entry[dof] *= scale;
+""")
+@typing.no_type_check
+def scale_row(jacobian: wp.array3d[float], i: int, row: int, scale: float):
+    """Multiply a row of a Jacobian, as one loop over memory."""
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -139,9 +150,9 @@ def scale_jacobian(
     jacobian: wp.array3d[float],  # [n, total_residuals, joint_dof_count]
 ):
     """Multiply the derivatives of the rows that yield alike."""
-    i, row = wp.tid()
-    p = problem_idx[i]
-    scale = scale_in_slot(priorities, islands, stage, i, p, row)
-    if scale != 1.0:
-        for dof in range(jacobian.shape[2]):
-            jacobian[i, row, dof] = scale * jacobian[i, row, dof]
+    i = wp.tid()
+    for row in range(jacobian.shape[1]):
+        if priorities.yields[row] == 1:
+            scale = scale_in_slot(priorities, islands, stage, i, problem_idx[i], row)
+            if scale != 1.0:
+                scale_row(jacobian, i, row, scale)

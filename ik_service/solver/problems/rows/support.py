@@ -47,8 +47,8 @@ class Support:
             self.dofs[self._probed] = _probe(model, rows)[self._probed]
         self._apart = np.zeros(len(rows.objectives), dtype=bool)  # objectives whose rows share no backward pass
         self._unexpected: wp.array[Any] | None = None
-        self._make_check()
         self._update_rows()
+        self._make_check()
 
     @property
     def trees(self) -> NDArray[np.bool_]:
@@ -67,7 +67,7 @@ class Support:
 
     def record_check(self, jacobian: wp.array[Any], running: wp.array[Any]) -> None:
         """Note entries of a Jacobian in trees that the probed support lacks; recorded with the iteration."""
-        if self._unexpected is not None:
+        if self._unexpected is not None and len(self._checked) > 0:
             wp.launch(
                 _note_unexpected,
                 dim=(jacobian.shape[0], self._checked.shape[0]),
@@ -86,8 +86,8 @@ class Support:
         self.dofs |= unexpected
         self._apart |= mixed
         self._rows.mixed.zero_()
-        self._make_check()
         self._update_rows()
+        self._make_check()
         return True
 
     def _make_check(self) -> None:
@@ -96,7 +96,8 @@ class Support:
         device, treeid = self._model.device, self._model.robot.trees.dof_treeid
         padded = np.hstack([self.trees, np.ones((len(self.dofs), 1), dtype=bool)])  # locked DOFs join nothing
         self._allowed: wp.array[Any] = wp.array(padded[:, treeid].astype(np.int32), dtype=wp.int32, device=device)
-        self._checked: wp.array[Any] = wp.array(np.flatnonzero(self._probed), dtype=wp.int32, device=device)
+        unchecked = self._probed & ~self._rows.checked_otherwise
+        self._checked: wp.array[Any] = wp.array(np.flatnonzero(unchecked), dtype=wp.int32, device=device)
         self._unexpected = wp.zeros(self.dofs.shape, dtype=wp.int32, device=device)
 
     def _update_rows(self) -> None:
