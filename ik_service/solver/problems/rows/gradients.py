@@ -20,7 +20,7 @@ from ik_service.robots import DeviceModel, JointType
 
 BALL = wp.constant(int(JointType.BALL))
 FLOATING = wp.constant(int(JointType.FLOATING))
-ROWS_MAX = 24  # of a pass that is checked: factors 1, 2, 4 ... stay far from the ends of float32
+ROWS_MAX = 64  # of a pass that is checked: factors from 2^-32 to 2^31 stay far from the ends of float32
 APART = wp.constant(1.0e-4)  # share of an entry by which the passes may differ from their factor, by rounding
 
 
@@ -56,7 +56,7 @@ class RowGroups:
         factor = np.ones(len(support), np.float32)
         for k, members in enumerate(groups):
             for place, r in enumerate(members):
-                of_row[r], row[k, support[r]], factor[r] = k, r, 2.0**place
+                of_row[r], row[k, support[r]], factor[r] = k, r, 2.0 ** (place - ROWS_MAX // 2)
         factors: wp.array[Any] | None = wp.array(factor, dtype=wp.float32, device=device) if probed else None
         return cls(len(groups), _integers(of_row, device), _integers(row, device), factors)
 
