@@ -13,7 +13,7 @@ import warp as wp
 from ik_service.linear_solve.equations import ActiveDofs, Equations
 from ik_service.linear_solve.factors import eliminate, finish_step
 from ik_service.linear_solve.islands import Islands
-from ik_service.linear_solve.products import add_row, clear_products, gather_row
+from ik_service.linear_solve.products import add_row, clear_products, gather_rows
 from ik_service.linear_solve.small_block import (
     PADDED_SIZE,
     PIVOT_MIN,
@@ -48,24 +48,26 @@ def _normal_equations(
     block = islands.hessian_adr[p, island]
     store = islands.jacobian_adr[p, island]
     clear_products(equations_out.hessian, equations_out.gradient, i, first_dof, dofs, block)
+    gather_rows(
+        jacobian,
+        islands.dof,
+        islands.row,
+        p,
+        first_dof,
+        dofs,
+        first_row,
+        rows,
+        active.dof,
+        active.follower_start,
+        active.follower_dof,
+        active.follower_multiplier,
+        equations_out.jacobian,
+        i,
+        store,
+    )
     for r in range(rows):
         row = islands.row[p, first_row + r]
         place = store + r * dofs
-        gather_row(
-            jacobian,
-            islands.dof,
-            active.dof,
-            active.follower_start,
-            active.follower_dof,
-            active.follower_multiplier,
-            equations_out.jacobian,
-            i,
-            p,
-            row,
-            first_dof,
-            dofs,
-            place,
-        )
         residual = residuals[i, row]
         equations_out.residuals[i, first_row + r] = residual
         add_row(

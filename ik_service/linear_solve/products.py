@@ -50,34 +50,48 @@ def predict_decrease(
 
 
 @wp.func_native("""
-const float* __restrict__ given = wp::address(jacobian, i, row, 0);
 const int* __restrict__ member = wp::address(dof, p, first);
 const int* __restrict__ full = wp::address(active_dof, 0);
-const int* __restrict__ start = wp::address(follower_start, 0);
+const int* __restrict__ list = wp::address(row, p, first_row);
 float* __restrict__ out = wp::address(rows, i, place);
-for (int a = 0; a < dofs; ++a) out[a] = given[full[member[a]]];
+for (int a = 0, length = 1; a < dofs; a += length) {  // DOFs that are neighbours are copied together
+    const int from = full[member[a]];
+    for (length = 1; a + length < dofs && full[member[a + length]] == from + length;) ++length;
+    for (int r = 0; r < count; ++r) {
+        const float* __restrict__ given = wp::address(jacobian, i, list[r], from);
+        for (int b = 0; b < length; ++b) out[r * dofs + a + b] = given[b];
+    }
+}
 if (follower_dof.shape[0] == 0) return;
 for (int a = 0; a < dofs; ++a)
-    for (int m = start[member[a]]; m < start[member[a] + 1]; ++m)
-        out[a] += *wp::address(follower_multiplier, m) * given[*wp::address(follower_dof, m)];
+    for (int m = *wp::address(follower_start, member[a]); m < *wp::address(follower_start, member[a] + 1); ++m) {
+        const float share = *wp::address(follower_multiplier, m);
+        const int from = *wp::address(follower_dof, m);
+        for (int r = 0; r < count; ++r) out[r * dofs + a] += share * *wp::address(jacobian, i, list[r], from);
+    }
 """)
 @typing.no_type_check
-def gather_row(
+def gather_rows(
     jacobian: wp.array3d[float],
+    # island
     dof: wp.array2d[wp.int32],
+    row: wp.array2d[wp.int32],
+    p: int,
+    first: int,
+    dofs: int,
+    first_row: int,
+    count: int,
+    # map to active DOFs
     active_dof: wp.array[wp.int32],
     follower_start: wp.array[wp.int32],
     follower_dof: wp.array[wp.int32],
     follower_multiplier: wp.array[float],
+    # out
     rows: wp.array2d[float],
     i: int,
-    p: int,
-    row: int,
-    first: int,
-    dofs: int,
     place: int,
 ):
-    """Write a row of J over the active DOFs of an island to a place of its rows."""
+    """Write the rows of an island over its active DOFs, from a place of its line on."""
 
 
 @wp.func_native("""
