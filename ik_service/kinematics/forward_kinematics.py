@@ -47,10 +47,14 @@ def _forward_kinematics(
     joint_axis: wp.array[wp.vec3],  # [joint_dof_count]
     # state
     joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
+    stale: wp.array[wp.int32],  # [n_batch], or empty
     # out
     body_q_out: wp.array2d[wp.transform],  # [n_batch, body_count]
 ):
     i = wp.tid()
+    if stale.shape[0] > 0:
+        if stale[i] == 0:
+            return
     for j in range(joint_count):
         kind = joint_type[j]
         c = joint_q_start[j]
@@ -75,13 +79,19 @@ def _forward_kinematics(
             body_q_out[i, j] = wp.transform(p, r * turn)
 
 
-def forward_kinematics(model: DeviceModel, joint_q: wp.array[typing.Any], body_q: wp.array[typing.Any]) -> None:
+def forward_kinematics(
+    model: DeviceModel,
+    joint_q: wp.array[typing.Any],
+    body_q: wp.array[typing.Any],
+    stale: wp.array[typing.Any] | None = None,
+) -> None:
     """Write the world pose of every body.
 
     Args:
         model: The robot on the device of the arrays.
         joint_q: Coordinates [m or rad, quaternions xyzw], shape [n_batch, joint_coord_count].
         body_q: Out: body poses in the world frame [m, xyzw], shape [n_batch, body_count]. Must not alias `joint_q`.
+        stale: 0 for the instances whose poses are those of `joint_q` already, int32 [n_batch]; None for none of them.
     """
     wp.launch(
         _forward_kinematics,
@@ -95,6 +105,7 @@ def forward_kinematics(model: DeviceModel, joint_q: wp.array[typing.Any], body_q
             model.joint_X_p,
             model.joint_axis,
             joint_q,
+            stale,
         ],
         outputs=[body_q],
         device=model.device,

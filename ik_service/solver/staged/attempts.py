@@ -87,6 +87,7 @@ def refill(
     for island in range(slots.running.shape[1]):
         if slots.running[i, island] != 0:
             started = 1
+    slots.stale[i] = 1 - started
     problem_count = settings[PROBLEM_COUNT]
     total = problem_count * settings[SEEDS]
     searching = int(1 - started)

@@ -85,6 +85,8 @@ class Batch:
             CANDIDATE_DAMPING[:candidates], dtype=float, device=device
         )
         self._step_scale: wp.array[typing.Any] = wp.array(CANDIDATE_SCALE[:candidates], dtype=float, device=device)
+        trees = model.robot.trees.body_treeid
+        self._body_tree: wp.array[typing.Any] = wp.array(trees, dtype=wp.int32, device=device)
         self._next_attempt = wp.zeros(1, dtype=wp.int32, device=device)
         self._running_count = wp.zeros(1, dtype=wp.int32, device=device)
         rows.bind(slot_count, self._slots.problem_idx)
@@ -154,7 +156,7 @@ class Batch:
         accepted, trials, islands, joint_q = self._accepted, self._trials, problems.islands, self._accepted.joint_q
         instances, candidates = (slots.problem_idx, slots.running), self._candidate_damping
         per_island, each_candidate = slots.phase.shape, (self.slot_count, candidates.shape[0], slots.phase.shape[1])
-        self._rows.compute_residuals(accepted, self._tapes)
+        self._rows.compute_residuals(accepted, self._tapes, slots.stale)
         self._rows.compute_jacobian(accepted, self._joint_S_s, self._jacobian, self._tapes)
         self._support.record_check(self._jacobian, slots.running)
         self._scale(scale_residuals, accepted, accepted.residuals)
@@ -177,8 +179,8 @@ class Batch:
         self._launch(propose, each_candidate, self._coordinates, islands, slots, joint_q, equations, trials.joint_q)
         self._rows.compute_residuals(trials)
         self._scale(scale_residuals, trials, trials.residuals)
-        trial = [candidates, trials.joint_q, trials.residuals, equations]
-        self._launch(accept, per_island, islands, *trial, slots, joint_q)
+        trial = [candidates, trials.joint_q, trials.body_q, trials.residuals, equations]
+        self._launch(accept, per_island, islands, self._body_tree, *trial, slots, joint_q, accepted.body_q)
         self._refill()
 
     def _record(self) -> wp.Graph:

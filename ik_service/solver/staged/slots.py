@@ -13,6 +13,7 @@ class Slots:
 
     problem_idx: wp.array[wp.int32]  # [n_batch]: its problem; of an idle slot, some valid problem
     seed: wp.array[wp.int32]  # [n_batch]: its seed
+    stale: wp.array[wp.int32]  # [n_batch]: 1 where the poses of bodies are not those of its configuration
     # Of each island, [n_batch, trees]:
     phase: wp.array2d[wp.int32]  # RUNNING, CANCELLED, IDLE or the status with which its attempt has just ended
     running: wp.array2d[wp.int32]  # 1 while phase is RUNNING
@@ -31,4 +32,4 @@ class Slots:
 
 def idle_slots(slot_count: int, tree_count: int, device: wp.Device) -> Any:
     """Return idle `Slots`."""
-    return zeroed(Slots, device, (slot_count, tree_count), problem_idx=slot_count, seed=slot_count)
+    return zeroed(Slots, device, (slot_count, tree_count), problem_idx=slot_count, seed=slot_count, stale=slot_count)

@@ -69,15 +69,18 @@ def propose(
 @typing.no_type_check
 def accept(
     islands: Islands,
+    body_tree: wp.array[wp.int32],  # [body_count]: -1 where nothing moves a body
     # trials
     candidate_damping: wp.array[float],  # [candidates]
     joint_q_trial: wp.array2d[float],  # [n_batch x candidates, joint_coord_count]
+    body_q_trial: wp.array2d[wp.transform],  # [n_batch x candidates, body_count]
     residuals_trial: wp.array2d[float],  # [n_batch x candidates, total_residuals]
     equations: Equations,
     # in and out
     slots: Slots,
     # out
     joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
+    body_q_out: wp.array2d[wp.transform],  # [n_batch, body_count]
 ):
     """Move every running island to its best trial, or raise its damping where no trial is better."""
     i, island = wp.tid()
@@ -107,5 +110,10 @@ def accept(
     for m in range(islands.coordadr[p, island], islands.coordadr[p, island + 1]):
         c = islands.coord[p, m]
         joint_q_out[i, c] = joint_q_trial[best, c]
+    for body in range(body_tree.shape[0]):
+        tree = body_tree[body]
+        if tree >= 0:
+            if islands.tree_island[p, tree] == island:
+                body_q_out[i, body] = body_q_trial[best, body]
     factor = slots.damping_factor[i, island] * candidate_damping[best - i * candidates]
     slots.damping_factor[i, island] = wp.max(factor * FACTOR_DOWN, 1.0)

@@ -151,14 +151,17 @@ class Rows:
             objective.set_batch_layout(self.count, start, 1)
             objective.bind_device(self.model.device)
 
-    def compute_residuals(self, poses: Poses, tapes: "RowTapes | None" = None) -> None:
+    def compute_residuals(
+        self, poses: Poses, tapes: "RowTapes | None" = None, stale: wp.array[Any] | None = None
+    ) -> None:
         """Write body poses and the residuals of all objectives.
 
         Args:
             poses: Where.
             tapes: Those that record the launches of objectives, where their Jacobian is asked for next.
+            stale: 0 for the lines that have their body poses already, int32 [n]; None for none of them.
         """
-        forward_kinematics(self.model, poses.joint_q, poses.body_q)
+        forward_kinematics(self.model, poses.joint_q, poses.body_q, stale)
         self._compute_blocks(poses, tapes)
 
     def _compute_blocks(self, poses: Poses, tapes: "RowTapes | None" = None) -> None:
