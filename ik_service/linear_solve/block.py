@@ -13,7 +13,7 @@ import warp as wp
 from ik_service.linear_solve.equations import ActiveDofs, Equations
 from ik_service.linear_solve.factors import eliminate, finish_step
 from ik_service.linear_solve.islands import Islands
-from ik_service.linear_solve.products import add_row, clear_products, gather_rows
+from ik_service.linear_solve.products import add_rows, clear_products, gather_rows
 from ik_service.linear_solve.small_block import (
     PADDED_SIZE,
     PIVOT_MIN,
@@ -65,22 +65,21 @@ def _normal_equations(
         i,
         store,
     )
-    for r in range(rows):
-        row = islands.row[p, first_row + r]
-        place = store + r * dofs
-        residual = residuals[i, row]
-        equations_out.residuals[i, first_row + r] = residual
-        add_row(
-            equations_out.jacobian,
-            equations_out.hessian,
-            equations_out.gradient,
-            i,
-            first_dof,
-            dofs,
-            block,
-            place,
-            residual,
-        )
+    for r in range(first_row, first_row + rows):
+        equations_out.residuals[i, r] = residuals[i, islands.row[p, r]]
+    add_rows(
+        equations_out.jacobian,
+        equations_out.residuals,
+        equations_out.hessian,
+        equations_out.gradient,
+        i,
+        first_dof,
+        dofs,
+        first_row,
+        rows,
+        block,
+        store,
+    )
 
 
 def normal_equations(

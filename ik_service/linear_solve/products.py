@@ -95,27 +95,41 @@ def gather_rows(
 
 
 @wp.func_native("""
-const float* __restrict__ row = wp::address(jacobian, i, place);
 float* __restrict__ products = wp::address(hessian, i, block);
 float* __restrict__ sums = wp::address(gradient, i, first);
-for (int a = 0; a < dofs; ++a) {
-    if (row[a] == 0.0f) continue;
-    const float entry = row[a];
-    float* __restrict__ out = products + a * dofs;
-    for (int b = 0; b <= a; ++b) out[b] += entry * row[b];
-    sums[a] += entry * residual;
+const float* __restrict__ right = wp::address(residuals, i, first_row);
+for (int r = 0; r < count; r += r + 3 <= count ? 3 : 1) {
+    const float* __restrict__ x = wp::address(jacobian, i, place + r * dofs);
+    const bool is_triple = r + 3 <= count;
+    for (int a = 0; a < dofs; ++a) {
+        float* __restrict__ out = products + a * dofs;
+        if (is_triple) {
+            const float* __restrict__ y = x + dofs;
+            const float* __restrict__ z = y + dofs;
+            const float by_x = x[a], by_y = y[a], by_z = z[a];
+            if (by_x == 0.0f && by_y == 0.0f && by_z == 0.0f) continue;
+            for (int b = 0; b <= a; ++b) out[b] += by_x * x[b] + by_y * y[b] + by_z * z[b];
+            sums[a] += by_x * right[r] + by_y * right[r + 1] + by_z * right[r + 2];
+        } else if (x[a] != 0.0f) {
+            const float entry = x[a];
+            for (int b = 0; b <= a; ++b) out[b] += entry * x[b];
+            sums[a] += entry * right[r];
+        }
+    }
 }
 """)
 @typing.no_type_check
-def add_row(
+def add_rows(
     jacobian: wp.array2d[float],
+    residuals: wp.array2d[float],
     hessian: wp.array2d[float],
     gradient: wp.array2d[float],
     i: int,
     first: int,
     dofs: int,
+    first_row: int,
+    count: int,
     block: int,
     place: int,
-    residual: float,
 ):
-    """Add a row of J, at a place of its line, to J'J and J'r of its island."""
+    """Add the rows of an island to its J'J and J'r, three at a time: those of a link depend on the same DOFs."""
