@@ -22,24 +22,25 @@ def _motion_subspace(
     # out
     joint_S_s_out: wp.array2d[wp.spatial_vector],  # [n_batch, joint_dof_count]
 ):
-    i, j = wp.tid()
-    kind = joint_type[j]
-    rotation = wp.transform_get_rotation(joint_frame(joint_parent[j], j, i, joint_X_p, body_q))
-    origin = wp.transform_get_translation(body_q[i, j])
-    slides = int(0)  # leading DOFs that are translations
-    if kind == PRISMATIC:
-        slides = 1
-    elif kind == PLANAR:
-        slides = 2
-    elif kind == FLOATING:
-        slides = 3
-    start = joint_qd_start[j]
-    for d in range(start, joint_qd_start[j + 1]):
-        axis = wp.quat_rotate(rotation, joint_axis[d])
-        if d - start < slides:
-            joint_S_s_out[i, d] = wp.spatial_vector(axis, wp.vec3(0.0))
-        else:
-            joint_S_s_out[i, d] = wp.spatial_vector(wp.cross(origin, axis), axis)
+    i = wp.tid()
+    for j in range(joint_type.shape[0]):
+        kind = joint_type[j]
+        rotation = wp.transform_get_rotation(joint_frame(joint_parent[j], j, i, joint_X_p, body_q))
+        origin = wp.transform_get_translation(body_q[i, j])
+        slides = int(0)  # leading DOFs that are translations
+        if kind == PRISMATIC:
+            slides = 1
+        elif kind == PLANAR:
+            slides = 2
+        elif kind == FLOATING:
+            slides = 3
+        start = joint_qd_start[j]
+        for d in range(start, joint_qd_start[j + 1]):
+            axis = wp.quat_rotate(rotation, joint_axis[d])
+            if d - start < slides:
+                joint_S_s_out[i, d] = wp.spatial_vector(axis, wp.vec3(0.0))
+            else:
+                joint_S_s_out[i, d] = wp.spatial_vector(wp.cross(origin, axis), axis)
 
 
 def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s: wp.array[typing.Any]) -> None:
@@ -55,7 +56,7 @@ def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s:
     """
     wp.launch(
         _motion_subspace,
-        dim=(body_q.shape[0], model.joint_count),
+        dim=body_q.shape[0],
         inputs=[
             model.joint_kind,
             model.joint_parent,
