@@ -11,7 +11,7 @@ All that a lane remembers stands in one array of packets, the state, in the orde
 """
 
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import partial
 
 from ik_service.compiler.code.lanes import Lanes
@@ -34,6 +34,8 @@ from ik_service.compiler.program.island_program import SECONDARY, IslandProgram
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
+AT_LIMIT = 1e-3  # share of the way between two limits within which a DOF is at one
+SHORT = 0.98  # share of the way to a limit that a step goes which would pass it: some is left for those that follow
 
 
 class IterationSource:
@@ -48,6 +50,8 @@ class IterationSource:
         with_hessian: Whether a lane keeps all of J'J.
         in_dofs: Whether steps are solved for in the space of the DOFs, so that a lane keeps the lengths of J's columns.
         entries_max: Entries of the step that there is room for; it may have more where no space has fewer.
+        kept_rows: Rows that are met where the iteration begins and are to stay so: damping bends with these, and a step
+            that leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows.
     """
 
     def __init__(
@@ -60,9 +64,10 @@ class IterationSource:
         with_hessian: bool = False,
         in_dofs: bool = False,
         entries_max: float = math.inf,
+        kept_rows: Sequence[int] = (),
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
-        self.with_hessian = with_hessian
+        self.with_hessian, self.kept_rows = with_hessian, kept_rows
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
         self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs, most=entries_max)
         self.step = step_source(program, lanes, damping, self.space)
@@ -133,7 +138,7 @@ class IterationSource:
         program = self.program
         outputs = {"norm2": program.norm2}
         if self.damping.bend > 0.0:
-            outputs["goal_norm2"] = program.goal_norm2
+            outputs["goal_norm2"] = program.norm2_of(self.kept_rows) if self.kept_rows else program.goal_norm2
         outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
         outputs |= self.step.outputs()
         return outputs | {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
@@ -187,18 +192,39 @@ class IterationSource:
         return f"const F best_{name} = {self.lanes.choose('better', at_trial, f'old_{name}')};"
 
     def _propose(self) -> list[str]:
-        lines = []
+        lines, step = (self._shortened(), "taken") if self.kept_rows else (list[str](), "step")
         for k, (a, component) in enumerate(coordinate_names(self.program)):
             place = f"s[{self.state.trial + k}]"
             if not component:
-                lines.append(f"const F moved{a} = trial{a} - step{a};")
+                lines.append(f"const F moved{a} = trial{a} - {step}{a};")
                 below = self.lanes.choose(f"moved{a} < lower{a}", f"lower{a}", f"moved{a}")
                 lines.append(f"const F above{a} = {below};")
                 lines.append(f"{place} = {self.lanes.choose(f'above{a} > upper{a}', f'upper{a}', f'above{a}')};")
             elif component == COMPONENTS[0]:
                 is_limited = any(one.name == f"turn{a}_0" for one in self.program.inputs)
-                lines += rotation_step(self.lanes, a, self.state.trial + k, is_limited=is_limited)
+                lines += rotation_step(self.lanes, a, self.state.trial + k, is_limited=is_limited, name=step)
         return lines
+
+    def _shortened(self) -> list[str]:
+        """Statements for `taken`: the step, no longer than leads the first DOF near a limit.
+
+        A DOF that is as good as there already does not count: its part of the step is cut.
+        """
+        number, lanes = self._number, self.lanes
+        lines = [f"F taking = {lanes.everywhere(number(1.0))};"]
+        for a, component in coordinate_names(self.program):
+            if component:
+                continue
+            down = f"step{a} > {number(0.0)}"
+            lines.append(f"const F room{a} = {lanes.choose(down, f'trial{a} - lower{a}', f'upper{a} - trial{a}')};")
+            lines.append(f"const F distance{a} = {lanes.choose(down, f'step{a}', f'-step{a}')};")
+            near = f"room{a} > (upper{a} - lower{a}) * {number(AT_LIMIT)}"
+            first = lanes.both(near, f"distance{a} * taking > room{a}")
+            lines.append(f"taking = {lanes.choose(first, f'room{a} / distance{a}', 'taking')};")
+        lines.append(
+            f"const F taken = {lanes.choose(f'taking < {number(1.0)}', f'taking * {number(SHORT)}', 'taking')};"
+        )
+        return lines + [f"const F taken{a} = taken * step{a};" for a in self.program.dofs]
 
     def _finish(self) -> list[str]:
         """Store what has changed, and return which lanes have finished."""

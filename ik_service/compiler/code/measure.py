@@ -4,7 +4,7 @@ a configuration in the state -> errors of the pose targets, Jacobian of the rows
 -> J J' or J'J, the smaller of the two -> its smallest eigenvalue, the square of J's smallest singular value
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.state import error_outputs
@@ -27,8 +27,8 @@ class MeasureSource:
     def __init__(self, iteration: IterationSource, rows: Sequence[int]) -> None:
         self._iteration, self._rows = iteration, tuple(rows)
 
-    def text(self) -> str:
-        """Body of `void measure(State& state, Packet& sigma)`.
+    def text(self, configuration: int) -> str:
+        """Body of `void measure(State& state, Packet& sigma)`, of the configuration at a place of the state.
 
         The errors of the targets take the places of those in the state; sigma is the smallest singular value of the
         weighted rows, of which rows of weight 0 do not count. It is infinite where there are no rows.
@@ -37,26 +37,31 @@ class MeasureSource:
         gram = self._gram()
         errors = {f"error{k}": node for k, (_, node) in enumerate(error_outputs(iteration.program))}
         outputs = errors | {f"gram{k}_{m}": node for k, row in enumerate(gram) for m, node in enumerate(row)}
-        lines = self._evaluated(outputs)
+        lines = self._evaluated(outputs, configuration)
         lines += [f"s[{state.errors + k}] = {name};" for k, name in enumerate(errors)]
         lines.append(f"F least = {lanes.everywhere('INFINITY')};")
         if gram:
             lines += self._least_eigenvalue(len(gram))
         return "\n".join(["", *lines, "*(U*)&sigma = least;", "}", ""])
 
-    def goals_text(self) -> str:
-        """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of the rows."""
+    def goals_text(self, rows: Collection[int] | None = None) -> str:
+        """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of the rows.
+
+        Args:
+            rows: Rows of the program of which that is asked; None for all that have goals.
+        """
         iteration, state = self._iteration, self._iteration.state
         program = iteration.program
         places = {one.column: state.inputs + k for k, one in enumerate(program.inputs) if one.field == GOAL}
-        lines = self._evaluated({f"row{r}": program.rows[r] for r in places})
+        places = {row: place for row, place in places.items() if rows is None or row in rows}
+        lines = self._evaluated({f"row{r}": program.rows[r] for r in places}, state.q)
         return "\n".join(["", *lines, *(f"s[{place}] = row{r};" for r, place in places.items()), "}", ""])
 
-    def _evaluated(self, outputs: Mapping[str, Expression]) -> list[str]:
-        """The beginning of a body that evaluates expressions at the configuration."""
+    def _evaluated(self, outputs: Mapping[str, Expression], configuration: int) -> list[str]:
+        """The beginning of a body that evaluates expressions at the configuration at a place of the state."""
         iteration = self._iteration
         lines = ["{", *iteration.lanes.prologue(), "U* const s = (U*)&state;"]
-        lines += [f"const F trial{c} = s[{iteration.state.q + k}];" for k, c in enumerate(iteration.coordinates)]
+        lines += [f"const F trial{c} = s[{configuration + k}];" for k, c in enumerate(iteration.coordinates)]
         return [*lines, *iteration.read_data(), *iteration.evaluate(outputs)]
 
     def _gram(self) -> list[list[Expression]]:

@@ -8,7 +8,7 @@ from objectives.expression import Expression, ExpressionGraph
 from objectives.frame_algebra import conjugate, dot, quaternion, quaternion_product
 
 
-def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool) -> list[str]:
+def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool, name: str = "step") -> list[str]:
     """Statements that write the next quaternion exp(-step) trial, of unit length, into the state.
 
     A step of more than half a turn is cut to that.
@@ -18,12 +18,13 @@ def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool) -> list
         a: Active DOF at which the rotation starts.
         place: Where the quaternion stands in the state.
         is_limited: Whether it keeps to a largest angle from where it starts.
+        name: What the numbers of the step have before those of the DOFs.
     """
     graph, number = ExpressionGraph(), lanes.number
     limit = lanes.everywhere(number(END))
     lines = [
         f"const F square{a} = {number(0.25)} * "
-        f"(step{a} * step{a} + step{a + 1} * step{a + 1} + step{a + 2} * step{a + 2});",
+        f"({name}{a} * {name}{a} + {name}{a + 1} * {name}{a + 1} + {name}{a + 2} * {name}{a + 2});",
         f"const F cut{a} = {lanes.choose(f'square{a} < {limit}', f'square{a}', limit)};",
         f"const F share{a} = cut{a} / (square{a} + {number(1e-30)});",
         f"const F shorter{a} = {number(-0.5)} * {lanes.sqrt(f'share{a}')};",
@@ -33,7 +34,7 @@ def rotation_step(lanes: Lanes, a: int, place: int, *, is_limited: bool) -> list
     lines.append(f"const F length{a} = {lanes.choose(f'whole{a}', half, f'shorter{a}')};")
     error = FLOAT32_ERROR if lanes.precision == "float32" else FLOAT64_ERROR
     sinc, cosine = half_angle_sinc_cosine(graph.variable(f"cut{a}"), error)
-    scaled = [sinc * graph.variable(f"length{a}") * graph.variable(f"step{a + k}") for k in range(3)]
+    scaled = [sinc * graph.variable(f"length{a}") * graph.variable(f"{name}{a + k}") for k in range(3)]
     old = quaternion([graph.variable(f"trial{a}{component}") for component in COMPONENTS])
     product = quaternion_product(quaternion([*scaled, cosine]), old)
     length2 = product[0] * product[0] + product[1] * product[1] + product[2] * product[2] + product[3] * product[3]

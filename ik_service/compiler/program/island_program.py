@@ -174,6 +174,10 @@ class IslandProgram:
         """Diagonal of J'J, per DOF."""
         return tuple(self._product(a, a) for a in range(len(self.dofs)))
 
+    def norm2_of(self, rows: Iterable[int]) -> Expression:
+        """Give |r|^2 of some rows."""
+        return total((self.residuals[r] * self.residuals[r] for r in rows), self.graph.constant(0.0))
+
     def _product(self, a: int, b: int) -> Expression:
         """Scalar product of two columns of the Jacobian, the later first, with what loops add to it."""
         names = [name for loop in self.loops if (name := loop.hessian(a, b)) is not None]

@@ -26,17 +26,19 @@ class TickCommand(TickApproach):
     Args:
         source: The iteration, in float64.
         measure: What is measured of configurations.
+        weighing: See `TickApproach`.
 
     Attributes:
         Share: Type of a number for every lane.
         settle: Shortens the steps of the robots where that is asked for, and says how much of them is left:
             (state, lanes, task, first, scaling).
+        lower: Lowers rows that yield, where there are such: (state, lanes, task, first).
         measure: Errors of the targets, into the state, and smallest singular values: (state, sigma).
         answer: Writes what became of the robots: (state, lanes, task, first, scaling, sigma).
     """
 
-    def __init__(self, source: IterationSource, measure: MeasureSource) -> None:
-        super().__init__(source, measure)
+    def __init__(self, source: IterationSource, measure: MeasureSource, weighing: str = "") -> None:
+        super().__init__(source, measure, weighing)
         self._define_measure(measure)
         self._define_turn_speed()
         self._define_answer()
@@ -50,16 +52,20 @@ class TickCommand(TickApproach):
         @wp.func_native(self.text.function(*fragments(*BOXES, "settle")))
         def settle(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef): ...
 
-        @wp.func_native(source.text())
+        @wp.func_native(source.text(self.commanded))
         def measure(state: StateRef, sigma: ShareRef): ...
 
-        self.settle, self.measure = settle, measure
+        @wp.func
+        def lower(state: StateRef, lanes: int, task: TickRef, first: int):
+            pass
+
+        self.settle, self.lower, self.measure = settle, lower, measure
 
     @typing.no_type_check
     def _define_turn_speed(self) -> None:
         StateRef: Any = self.StateRef
         Real, at, W, program = self.Real, self.at, self.source.lanes.width, self.source.program
-        Q, PLACE = self.source.state.q, coordinate_places(program)
+        Q, PLACE = self.commanded, coordinate_places(program)
 
         @wp.func
         def turn_speed(state: StateRef, lane: int, task: TickRef, r: int, k: int):

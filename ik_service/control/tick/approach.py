@@ -61,6 +61,33 @@ for (int k = 0; k < 3; ++k) {
     number = kept[3] > zero ? kept[k] : number;
 }
 """
+# The robot moves as its goal does, and catches up no faster than every joint can brake: else it would run past the goal
+# and swing around it for ever. `s` is where the rows that come first lead.
+REACH = """
+struct Reach { F share, slowest; };
+const auto reach = [&](const U* const lead, F* const goals) -> Reach {
+    const Real dt = task.numbers.data[DT];
+    F share = zero + 1.0, slowest = zero - 1.0;
+    F moves[DOFS], lags[DOFS];
+    for (int k = 0; k < DOFS; ++k) {
+        const int c = PLACE[k], a = task.dof.data[k];
+        if (c < 0) continue;
+        const int i = task.coordinate.data[c];
+        const F farthest = zero + task.velocity.data[a] * dt;
+        moves[k] = smaller(larger(s[Q + c] - gather(task.reference_before, i), -farthest), farthest);
+        lags[k] = lead[c] - gather(task.joint_q, i) - moves[k];
+        const F distance = absolute(lags[k]), most = braking_move(distance, task.acceleration.data[a], dt);
+        const auto slower = most < share * distance * ALMOST;
+        share = slower ? most / distance : share;
+        slowest = slower ? zero + Real(k) : slowest;
+    }
+    for (int k = 0; k < DOFS; ++k) {
+        const int c = PLACE[k];
+        if (c >= 0) goals[k] = gather(task.joint_q, task.coordinate.data[c]) + moves[k] + share * lags[k];
+    }
+    return Reach{share, slowest};
+};
+"""
 KEEP_REFERENCE = """
 for (int c = 0; c < COORDINATES; ++c) scatter(task.reference_before, task.coordinate.data[c], s[Q + c]);
 """
@@ -72,9 +99,12 @@ class TickApproach(IterationFunctions):
     Args:
         source: The iteration, in float64.
         measure: What is measured of configurations.
+        weighing: Statements that change the weights of rows once all data are read.
 
     Attributes:
         text: Writes functions over packets.
+        commanded: First place of the configuration that is commanded.
+        read: Reads the data of the rows: the same arguments as the next.
         begin: Puts robots, the first of which is given, into a packet: (state, lanes, task, first, stage).
         iterate_all: Makes so many iterations while a lane has something to gain; 1 if one has:
             (state, lanes, task, first, count).
@@ -83,9 +113,10 @@ class TickApproach(IterationFunctions):
         set_goals: Makes the rows there the goals of the rows: (state).
     """
 
-    def __init__(self, source: IterationSource, measure: MeasureSource) -> None:
+    def __init__(self, source: IterationSource, measure: MeasureSource, weighing: str = "") -> None:
         super().__init__(source)
         program = source.program
+        self.commanded = source.state.trial if weighing else source.state.q
         rotations, places = rotation_bits(program), coordinate_places(program)
         kinds = [kind for kind, _ in error_outputs(program)]
         state = {name.upper(): place for name, place in asdict(source.state).items()}
@@ -102,6 +133,7 @@ class TickApproach(IterationFunctions):
             "TURN_INPUTS": source.state.inputs + sum(one.field not in (GOAL, TURN) for one in program.inputs),
             "ERROR_COUNT": len(kinds),
             "FACTOR_MAX": source.damping.factor_max,
+            "COMMANDED": self.commanded,
         }
         tables = {
             "PLACE": [-1 if rotations >> k & 1 else places[k] for k in range(len(program.dofs))],
@@ -112,7 +144,7 @@ class TickApproach(IterationFunctions):
         }
         self.text = PacketText(source.lanes, numbers, tables)
         self._define_turns()
-        self._define_begin()
+        self._define_begin(weighing)
         self._define_iterations()
         self._define_approach(measure)
 
@@ -142,33 +174,41 @@ class TickApproach(IterationFunctions):
         self._limit_turn = limit_turn
 
     @typing.no_type_check
-    def _define_begin(self) -> None:
+    def _define_begin(self, weighing: str) -> None:
         StateRef: Any = self.StateRef
         W, TURNS, limit_turn = self.source.lanes.width, len(self.source.program.quaternions), self._limit_turn
 
-        @wp.func_native(self.text.function(*fragments("read_data")))
+        @wp.func_native(self.text.function(*fragments("read_data"), weighing))
         def read_data(state: StateRef, lanes: int, task: TickRef, first: int, stage: int): ...
 
         @wp.func_native(self.text.function(*fragments("braking_move", "joint_box", "begin_joints")))
         def begin_joints(state: StateRef, lanes: int, task: TickRef, first: int, stage: int): ...
 
         @wp.func
+        def read(state: StateRef, lanes: int, task: TickRef, first: int, stage: int):
+            read_data(state, lanes, task, first, stage)
+            for lane in range(W):
+                for n in range(TURNS):
+                    limit_turn(state, lane, task, first + wp.min(lane, lanes - 1), n)
+
+        @wp.func
         def begin(state: StateRef, lanes: int, task: TickRef, first: int, stage: int):
             if stage < tick_task.COMMAND or task.settings[tick_task.BRAKES] == 0:
-                read_data(state, lanes, task, first, stage)
-                for lane in range(W):
-                    for n in range(TURNS):
-                        limit_turn(state, lane, task, first + wp.min(lane, lanes - 1), n)
+                read(state, lanes, task, first, stage)
             begin_joints(state, lanes, task, first, stage)
 
-        self.begin = begin
+        self.read, self.begin = read, begin
 
     @typing.no_type_check
     def _define_iterations(self) -> None:
+        self.iterate_all = self.repeated(self.iterate)
+
+    @typing.no_type_check
+    def repeated(self, iterate: Any) -> Any:
+        """Return what makes many of an iteration; see `iterate_all`."""
         StateRef: Any = self.StateRef
         Paused: Any = wp.types.vector(4 * self.source.lanes.width, self.Real)
         PausedRef: Any = reference_to(Paused)
-        iterate = self.iterate
 
         @wp.func_native(self.text.function(PAUSE_ENDED))
         def pause_ended(state: StateRef, lanes: int, task: TickRef, first: int, paused: PausedRef) -> bool: ...
@@ -189,7 +229,7 @@ class TickApproach(IterationFunctions):
             resume_ended(state, lanes, task, first, paused)
             return wp.where(running, 1, 0)
 
-        self.iterate_all = iterate_all
+        return iterate_all
 
     @typing.no_type_check
     def _define_approach(self, measure: MeasureSource) -> None:
@@ -198,7 +238,7 @@ class TickApproach(IterationFunctions):
         @wp.func_native(self.text.function(KEEP_REFERENCE))
         def keep_reference(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
-        @wp.func_native(self.text.function(*fragments("braking_move", "turned", "approach")))
+        @wp.func_native(self.text.function(*fragments("braking_move"), REACH, *fragments("turned", "approach")))
         def approach(state: StateRef, lanes: int, task: TickRef, first: int): ...
 
         @wp.func_native(measure.goals_text())
