@@ -142,7 +142,7 @@ class IKObjective:
         """Which rows come first: those of pose targets have priority 0, those of objectives 1 unless told otherwise.
 
         In an island with targets, rows of priority 1 change only what rows of priority 0 do not fix, whatever the
-        weights; among rows of one priority weights decide. A controller minimises all rows together.
+        weights; among rows of one priority weights decide.
 
         Raises:
             InputError: Set to another number than 0 or 1.

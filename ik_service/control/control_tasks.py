@@ -65,6 +65,7 @@ class ControlTasks:
         targets: The pose targets.
         objectives: All objectives: those of the targets, further tasks, soft rows.
         task_count: How many of them are tasks: all but the soft rows.
+        damping: Number of the one that holds joints where they are; -1 for none.
         wide: Data in float64, by number of the objective and name of the field.
         posture: Device array of the posture, float64 [1 or robots, joint_coord_count], or None.
     """
@@ -81,6 +82,7 @@ class ControlTasks:
         self._model, self.targets = model, tuple(targets)
         self.wide: dict[tuple[int, str], WideData] = {}
         self.posture: wp.array[Any] | None = None
+        self.damping = -1
         self.objectives: list[ExpressionObjective] = []
         for target in targets:
             self._add_target(target, arrays)
@@ -160,6 +162,8 @@ class ControlTasks:
             self.wide[len(self.objectives), "joint_q_reference"] = WideData(arrays.joint_q.device)
             joints = _leading_joints(robot, moved)
             damping = IKObjectiveDamping(robot.mid_joint_q, weight=unit * soft.damping_weight, joints=joints)
+            damping.priority = 0  # it slows targets, too
+            self.damping = len(self.objectives)
             self.objectives.append(damping)
 
 

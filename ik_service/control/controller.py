@@ -56,15 +56,16 @@ class IKController:
             have one line, or one per robot; rows of weight 0, for all robots alike, are left out for good. Every other
             row is judged, whether a joint can move it or not: a slider that is asked to turn never converges. A target
             is refused if no joint moves any row of it that has a weight.
-        objectives: Further tasks, stated as expressions; each is bound to this controller. Their data have one line,
-            or one per robot.
+        objectives: Further objectives, stated as expressions; each is bound to this controller. Their data have one
+            line, or one per robot. Beside targets those of priority 1, the default, change only what targets and
+            objectives of priority 0 leave open.
         robots: Number of robots that are controlled together.
         limits: Speeds, accelerations and the like; None takes the model's speeds.
-        posture: Configuration that joints are drawn to where tasks leave them free, in the robot's own order, shape
-            [joint_coord_count] or [robots, joint_coord_count]; None for none.
+        posture: Configuration that joints are drawn to where targets leave them free, in the robot's own order, shape
+            [joint_coord_count] or [robots, joint_coord_count]; None for none. Its rows have priority 1.
         posture_weight: Weight of the posture's rows, in the robot's `length_unit` per rad or m.
         damping_weight: Weight of rows that hold every joint where it is, in the same. They decide between
-            configurations that serve the tasks alike, and slow a robot near singularities. With a posture, a tick
+            configurations that serve all rows alike, and slow a robot near singularities. With a posture, a tick
             covers p^2 / (p^2 + d^2) of the way to it, for weights p and d.
         scale_direction: Whether a step that limits do not allow is shortened as a whole, island by island, so that its
             direction stays; otherwise joint by joint. Not for ball and floating joints.

@@ -27,11 +27,13 @@ class ControlResult:
         position_error: Distance to each target [m], [robots, targets]; NaN only where its position rows all have the
             weight 0. Rows that no joint can move count like others.
         orientation_error: Angle to each target [rad], alike, [robots, targets].
-        active_limits: What holds each DOF back, `LimitKind`, negative at the lower end, [robots, DOFs].
+        active_limits: What holds each DOF back, `LimitKind`, negative at the lower end, [robots, DOFs]; of rows that
+            yield to others it is not told.
         sigma_min: Smallest singular value of the weighted rows of the island's tasks, [robots, islands]; rows of weight
-            0 and those of directions (look-at, axis alignment) do not count, infinite where none does.
+            0, those that yield to others, and those of directions (look-at, axis alignment) do not count, infinite
+            where none does.
         scaling: Share of the island's step that was taken, 1 for all of it, [robots, islands].
-        iterations: Steps that were tried, -1 for none, [robots, islands].
+        iterations: Steps that were tried, -1 for none, [robots, islands]; without those of rows that yield.
         island_success: 1 where the targets of an island are met within tolerance; where a controller has none, where
             the island is at a minimum, at limits of position too, [robots, islands].
         seconds: Time from call to answer [s].

@@ -25,6 +25,7 @@ from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.kernel import tick_code
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
+from ik_service.control.tick.yielding import YieldingRows
 from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
@@ -117,7 +118,8 @@ class TickIslands:
 
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         device, unit = self._model.device, self._model.robot.length_unit
-        code = tick_code(self._signature(island), self._lanes, unit)
+        yielding = self._yielding_rows(island)
+        code = tick_code(self._signature(island, yielding), self._lanes, unit, yielding)
         kernel, program = code.kernel, code.program
         load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()
@@ -128,13 +130,26 @@ class TickIslands:
         states = wp.zeros(packets, dtype=code.state_type, device=device)
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
-    def _signature(self, island: int) -> IslandSignature:
-        """What the program of an island is made from: its DOFs are those of its trees that its rows can depend on."""
+    def _yielding_rows(self, island: int) -> YieldingRows | None:
+        """The rows of an island that yield to others, as they do beside targets."""
+        rows = self._partition.row_island[0] == island
+        own = np.unique(np.repeat(np.arange(len(self._rows.objectives)), self._rows.sizes)[rows])
+        objectives = tuple(int(k) for k in own if k in self._rows.secondary)
+        has_target = bool((self._rows.row_kind[rows] == RowKind.TARGET).any())
+        return YieldingRows(objectives, self._tasks.damping) if objectives and has_target else None
+
+    def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:
+        """What the program of an island is made from: its DOFs are those of its trees that its rows can depend on.
+
+        Rows that yield have goals, posture too; else only tasks have.
+        """
         robot, partition = self._model.robot, self._partition
         trees = np.flatnonzero(partition.tree_island[0] == island)
         rows = np.flatnonzero(partition.row_island[0] == island)
         touched = touched_dofs(self._model, self._support.dofs[rows])
         objectives: Any = self._rows.objectives
+        last = -1 if yielding is None else yielding.objectives[-1]
+        goal_count = max(self._tasks.task_count, last + 1)
         return IslandSignature.of(
             robot,
             self._model,
@@ -144,7 +159,7 @@ class TickIslands:
             [int(row) for row in rows],
             self._rows.of_kind(RowKind.TARGET),
             FLOAT64_ERROR,
-            goal_count=self._tasks.task_count,
+            goal_count=goal_count,
             limit_turns=True,
             judged=self._judged_rows(rows),
         )

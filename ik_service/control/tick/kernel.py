@@ -22,6 +22,7 @@ from ik_service.compiler import (
 )
 from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS_NOW, ROBOTS, TickTask
+from ik_service.control.tick.yielding import TickYielding, YieldingRows
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
 from ik_service.solver.lm.damping import TICK_DAMPING
@@ -47,13 +48,16 @@ class TickCode:
 
 
 @lru_cache(KERNELS_MAX)
-def tick_code(signature: IslandSignature, lanes: Lanes, length_unit: float) -> TickCode:
+def tick_code(
+    signature: IslandSignature, lanes: Lanes, length_unit: float, yielding: YieldingRows | None = None
+) -> TickCode:
     """Return the code of an island; controllers of equal signatures share it.
 
     Args:
         signature: What the island's program is made from; the tasks are its first `goal_count` objectives.
         lanes: Width and precision of a packet.
         length_unit: That of the robot [m].
+        yielding: Rows that yield to the others of the island; None for none.
 
     Raises:
         EngineError: The island is too large.
@@ -66,27 +70,28 @@ def tick_code(signature: IslandSignature, lanes: Lanes, length_unit: float) -> T
             f"a controller holds {PacketLaunches.step_entries_max}."
         )
     counts = zip(program.row_objective, program.row_independent, strict=True)
-    measured = [row for row, (k, independent) in enumerate(counts) if k < signature.goal_count and independent]
-    kernel, state_type = tick_kernel(source, MeasureSource(source, measured))
+    first = [k for k in range(signature.goal_count) if yielding is None or k not in yielding.objectives]
+    measure = MeasureSource(source, [row for row, (k, independent) in enumerate(counts) if k in first and independent])
+    weights = [objective.weight for objective in signature.objectives]
+    of = TickCommand(source, measure) if yielding is None else TickYielding(source, measure, yielding, weights)
+    kernel, state_type = tick_kernel(of)
     return TickCode(program, kernel, state_type)
 
 
 @typing.no_type_check
-def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Kernel, Any]":
+def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     """Return the kernel and the type of a packet's state.
 
     Its arguments are the task and the states of the packets; its dimension is their number.
 
     Args:
-        source: The iteration, in float64.
-        measure: What is measured in the end.
+        of: What it calls.
     """
-    of = TickCommand(source, measure)
     State: Any = of.State
     Share: Any = of.Share
-    begin, iterate_all, W = of.begin, of.iterate_all, source.lanes.width
+    begin, iterate_all, W = of.begin, of.iterate_all, of.source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
-    settle, read_measure, answer = of.settle, of.measure, of.answer
+    settle, lower, read_measure, answer = of.settle, of.lower, of.measure, of.answer
     options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
     if W == 1:
         options = {"block_dim": ROBOTS_PER_BLOCK}
@@ -117,6 +122,7 @@ def tick_kernel(source: IterationSource, measure: MeasureSource) -> "tuple[wp.Ke
             return
         scaling = Share()
         settle(states[packet], lanes, task, first, scaling)
+        lower(states[packet], lanes, task, first)
         sigma = Share()
         read_measure(states[packet], sigma)
         answer(states[packet], lanes, task, first, scaling, sigma)

@@ -24,6 +24,8 @@ ORIENTATION_TOLERANCE = wp.constant(2)
 NUMBERS_COUNT = 3
 # Stages of a tick: where the tasks of the tick before and of this one lead, then the command.
 BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
+# Within the last two, for the rows that yield: where they lead, then the command.
+LEADING, YIELDING = wp.constant(3), wp.constant(4)
 PLACES = ("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "BEFORE", "COMMAND")
 """Names of those of the above that packets read."""
 TICK_COLUMNS = {

@@ -68,7 +68,8 @@ class Rows:
         objectives: All objectives, in the order of their blocks.
         kinds: `RowKind` of each objective's rows.
         secondary: Numbers of the objectives whose rows yield to those of the others.
-        start: First row of each objective.
+        sizes: Number of rows of each objective.
+        start: First row of each.
         count: Number of rows.
         row_kind: `RowKind` of each row, int32 [count].
         taped: Whether each objective is differentiated by a tape.
@@ -86,15 +87,15 @@ class Rows:
         self.model, self.objectives, self.mode = model, (*targets, *others), mode
         self.kinds = (RowKind.TARGET,) * len(targets) + (RowKind.SOFT,) * len(others)
         self.secondary = [len(targets) + k for k, objective in enumerate(others) if is_secondary(objective)]
-        sizes = [objective.residual_dim() for objective in self.objectives]
-        self.start = [sum(sizes[:k]) for k in range(len(sizes))]
-        self.count = sum(sizes)
-        self.row_kind = np.repeat(np.array(self.kinds, np.int32), sizes)
+        self.sizes = [objective.residual_dim() for objective in self.objectives]
+        self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]
+        self.count = sum(self.sizes)
+        self.row_kind = np.repeat(np.array(self.kinds, np.int32), self.sizes)
         self._cleared: tuple[wp.array[Any], ...] | None = None
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
         self.hooked = [taped and differentiates_itself(o) for o, taped in zip(self.objectives, self.taped, strict=True)]
-        self.mixed = wp.zeros(len(sizes), dtype=wp.int32, device=model.device)
-        self._groups = [RowGroups.single(size, model.joint_dof_count, model.device) for size in sizes]
+        self.mixed = wp.zeros(len(self.sizes), dtype=wp.int32, device=model.device)
+        self._groups = [RowGroups.single(size, model.joint_dof_count, model.device) for size in self.sizes]
 
     def of_kind(self, kind: RowKind) -> list[int]:
         """Return the numbers of the objectives whose rows are of a kind."""

@@ -1,0 +1,245 @@
+"""Rows of priority 1 beside targets: a tick meets the targets as without them, and lowers these rows in the rest."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKStatus, load_robot
+from ik_service.control import ControlLimits, IKController
+from objectives import IKObjectiveCenterOfMass, IKObjectiveLookAt, IKObjectivePosture
+from tests.control.conftest import follow, pose_of
+
+HOME = np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785])
+POSTURE = HOME + np.array([0.4, 0.3, -0.5, 0.2, 0.6, -0.3, 0.8])
+LINK = "panda_hand"
+HANDS = ["left_panda_hand", "right_panda_hand"]
+WEIGHTS = [1e-3, 0.03, 1.0]
+LIMITS = {
+    "speed": {},
+    "acceleration": {"limits": ControlLimits(acceleration=10.0)},
+    "whole step": {"scale_direction": True},
+}
+LEAST = 1.11149  # distance to POSTURE at rest with the hand where HOME has it, of its local minimum next to HOME
+ROUNDING = 1e-9  # [m]; rows that yield weigh about a millionth of a target's rows, so they move it by its square
+
+
+def circle(robot, ticks, start=HOME, radius=0.1):
+    """Poses on a circle of 2 s with a smooth start, [ticks, 7]."""
+    time = 1e-3 * np.arange(ticks)
+    size = radius * (0.5 - 0.5 * np.cos(np.pi * np.minimum(time / 0.5, 1.0)))
+    poses = np.tile(pose_of(robot, start, LINK), (ticks, 1))
+    poses[:, 1] += size * (np.cos(np.pi * time) - 1.0)
+    poses[:, 2] += size * np.sin(np.pi * time)
+    return poses
+
+
+def distances(robot, joint_q, poses):
+    """How far the hand is from where it is to be, by the robot's own kinematics in float64 [m]."""
+    return np.linalg.norm(robot.forward_kinematics(joint_q, links=[LINK]).positions[:, 0] - poses[:, :3], axis=1)
+
+
+def with_posture(weight, kind="objective", priority=1, **options):
+    """Give options of a controller that is drawn to POSTURE."""
+    if kind == "option":
+        return {"posture": POSTURE, "posture_weight": weight, **options}
+    objective = IKObjectivePosture(POSTURE, weight=weight)
+    objective.priority = priority
+    return {"objectives": [objective], **options}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("kind", ["objective", "option"])
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_at_rest_a_posture_of_any_weight_leaves_the_hand_where_it_is_to_be(panda, weight, kind, limits):
+    """It takes the way that the hand leaves open to its end."""
+    poses = np.tile(pose_of(panda, HOME, LINK), (4000, 1))
+    run = follow(IKController(panda, [LINK], **with_posture(weight, kind, **LIMITS[limits])), HOME, poses)
+    off = distances(panda, run.joint_q, poses)
+    assert off.max() < 1e-6
+    assert off[-1] < ROUNDING
+    assert (run.status == IKStatus.CONVERGED).all()
+    assert np.linalg.norm(HOME - POSTURE) > LEAST + 0.1
+    assert abs(np.linalg.norm(run.joint_q[-1] - POSTURE) - LEAST) < 1e-3
+    assert np.abs(run.joint_qd[-1]).max() < 1e-4
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_a_moving_target_is_followed_as_without_a_posture(panda, weight, limits):
+    """Where limits of acceleration hold the robot back either way, it is late by about as much."""
+    poses, options = circle(panda, 3000, radius=0.05), LIMITS[limits]
+    plain = follow(IKController(panda, [LINK], **options), HOME, poses)
+    drawn = follow(IKController(panda, [LINK], **with_posture(weight, **options)), HOME, poses)
+    without, beside = (distances(panda, run.joint_q, poses)[500:] for run in (plain, drawn))
+    assert without.mean() > 1e-8  # it does lag behind
+    assert beside.mean() < 1.05 * without.mean()
+    assert beside.max() < 1.05 * without.max()
+    far, near = (np.linalg.norm(run.joint_q - POSTURE, axis=1).mean() for run in (plain, drawn))
+    assert near < far - 0.02
+
+
+def test_a_posture_of_priority_0_competes_by_weight(panda):
+    poses = np.tile(pose_of(panda, HOME, LINK), (1500, 1))
+    found = {}
+    for priority in (0, 1):
+        run = follow(IKController(panda, [LINK], **with_posture(0.1, priority=priority)), HOME, poses)
+        found[priority] = distances(panda, run.joint_q[-1:], poses[-1:])[0], run.status[-1]
+    assert found[0][0] > 1e-2
+    assert found[0][1] != IKStatus.CONVERGED
+    assert found[1][0] < ROUNDING
+    assert found[1][1] == IKStatus.CONVERGED
+
+
+def test_without_a_target_rows_of_both_priorities_are_weighed_together(panda):
+    found = []
+    for priority in (0, 1):
+        gaze = IKObjectiveLookAt(LINK, (0.6, 0.4, 0.2))
+        gaze.priority = 0
+        posture = IKObjectivePosture(POSTURE, weight=0.1)
+        posture.priority = priority
+        controller = IKController(panda, objectives=[gaze, posture])
+        controller.reset(HOME)
+        found.append([controller.step().joint_q.tobytes() for _ in range(100)])
+    assert len(set(found[0])) > 10
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("limits", ["speed", "acceleration"])
+def test_all_limits_hold_beside_a_strong_posture(panda, limits):
+    """Joint 4 is drawn far beyond its range."""
+    far = POSTURE.copy()
+    far[3] = 2.0
+    poses = circle(panda, 3000)
+    options = LIMITS[limits] | {"objectives": [IKObjectivePosture(far)]}
+    run = follow(IKController(panda, [LINK], **options), HOME, poses)
+    lower, upper = (panda.joint_limit_lower, panda.joint_limit_upper)
+    assert ((run.joint_q >= lower) & (run.joint_q <= upper)).all()
+    speeds = np.abs(run.speeds(HOME, 1e-3)) / panda.joint_velocity_limit
+    assert 0.05 < speeds.max() < 1 + 1e-9
+    if limits == "acceleration":
+        assert np.abs(run.accelerations(HOME, 1e-3)).max() < 10.0 * (1 + 1e-6)
+    assert distances(panda, run.joint_q, poses)[1000:].max() < 2e-6
+
+
+def test_with_limits_of_acceleration_a_posture_is_reached_without_running_past_it(panda):
+    """Along the way the distance to it falls from tick to tick."""
+    poses = np.tile(pose_of(panda, HOME, LINK), (3000, 1))
+    run = follow(IKController(panda, [LINK], **with_posture(1.0, **LIMITS["acceleration"])), HOME, poses)
+    left = np.linalg.norm(run.joint_q - POSTURE, axis=1)
+    assert left[0] - left[-1] > 0.1
+    assert np.diff(left).max() < 1e-7
+
+
+def test_out_of_reach_the_status_is_that_of_the_target(panda):
+    """The posture neither moves the hand from its nearest point nor decides what blocks it."""
+    far = pose_of(panda, HOME, LINK)
+    far[0] += 2.0
+    poses = np.tile(far, (3000, 1))
+    plain = follow(IKController(panda, [LINK]), HOME, poses)
+    drawn = follow(IKController(panda, [LINK], **with_posture(1.0)), HOME, poses)
+    assert plain.status[-1] == drawn.status[-1] != IKStatus.CONVERGED
+    ends = [distances(panda, run.joint_q[-1:], poses[-1:])[0] for run in (plain, drawn)]
+    assert abs(ends[0] - ends[1]) < 1e-4
+    assert np.abs(drawn.joint_qd[-1]).max() < 1e-2
+
+
+def test_the_singular_value_is_of_the_rows_that_come_first(panda):
+    found = []
+    for options in ({}, with_posture(1.0)):
+        controller = IKController(panda, [LINK], **options)
+        controller.reset(HOME)
+        found.append(controller.step(pose_of(panda, HOME, LINK)).sigma_min[0, 0])
+    assert found[0] > 0.01
+    assert found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+def test_each_arm_yields_in_its_own_island():
+    """A posture of the left arm leaves every byte of the right one alone."""
+    robot = load_robot("dual_panda")
+    left = [name for name in robot.joint_names if name.startswith("left")]
+    of_left = np.array([name.startswith("left") for name in robot.dof_names])
+    assert 0 < of_left.sum() < len(of_left)
+    start = np.concatenate([HOME, HOME])
+    targets = np.stack([pose_of(robot, start, link) for link in HANDS])
+    found = {}
+    for weight in (0.0, 1.0):
+        posture = [IKObjectivePosture(start + 0.3, weight=weight, joints=left)] if weight else []
+        controller = IKController(robot, HANDS, objectives=posture)
+        controller.reset(start)
+        for tick in range(1500):
+            moved = targets.copy()
+            moved[:, 2] += 0.05 * np.sin(4e-3 * tick)
+            result = controller.step(moved)
+        found[weight] = result.copy()
+        errors = [
+            np.linalg.norm(pose_of(robot, result.joint_q, link) - pose) for link, pose in zip(HANDS, moved, strict=True)
+        ]
+        assert max(errors) < 1e-5
+    without, beside = found[0.0].joint_q[0], found[1.0].joint_q[0]
+    assert found[1.0].island_status.shape == (1, 2)
+    assert without[~of_left].tobytes() == beside[~of_left].tobytes()
+    assert np.abs(without[of_left] - beside[of_left]).max() > 0.01
+
+
+@pytest.mark.parametrize("acceleration", [None, 10.0])
+def test_a_centre_of_mass_yields_to_the_feet_of_a_humanoid(acceleration):
+    """Its base floats: turns go along, by quaternions."""
+    robot = load_robot("humanoid")
+    goal, feet = np.array([0.1, 0.01, 0.07]), ["left_sole", "right_sole"]
+    start = robot.mid_joint_q
+    limits = ControlLimits(acceleration=acceleration)
+    controller = IKController(robot, feet, objectives=[IKObjectiveCenterOfMass(goal, weight=3.0)], limits=limits)
+    controller.reset(start)
+    targets = np.stack([pose_of(robot, start, foot) for foot in feet])
+    for tick in range(2500):
+        lifted = targets.copy()
+        lifted[:, 2] += 0.05 * min(tick / 500.0, 1.0)  # knees bent, or the legs are singular
+        result = controller.step(lifted)
+    assert result.success[0]
+    for foot, pose in zip(feet, lifted, strict=True):
+        np.testing.assert_allclose(pose_of(robot, result.joint_q, foot)[:3], pose[:3], atol=ROUNDING)
+    assert np.linalg.norm(robot.center_of_mass(start[None])[0] - goal) > 0.02
+    np.testing.assert_allclose(robot.center_of_mass(result.joint_q)[0], goal, atol=1e-6)
+    assert np.abs(result.joint_qd).max() < 1e-3
+
+
+def test_no_robot_depends_on_who_is_beside_it(panda):
+    """Each has a posture and a weight of its own."""
+    count = 5
+    references = HOME + np.linspace(-1.0, 1.0, count)[:, None] * (POSTURE - HOME)
+    weights = np.repeat(np.linspace(0.2, 1.0, count)[:, None], len(HOME), axis=1)
+    poses = circle(panda, 200)
+
+    def ticks(lines):
+        posture = IKObjectivePosture(references[lines], row_weights=weights[lines])
+        controller = IKController(panda, [LINK], objectives=[posture], robots=len(lines))
+        controller.reset(HOME)
+        return np.array([controller.step(pose).joint_q.copy() for pose in poses])
+
+    together = ticks(list(range(count)))
+    assert np.abs(np.diff(together[-1], axis=0)).max() > 1e-3
+    for robot in range(count):
+        assert ticks([robot])[:, 0].tobytes() == together[:, robot].tobytes()
+
+
+def test_weights_of_0_leave_the_robots_where_targets_alone_lead_them(panda):
+    """Weights change from tick to tick; the rows stay there."""
+    posture = IKObjectivePosture(POSTURE, row_weights=np.ones((2, len(HOME))))
+    controller = IKController(panda, [LINK], objectives=[posture], robots=2)
+    poses = circle(panda, 300)
+    weights = np.ones((2, len(HOME)))
+    weights[1] = 0.0
+    posture.set_row_weights(weights)
+    plain = follow(IKController(panda, [LINK]), HOME, poses)
+    controller.reset(HOME)
+    found = np.array([controller.step(pose).joint_q.copy() for pose in poses])
+    np.testing.assert_allclose(found[:, 1], plain.joint_q, rtol=0, atol=1e-6)
+    assert np.abs(found[-1, 0] - plain.joint_q[-1]).max() > 0.01
+
+
+def test_a_deadline_that_has_passed_leaves_the_target_to_come_first(panda):
+    controller = IKController(panda, [LINK], **with_posture(1.0))
+    controller.reset(HOME)
+    target = pose_of(panda, HOME, LINK)
+    found = np.array([controller.step(target, deadline_ns=0).joint_q[0].copy() for _ in range(1500)])
+    assert distances(panda, found, np.tile(target, (len(found), 1))).max() < 1e-6
+    assert abs(np.linalg.norm(found[-1] - POSTURE) - LEAST) < 1e-3
