@@ -52,7 +52,8 @@ def packet_function(*names: str) -> str:
 
 
 def _on_either(text: Callable[[Lanes], str]) -> str:
-    return f"\n#if defined(__CUDA_ARCH__)\n{text(ON_GPU)}\n#else\n{text(ON_CPU)}\n#endif\n"
+    is_cpu = "defined(__clang__) && !defined(__CUDA_ARCH__)"
+    return f"\n#if {is_cpu}\n{text(ON_CPU)}\n#else\n{text(ON_GPU)}\n#endif\n"
 
 
 def _packet_lines(lanes: Lanes, names: Sequence[str]) -> list[str]:
