@@ -7,6 +7,7 @@ from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
 from objectives.tasks.joint_limit import IKObjectiveJointLimit
 from objectives.tasks.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
+from objectives.tasks.loop import IKObjectiveLoop
 from objectives.tasks.plane_and_line import IKObjectiveLine, IKObjectivePlane
 from objectives.tasks.pose import IKObjectivePose, IKObjectivePosition, IKObjectiveRelativePose, IKObjectiveRotation
 from objectives.tasks.posture import IKObjectiveDamping, IKObjectivePosture
@@ -23,6 +24,7 @@ __all__ = [
     "IKObjectiveJointLimit",
     "IKObjectiveLine",
     "IKObjectiveLookAt",
+    "IKObjectiveLoop",
     "IKObjectivePlane",
     "IKObjectivePose",
     "IKObjectivePosition",

@@ -36,6 +36,7 @@ OBJECTIVES = [
     "IKObjectiveJointLimit",
     "IKObjectiveLine",
     "IKObjectiveLookAt",
+    "IKObjectiveLoop",
     "IKObjectivePlane",
     "IKObjectivePose",
     "IKObjectivePosition",

@@ -1,0 +1,240 @@
+"""An objective that closes a loop: two frames stand to each other as a joint between them would allow."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from objectives.data_field import UNIT_TOLERANCE
+from objectives.element_table import Element
+from objectives.errors import InputError
+from objectives.expression import Scalar, atan2, cos, sin, sqrt, where
+from objectives.expression_objective import ExpressionObjective
+from objectives.frame_algebra import (
+    Frame,
+    Vector,
+    add,
+    dot,
+    quaternion,
+    quaternion_product,
+    rotate,
+    rotation_difference,
+    vector,
+)
+from objectives.model import FloatArray, IKModel
+from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
+from objectives.statement.rows import RowGroup, RowInputs
+
+FRAME, REFERENCE_FRAME, SIZE = "link", "reference", "size"
+OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
+UPRIGHT = (0.0, 0.0, 0.0, 1.0)
+
+JointRows = Callable[[Frame, Scalar], Sequence[Scalar]]
+
+
+def _tilt(frame: Frame) -> tuple[Scalar, Scalar]:
+    """The z axis across that of the reference, 2 sin(angle / 2) long; of an opposite axis, 2 along x."""
+    x, y, z, w = frame.orientation_xyzw
+    cosine2 = z * z + w * w
+    scale = 2.0 / sqrt(where(cosine2 > OPPOSITE, cosine2, 1.0))
+    across = (x * z + w * y) * scale, (y * z - w * x) * scale
+    return where(cosine2 > OPPOSITE, across[0], 2.0), across[1]
+
+
+def _turn(frame: Frame) -> Vector:
+    return rotation_difference(frame.orientation_xyzw, UPRIGHT)
+
+
+def _weld(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position, *_turn(frame)]
+
+
+def _revolute(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position, *_tilt(frame)]
+
+
+def _prismatic(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position[:2], *_turn(frame)]
+
+
+def _cylindrical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [*frame.position[:2], *_tilt(frame)]
+
+
+def _helical(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
+    """The rest of the way along z after that of the rotation about it, less whole turns."""
+    _, _, z, w = frame.orientation_xyzw
+    rest = frame.position[2] / pitch - 2.0 * atan2(z, w)
+    return [*frame.position[:2], *_tilt(frame), pitch * atan2(sin(rest), cos(rest))]
+
+
+def _universal(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    x, y, z, w = frame.orientation_xyzw
+    return [*frame.position, 2.0 * (x * z - w * y)]
+
+
+def _spherical(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return frame.position
+
+
+def _planar(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return [frame.position[2], *_tilt(frame)]
+
+
+def _point_on_line(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return frame.position[:2]
+
+
+def _point_in_plane(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    return frame.position[2:]
+
+
+def _distance(frame: Frame, distance: Scalar) -> Sequence[Scalar]:
+    """Half of the difference of squares over the distance: near closure the difference, and smooth at the centre."""
+    return [(dot(frame.position, frame.position) / distance - distance) * 0.5]
+
+
+def _group(name: str, row_count: int, rows: JointRows, *, has_size: bool = False) -> RowGroup:
+    def state(inputs: RowInputs) -> Sequence[Scalar]:
+        frame = inputs.frames[FRAME].relative_to(inputs.frames[REFERENCE_FRAME])
+        return rows(frame, inputs.constants.get(SIZE, 0.0))
+
+    constants = (SIZE,) if has_size else ()
+    return RowGroup(f"loop_{name}", row_count, state, frames=(FRAME, REFERENCE_FRAME), constants=constants)
+
+
+LOOP_GROUPS: Mapping[str, RowGroup] = {
+    "weld": _group("weld", 6, _weld),
+    "revolute": _group("revolute", 5, _revolute),
+    "prismatic": _group("prismatic", 5, _prismatic),
+    "helical": _group("helical", 5, _helical, has_size=True),
+    "cylindrical": _group("cylindrical", 4, _cylindrical),
+    "universal": _group("universal", 4, _universal),
+    "spherical": _group("spherical", 3, _spherical),
+    "planar": _group("planar", 3, _planar),
+    "point_on_line": _group("point_on_line", 2, _point_on_line),
+    "point_in_plane": _group("point_in_plane", 1, _point_in_plane),
+    "distance": _group("distance", 1, _distance, has_size=True),
+}
+"""Rows of the joints that close a loop, by name."""
+SIZES = {"helical": "pitch", "distance": "distance"}
+
+
+class IKObjectiveLoop(ExpressionObjective):
+    """Close a loop: keep a frame on a link where a joint would hold it that joins it to a frame on another link.
+
+    residual = weight row_weights c, c the rows of the joint: what it does not allow of the pose of the frame in the
+    reference frame, position p [m] and orientation. They are 0 where the joint could close the loop. Axes are the z
+    axes of both frames; z is how they tilt, (zx, zy) / cos(angle / 2), the z axis of the frame seen in the reference;
+    e is 2 sign(w) vec(q).
+
+    | joint | rows |
+    |---|---|
+    | weld | p, e |
+    | revolute | p, z |
+    | prismatic | px, py, e |
+    | helical | px, py, z, pz less pitch times the angle about z, up to whole turns |
+    | cylindrical | px, py, z |
+    | universal | p, reference z . x (the two axes are at right angles) |
+    | spherical | p |
+    | planar | pz, z |
+    | point_on_line | px, py |
+    | point_in_plane | pz |
+    | distance | (p . p / distance - distance) / 2 |
+
+    Joints and conventions of the frames are those of multibody dynamics [Featherstone2008 (8)].
+
+    Attributes:
+        is_constraint: Whether all other rows yield to these, as to those of a robot's loops.
+    """
+
+    is_constraint = False
+
+    def __init__(
+        self,
+        link: str,
+        reference_link: str | None,
+        joint: str,
+        *,
+        offset: Any = None,
+        reference_offset: Any = None,
+        pitch: float | None = None,
+        distance: float | None = None,
+        row_weights: Any = None,
+        weight: float = 1.0,
+    ) -> None:
+        """State which frames a joint joins.
+
+        Args:
+            link: Name of the link that carries the frame.
+            reference_link: Name of the link that carries the reference frame; None for the world.
+            joint: Name of the joint, one of the table above.
+            offset: T_link_frame, position [m] and quaternion xyzw, shape [7]; None for the link's own frame.
+            reference_offset: The same of the reference frame.
+            pitch: Way along the axis per angle about it [m/rad], not 0; of a helical joint, which needs it.
+            distance: Distance of the origins [m], above 0; of joint "distance", which needs it.
+            row_weights: Weights of the rows, shape [rows] or [problem_count, rows]; 0 switches a row off.
+            weight: Factor of all rows [1/m and 1/rad].
+
+        Raises:
+            InputError: There is no such joint, a number is missing or does not belong to it, a value has a wrong shape
+                or is not finite, or a quaternion is not of unit length.
+        """
+        if joint not in LOOP_GROUPS:
+            raise InputError(f"IKObjectiveLoop: joint is {joint!r}. Allowed: {', '.join(map(repr, LOOP_GROUPS))}.")
+        self._joint, self._size = joint, _size_of(joint, {"pitch": pitch, "distance": distance})
+        self._links = link, reference_link
+        self._offsets = _transform("offset", offset), _transform("reference_offset", reference_offset)
+        super().__init__([], row_count=LOOP_GROUPS[joint].row_count, row_weights=row_weights, weight=weight)
+
+    @property
+    def joint(self) -> str:
+        """Name of the joint that would close the loop."""
+        return self._joint
+
+    @property
+    def links(self) -> tuple[str, str | None]:
+        """Links that carry the frame and the reference frame; None for the world."""
+        return self._links
+
+    def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
+        """State the rows of the joint."""
+        robot = RobotIndices(model)
+        frames = tuple(_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
+        constants = () if self._size is None else (self._size,)
+        return [(LOOP_GROUPS[self._joint], [Element(frames, constants=constants)])]
+
+
+def _size_of(joint: str, given: Mapping[str, float | None]) -> float | None:
+    wanted = SIZES.get(joint)
+    for name, value in given.items():
+        if name == wanted and value is None:
+            raise InputError(f"IKObjectiveLoop: joint {joint!r} needs {name}.")
+        if name != wanted and value is not None:
+            raise InputError(f"IKObjectiveLoop: joint {joint!r} has no {name}.")
+    if wanted is None:
+        return None
+    size = float(given[wanted] or 0.0)
+    if not np.isfinite(size) or size == 0.0 or (wanted == "distance" and size < 0.0):
+        allowed = "a positive number" if wanted == "distance" else "a number that is not 0"
+        raise InputError(f"IKObjectiveLoop: {wanted} is {given[wanted]}; allowed: {allowed}.")
+    return size
+
+
+def _frame(robot: RobotIndices, link: str | None, offset: FloatArray) -> BodyFrame:
+    """Where a frame stands on the body of its link."""
+    body, place = (-1, IDENTITY) if link is None else robot.frame(link)
+    turn, own = quaternion(place[3:].tolist()), offset.tolist()
+    position: Any = add(vector(place[:3].tolist()), rotate(turn, vector(own[:3])))  # numbers in, numbers out
+    orientation: Any = quaternion_product(turn, quaternion(own[3:]))
+    return BodyFrame(body, (*position, *orientation))
+
+
+def _transform(name: str, value: Any) -> FloatArray:
+    transform = IDENTITY if value is None else np.asarray(value, np.float64)
+    if transform.shape != (7,) or not np.isfinite(transform).all():
+        raise InputError(f"IKObjectiveLoop: {name} is {value}; allowed: seven finite numbers, position and xyzw.")
+    length = float(np.linalg.norm(transform[3:]))
+    if abs(length - 1.0) > UNIT_TOLERANCE:
+        raise InputError(f"IKObjectiveLoop: the quaternion of {name} has length {length:.6g}; allowed: 1.")
+    return np.concatenate([transform[:3], transform[3:] / length])
