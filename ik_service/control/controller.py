@@ -88,7 +88,7 @@ class IKController:
         UnknownNameError: A link or joint is not in the robot.
         InputError: An argument has a value that is not allowed.
         ObjectiveError: An objective breaks its contract or is bound to another controller or solver.
-        EngineError: The tasks cannot be compiled.
+        EngineError: The tasks cannot be compiled, or the robot closes loops, which ticks do not.
         KernelCacheError: Compiled kernels can be neither read nor kept.
     """
 
@@ -112,6 +112,7 @@ class IKController:
         device: Any = "cpu",
     ) -> None:
         check_construction(robot, targets, objectives, "compiled", None, True, None, wxyz)
+        _require_no_loops(robot)
         check_counts(robots, iterations)
         check_weights(posture_weight, damping_weight)
         check_tolerances(position_tolerance, orientation_tolerance)
@@ -282,3 +283,11 @@ class IKController:
         start = joint_q.copy()
         commands, answers = ticks_along_path(lambda pose: self.step(pose, dt=dt), joint_q, poses)
         return path_result(self.robot, self._order, commands, start, RateLimits(dt, *self._rate_limits), answers)
+
+
+def _require_no_loops(robot: RobotModel) -> None:
+    if robot.loops:
+        raise EngineError(
+            f"A controller does not close loops, and robot '{robot.name}' has loop '{robot.loops[0].name}'. Control it "
+            "without: robot.with_loops([])."
+        )

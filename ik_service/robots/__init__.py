@@ -6,6 +6,7 @@ from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_ro
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicTrees
+from ik_service.robots.loops import LoopConstraint
 from ik_service.robots.model import RobotModel
 from ik_service.robots.structure.names import DofInfo
 
@@ -18,6 +19,7 @@ __all__ = [
     "JointType",
     "KinematicTrees",
     "LinkPoses",
+    "LoopConstraint",
     "RobotModel",
     "builtin_robot_names",
     "builtin_urdf",

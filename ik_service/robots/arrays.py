@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.loops import LoopConstraint
 from ik_service.robots.number_bounds import MAX_NUMBER, MAX_POSITION, UNBOUNDED
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
@@ -53,6 +54,7 @@ class RobotArrays:
         dof_multiplier: Coordinate = multiplier * leader's + offset; 1 where it leads, shape [joint_dof_count].
         dof_offset: Offset of that coupling [m or rad], 0 where it leads, shape [joint_dof_count].
         locked: Locked joints and their coordinates; their followers are locked through them.
+        loops: Loops that the robot closes.
     """
 
     name: str
@@ -75,6 +77,7 @@ class RobotArrays:
     dof_multiplier: Float64Array
     dof_offset: Float64Array
     locked: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    loops: tuple[LoopConstraint, ...] = ()
 
     def __post_init__(self) -> None:
         """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
@@ -100,6 +103,8 @@ class RobotArrays:
         digest = sha256()
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
+            if item.name == "loops" and not value:
+                continue  # so that robots without loops keep the digest that they had before there were any
             if isinstance(value, np.ndarray):
                 digest.update(f"{item.name} {value.dtype} {value.shape}\n".encode() + value.tobytes())
             else:

@@ -5,6 +5,7 @@ ones. It may be shared between threads. Its float64 kinematics judge every solut
 ``DeviceModel``.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from ik_service.robots.arrays import Int32Array
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.kinematic_robot import JointStep, KinematicRobot, KinematicTrees
+from ik_service.robots.loops import LoopConstraint, checked_loops
 from ik_service.robots.structure import coupling, names, size
 from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
@@ -293,6 +295,17 @@ class RobotModel(KinematicRobot):
             InputError: A link is not below the root, or a kept joint follows one that is left out.
         """
         return subtree.subrobot(self, root, branches, stop_at)
+
+    def with_loops(self, loops: Sequence[LoopConstraint]) -> "RobotModel":
+        """Give a model that closes loops, in place of those that it closes now.
+
+        A solver meets them before all targets and objectives, to 1e-6 m and rad, or says ``LOOP_OPEN``. ``lock`` and
+        ``activate`` keep loops; ``subrobot`` keeps those whose links it has, but for those to the world.
+
+        Raises:
+            InputError: Two loops have one name, or one names a link that the robot does not have.
+        """
+        return dataclasses.replace(self, loops=checked_loops(loops, self.link_names))
 
     def on_device(self, device: str) -> "DeviceModel":
         """Give the view that kernels read on a Warp device (``"cpu"``, ``"cuda:0"``), made once per device.

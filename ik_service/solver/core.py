@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.errors import EngineError
-from ik_service.robots import RobotModel
+from ik_service.robots import LoopConstraint, RobotModel
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
@@ -26,7 +27,9 @@ from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
-from objectives import IKObjective, IKObjectiveJointLimit
+from objectives import IKObjective, IKObjectiveJointLimit, IKObjectiveLoop
+
+CLOSURE_TOLERANCE = 1e-6  # [m and rad] of a loop in a result that does not say `LOOP_OPEN`
 
 
 class SolverCore:
@@ -73,7 +76,8 @@ class SolverCore:
         self._model = self._robot.on_device(str(self._device))
         self.work = self._workspace(1)
         targets = self.targets.make_objectives(self.work.problems)
-        others = [*self._objectives, *([_soft_limits()] if options.joint_limits == "soft" else [])]
+        loops = [_loop_rows(loop) for loop in self._robot.loops]
+        others = [*self._objectives, *loops, *([_soft_limits()] if options.joint_limits == "soft" else [])]
         try:
             self.layout = RowLayout(self, self._model, targets, others, options.jacobian_type())
             self.engine = choose_engine(engine, self.layout, options, join=join, threads=self._threads)
@@ -107,6 +111,8 @@ class SolverCore:
         Returns:
             The result; None where a number is faulty.
         """
+        if self._robot.loops:  # float32 leaves them open by a micrometre
+            options = replace(options, precision="float64")
         count = given.problem_count
         check_lines(self._objectives, self.targets.with_lines, count)
         settings = SolveSettings(count, self.engine.seed_count(options), options)
@@ -168,6 +174,22 @@ class SolverCore:
             if self.work.use_targets(self.targets.all) or exchanged:
                 self.work.forget()
                 self.engine.forget()
+
+
+def _loop_rows(loop: LoopConstraint) -> IKObjective:
+    """Return the rows of a loop, to which all others yield."""
+    rows = IKObjectiveLoop(
+        loop.link,
+        loop.reference_link,
+        loop.joint,
+        offset=loop.offset,
+        reference_offset=loop.reference_offset,
+        pitch=loop.pitch,
+        distance=loop.distance,
+    )
+    rows.is_constraint = True
+    rows.set_row_tolerances(CLOSURE_TOLERANCE)
+    return rows
 
 
 def _soft_limits() -> IKObjective:

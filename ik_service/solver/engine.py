@@ -7,6 +7,7 @@ from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.staged.engine import StagedEngine
@@ -71,6 +72,8 @@ def choose_engine(
     reason = why_uncovered(layout, options, join=join)
     if wanted == "compiled" and reason is not None:
         raise EngineError(f"The compiled engine does not cover this problem: {reason}. Use engine='staged'.")
+    if layout.rows.of_kind(RowKind.CONSTRAINT) and (wanted == "staged" or reason is not None):
+        raise EngineError(f"Loops are closed by the compiled engine only: {reason or 'the staged one is asked for'}.")
     if wanted == "staged" or reason is not None:
         return StagedEngine(layout, options, join=join)
     return CompiledEngine(layout, join=join, hard_limits=options.joint_limits == "hard", threads=threads)

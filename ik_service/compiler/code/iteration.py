@@ -30,7 +30,7 @@ from ik_service.compiler.code.state import (
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.row_step import step_source
 from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.program.island_program import SECONDARY, IslandProgram
+from ik_service.compiler.program.island_program import SECONDARY, TERTIARY, IslandProgram
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
@@ -117,7 +117,11 @@ class IterationSource:
         """Statements that read what the iteration only reads."""
         names, columns = self.data_names(), self.data_columns
         looped = {one.name for loop in self.program.loops for one in loop.inputs}
-        staged = {SECONDARY: " * stage"}
+        staged = {SECONDARY: " * stage", TERTIARY: " * stage"}
+        if self.program.has_tertiary:  # rows that yield last become light first
+            light = self._number(SECONDARY_STAGE[self.lanes.precision])
+            one = self.lanes.everywhere(self._number(1.0))
+            staged[SECONDARY] = f" * ({self.lanes.choose(f'stage < {light}', self.lanes.everywhere(light), one)})"
         read = [
             f"const F {name} = {self._datum(k)}{staged.get(name, '')};"
             for k, name in enumerate(names)
@@ -258,14 +262,22 @@ class IterationSource:
         state, number, lanes, light = self.state, self._number, self.lanes, SECONDARY_STAGE[self.lanes.precision]
         lines.append(f"const F spent = {factor};")
         hopeless = f"spent > {number(self.damping.factor_max)}"
-        late = f"tried >= iterations - {number(float(SECONDARY_STAGE_STEPS))}"
+        steps = number(float(SECONDARY_STAGE_STEPS))
+        if self.program.has_tertiary:
+            twice = lanes.everywhere(number(2.0 * SECONDARY_STAGE_STEPS))
+            steps = lanes.choose(f"stage == {number(1.0)}", twice, lanes.everywhere(steps))
+        late = f"tried >= iterations - {steps}"
         ended = lanes.both(lanes.either(hopeless, late), f"best_norm2 < {number(NOT_EVALUATED)}")
         goes_on = lanes.both("tried < iterations", "best_norm2 > floor2")
-        next_stage = lanes.both(lanes.both(f"stage == {number(1.0)}", ended), goes_on)
+        first, light_text = f"stage == {number(1.0)}", lanes.everywhere(number(light))
+        if self.program.has_tertiary:
+            first, light_text = f"stage >= {number(light)}", f"(stage * {number(light)})"
+        next_stage = lanes.both(lanes.both(first, ended), goes_on)
         lines.append(f"const auto next = {next_stage};")
-        changed = {state.stage: ("stage", light), state.norm2: ("best_norm2", NOT_EVALUATED)}
-        for place, (name, value) in changed.items():  # the best configuration is evaluated anew, by other weights
-            lines.append(f"s[{place}] = {lanes.choose('next', lanes.everywhere(number(value)), name)};")
+        unknown = lanes.everywhere(number(NOT_EVALUATED))
+        changed = {state.stage: ("stage", light_text), state.norm2: ("best_norm2", unknown)}
+        for place, (name, text) in changed.items():  # the best configuration is evaluated anew, by other weights
+            lines.append(f"s[{place}] = {lanes.choose('next', text, name)};")
         for k, c in enumerate(self.coordinates):
             place = state.trial + k
             lines.append(f"s[{place}] = {lanes.choose('next', f'best_q{c}', f's[{place}]')};")

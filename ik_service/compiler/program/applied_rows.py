@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.compiler.program.chain import Chain, compose, constants, coordinate, quaternion_coordinate
-from ik_service.compiler.program.island_program import NO_OBJECTIVE, SECONDARY, DataInput
+from ik_service.compiler.program.island_program import NO_OBJECTIVE, SECONDARY, TERTIARY, DataInput
 from ik_service.compiler.program.signature import StatedObjective
 from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.element_table import Element
@@ -44,6 +44,7 @@ class IslandScope:
         graph: The expressions of the island.
         dofs: Active DOFs of the island.
         secondary: Numbers of the objectives whose rows yield to the others.
+        tertiary: Numbers of those whose rows yield to these again.
         chain: Frames and twists of the bodies that the rows need.
         inputs: Data that the rows have read so far, by the name of the variable.
     """
@@ -52,6 +53,7 @@ class IslandScope:
     graph: ExpressionGraph
     dofs: Sequence[int]
     secondary: Sequence[int]
+    tertiary: Sequence[int]
     chain: Chain
     inputs: dict[str, DataInput]
 
@@ -61,10 +63,13 @@ class IslandScope:
         self.inputs.setdefault(name, DataInput(name, objective, field, column))
         return self.graph.variable(name)
 
-    def secondary_scale(self) -> Expression:
-        """Give the factor of rows that yield to others, as a variable."""
-        self.inputs.setdefault(SECONDARY, DataInput(SECONDARY, NO_OBJECTIVE, SECONDARY, 0))
-        return self.graph.variable(SECONDARY)
+    def scale_of(self, objective: int) -> Expression | None:
+        """Give the factor of the rows of an objective that yields to others, as a variable; None where it does not."""
+        if objective not in (*self.secondary, *self.tertiary):
+            return None
+        field = SECONDARY if objective in self.secondary else TERTIARY
+        self.inputs.setdefault(field, DataInput(field, NO_OBJECTIVE, field, 0))
+        return self.graph.variable(field)
 
     def frame(self, link: str | int | BodyFrame) -> Frame:
         """Give the frame of a link, of a body, or of one fixed to a body."""
@@ -121,7 +126,6 @@ def bind(
     plain = values | dict.fromkeys(stated.data_names[-1], 1.0) | {WEIGHT: 1.0}
     for r in one.wanted:
         values[stated.data_names[-1][r]] = scope.read(one.objective, ROW_WEIGHTS, one.first_row + r)
-    values[WEIGHT] = objective.weight
-    if one.objective in scope.secondary:
-        values[WEIGHT] = objective.weight * scope.secondary_scale()
+    scale = scope.scale_of(one.objective)
+    values[WEIGHT] = objective.weight if scale is None else objective.weight * scale
     return values, plain

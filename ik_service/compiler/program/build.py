@@ -30,6 +30,8 @@ from ik_service.robots.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, ExpressionGraph, Scalar, maximum
 from objectives.statement.rows import ROW_TOLERANCES, state_rows
 
+# Tolerances of constraints while attempts in float32 compete; the winner is improved in float64, and judged then.
+ATTEMPT_SLACK = 10.0
 # Factor that loses any number beside |r|^2 and yet passes on what is infinite or no number.
 TRACE = 1e-200
 
@@ -43,7 +45,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     applied = [one for k, own in enumerate(objectives) for one in applied_groups(own, k, wanted[k])]
     bodies = {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
     chain = build_chain(robot, bodies, graph, dofs, signature.half_angle_error)
-    scope = IslandScope(robot, graph, dofs, signature.secondary, chain, {})
+    scope = IslandScope(robot, graph, dofs, signature.secondary, signature.tertiary, chain, {})
     applied, loops = split_loops(applied, signature, scope)
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
@@ -60,7 +62,8 @@ def build_program(signature: IslandSignature) -> IslandProgram:
             further = [row - first for row in signature.judged if 0 <= row - first < one.group.row_count]
             errors.append(_target_error(one, bound[0][1], graph, further))
         if one.objective in signature.tolerated:
-            shares += _shares_of_tolerances(one, [plain for _, plain in bound], scope)
+            slack = ATTEMPT_SLACK if one.objective in signature.constraints else 1.0
+            shares += _shares_of_tolerances(one, [plain for _, plain in bound], scope, slack)
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
     left = _less_goals(stated, goals, graph)
@@ -83,7 +86,8 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *_looped(loops)),
         norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged)), *norms], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
-        levels=_levels(squares, signature.secondary, scope),
+        levels=_levels(squares, scope),
+        has_tertiary=bool(signature.tertiary),
         gradient=tuple(
             total((column[a] * row for row, column in pairs), looped([x.gradient(a) for x in loops])) for a in n
         ),
@@ -99,15 +103,16 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     )
 
 
-def _levels(
-    squares: Sequence[tuple[int, Expression]], secondary: Sequence[int], scope: IslandScope
-) -> tuple[Expression, ...]:
-    """|r|^2 of the rows that come first, and of those that yield without their factor, from squares by objective."""
-    if not secondary:
+def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tuple[Expression, ...]:
+    """|r|^2 of the rows that yield last without their factor, after that of all others, from squares by objective."""
+    if not scope.secondary:
         return ()
-    zero, scale = scope.graph.constant(0.0), scope.secondary_scale()
-    first, second = (total((own for k, own in squares if (k in secondary) == yields), zero) for yields in (False, True))
-    return first, second / (scale * scale)
+    zero, last = scope.graph.constant(0.0), scope.tertiary or scope.secondary
+    levels = [zero, zero]
+    for k, square in squares:
+        scale = scope.scale_of(k)
+        levels[k in last] = levels[k in last] + (square if scale is None else square / (scale * scale))
+    return tuple(levels)
 
 
 def _looped(loops: Sequence[RowLoop]) -> list[DataInput]:
@@ -139,13 +144,13 @@ def _fixed_coordinates(robot: KinematicRobot, graph: ExpressionGraph) -> list[Da
 
 
 def _shares_of_tolerances(
-    one: AppliedGroup, plain: Sequence[dict[str, Scalar]], scope: IslandScope
+    one: AppliedGroup, plain: Sequence[dict[str, Scalar]], scope: IslandScope, slack: float
 ) -> list[Expression]:
-    """Squares of a group's rows, each over its tolerance."""
+    """Squares of a group's rows, each over so many times its tolerance."""
     zero, found = scope.graph.constant(0.0), []
     terms = [transplant([state_rows(one.group).plain[r] for r in one.wanted], own, scope.graph) for own in plain]
     for r, of_row in zip(one.wanted, zip(*terms, strict=True), strict=True):
-        share = total(of_row, zero) / scope.read(one.objective, ROW_TOLERANCES, one.first_row + r)
+        share = total(of_row, zero) / (slack * scope.read(one.objective, ROW_TOLERANCES, one.first_row + r))
         found.append(share * share)
     return found
 

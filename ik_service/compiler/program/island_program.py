@@ -10,7 +10,7 @@ from functools import cached_property
 from objectives.expression import Expression, ExpressionGraph, Scalar
 
 NO_OBJECTIVE = -1
-GOAL, TURN, FIXED, SECONDARY = "goal", "turn", "fixed", "secondary_scale"
+GOAL, TURN, FIXED, SECONDARY, TERTIARY = "goal", "turn", "fixed", "secondary_scale", "tertiary_scale"
 TURN_WIDTH = 5  # numbers of a turn's limit
 
 
@@ -21,7 +21,7 @@ class DataInput:
     Those of no objective: with field FIXED the coordinate `column` of the problem's start, which no active DOF moves;
     with field GOAL what row `column` is to reach instead of 0; with field TURN, five for each quaternion: where it
     starts, xyzw, and the sine of half the largest angle by which it may turn from there; with field SECONDARY the
-    factor of the rows that yield to others.
+    factor of the rows that yield to others, with field TERTIARY of those that yield to these again.
     """
 
     name: str
@@ -130,8 +130,9 @@ class IslandProgram:
         inputs: Data that it reads per problem.
         norm2: |r|^2, r the rows less their goals; not finite where a row is not that is only judged.
         goal_norm2: The same of the rows that may have goals.
-        levels: |r|^2 of the rows that come first, and of those that yield to them without their factor; empty where
-            there are not both.
+        levels: |r|^2 of the rows that come before the last level, and of those that yield to all others, both without
+            factors; empty where none yields.
+        has_tertiary: Whether rows yield to rows that yield.
         gradient: J'r, per DOF.
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
@@ -152,6 +153,7 @@ class IslandProgram:
     norm2: Expression
     goal_norm2: Expression
     levels: tuple[Expression, ...]
+    has_tertiary: bool
     gradient: tuple[Expression, ...]
     errors: tuple[TargetError, ...]
     row_error2: Expression | None

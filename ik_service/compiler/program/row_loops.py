@@ -69,8 +69,9 @@ class _Loop:
         self.members = sorted(members, key=self._kind)
         self.group, self.objective = members[0].group, members[0].objective
         self.weight: Scalar = signature.objectives[self.objective].weight
-        if self.objective in signature.secondary:
-            self.weight = self.weight * self.graph.variable(scope.secondary_scale().name)
+        scale = scope.scale_of(self.objective)
+        if scale is not None:
+            self.weight = self.weight * self.graph.variable(scale.name)
         self.has_tolerances = self.objective in signature.tolerated
         self.numbers = _Numbers()
 

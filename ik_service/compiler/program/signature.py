@@ -55,6 +55,8 @@ class IslandSignature:
             errors, and in |r|^2 where they are not finite. Their targets have other rows in the island.
         tolerated: Numbers of the objectives whose rows have tolerances, which are read as inputs.
         secondary: Numbers of the objectives whose rows yield to the others of the island, by a factor that is an input.
+        tertiary: Numbers of those whose rows yield to these again, by another.
+        constraints: Numbers of the objectives whose rows are constraints.
     """
 
     robot: KinematicRobot = field(compare=False, repr=False)
@@ -70,6 +72,8 @@ class IslandSignature:
     judged: tuple[int, ...]
     tolerated: tuple[int, ...]
     secondary: tuple[int, ...]
+    tertiary: tuple[int, ...]
+    constraints: tuple[int, ...]
 
     @classmethod
     def of(
@@ -86,14 +90,17 @@ class IslandSignature:
         limit_turns: bool = False,
         judged: Sequence[int] = (),
         tolerated: Sequence[int] = (),
+        constraints: Collection[int] = (),
         secondary: Collection[int] = (),
     ) -> "IslandSignature":
         """Return the signature of an island; the arguments are its attributes, the model a view of the robot.
 
-        Where there are no rows of targets, none yields.
+        All rows yield to those of constraints, and rows of `secondary` to those of targets where there are some.
         """
         of_row = np.repeat(np.arange(len(objectives)), [objective.residual_dim() for objective in objectives])
         own = set(of_row[np.array(rows, int)].tolist())
+        first, second = bool(own & set(constraints)), bool(own & set(targets))
+        levels = {k: (first and k not in constraints) + (second and k in secondary) for k in own}
         return cls(
             robot=robot,
             content=robot.content_hash,
@@ -107,7 +114,9 @@ class IslandSignature:
             limit_turns=limit_turns,
             judged=tuple(judged),
             tolerated=tuple(tolerated),
-            secondary=tuple(sorted(own & set(secondary))) if own & set(targets) else (),
+            secondary=tuple(k for k in sorted(own) if levels[k] == 1),
+            tertiary=tuple(k for k in sorted(own) if levels[k] == 2),
+            constraints=tuple(k for k in sorted(own) if k in constraints),
         )
 
 

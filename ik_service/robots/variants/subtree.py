@@ -96,6 +96,7 @@ def _cut(robot: Robot, base: int, kept_links: BoolArray) -> Robot:
     )
     coupling = _kept_couplings(robot, dofs)
     names = tuple(robot.joint_names[j] for j in joints)
+    kept = {robot.link_names[i] for i in links}
     return dataclasses.replace(
         robot,
         joint_names=names,
@@ -116,6 +117,7 @@ def _cut(robot: Robot, base: int, kept_links: BoolArray) -> Robot:
         dof_leader=coupling.leader,
         dof_multiplier=coupling.multiplier,
         dof_offset=coupling.offset,
+        loops=tuple(one for one in robot.loops if one.reference_link is not None and set(one.links) <= kept),
         locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
     )
 

@@ -32,7 +32,6 @@ from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.problems.partition import Partition, common_partition
 from ik_service.solver.problems.parts import first_problem
-from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import RowWeights
 from ik_service.solver.problems.solve_settings import SolveSettings
@@ -78,7 +77,7 @@ class CompiledEngine:
     def __init__(self, layout: RowLayout, *, join: bool, hard_limits: bool, threads: int) -> None:
         self._layout, self._join, self._threads = layout, join, threads
         self._model = layout.rows.model
-        self._soft = [layout.rows.objectives[k] for k in layout.rows.of_kind(RowKind.SOFT)]
+        self._others = layout.rows.others
         self.kernels = IslandKernels(layout, launches_on(self._model.device), hard_limits=hard_limits)
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
@@ -121,7 +120,7 @@ class CompiledEngine:
             EngineError: An island is too large.
         """
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
-        weights = work.weights.with_objectives(given, self._soft, count)
+        weights = work.weights.with_objectives(given, self._others, count)
         self._make_room(work, settings)
         if weights.pattern is None:
             return self._prepare_in_steps(work, settings, weights)
@@ -155,7 +154,7 @@ class CompiledEngine:
         Raises:
             EngineError: There are rows of other kinds than targets, or an island is too large.
         """
-        if self._soft:
+        if self._others:
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
         load_kernels_alone(SOLVE_IO, self._model.device)

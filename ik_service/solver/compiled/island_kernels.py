@@ -8,7 +8,7 @@ limits, tolerances and budgets are data: changing them compiles nothing.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from ik_service.compiler import (
     FLOAT32_ERROR,
     FLOAT64_ERROR,
     SECONDARY,
+    TERTIARY,
     DataInput,
     IslandSignature,
     Precision,
@@ -131,8 +132,8 @@ class IslandKernels:
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
         model, support = self._model, self._support
         self._targets = self._rows.of_kind(RowKind.TARGET)
-        self._soft: list[Any] = [self._rows.objectives[k] for k in self._rows.of_kind(RowKind.SOFT)]
-        self._secondary = self._rows.secondary
+        self._others: Sequence[Any] = self._rows.others
+        self._constraints = self._rows.of_kind(RowKind.CONSTRAINT)
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
         self._ranges = seed_ranges(model, support.active_dofs)
         precisions: tuple[Precision, ...] = ("float32", "float64")
@@ -155,7 +156,7 @@ class IslandKernels:
 
     def data_key(self) -> tuple[object, ...]:
         """Return what recorded launches hold of arrays: they are recorded anew when it changes."""
-        arrays = [objective.data(name) for objective in self._soft for name in objective.data_rows()]
+        arrays = [objective.data(name) for objective in self._others for name in objective.data_rows()]
         return tuple((array.ptr, array.shape, array.strides) for array in arrays)
 
     def tasks(
@@ -245,8 +246,9 @@ class IslandKernels:
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition, precision)
                 exact = inputs if precision == "float64" else None
-                scale = partition.scales.secondary.device[:, island]
-                for name, array in self._sources(code.inputs, problems, scale, exact).items():
+                factors = {SECONDARY: partition.scales.secondary, TERTIARY: partition.scales.tertiary}
+                scales = {field: factor.device[:, island] for field, factor in factors.items()}
+                for name, array in self._sources(code.inputs, problems, scales, exact).items():
                     setattr(task, name, array)
                 task.fault, task.problem, task.count, task.island = inputs.fault.device, listed, count, island
                 found.append((code.kernel, task))
@@ -263,7 +265,10 @@ class IslandKernels:
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
             starts, targets = self._rows.start, self._targets
             given = (robot, self._model, objectives, starts, dofs, key[1], targets, error)
-            signature = IslandSignature.of(*given, tolerated=self._tolerated, secondary=self._secondary)
+            constraints, secondary = self._constraints, self._rows.secondary
+            signature = IslandSignature.of(
+                *given, tolerated=self._tolerated, constraints=constraints, secondary=secondary
+            )
             kernel = self.launches.kernel(signature, precision)
             program, limited = kernel.source.program, self._hard_limits
             entries, most = kernel.source.space.entries, self.launches.step_entries_max
@@ -294,7 +299,11 @@ class IslandKernels:
         return task
 
     def _sources(
-        self, needed: Sequence[DataInput], problems: Problems, secondary: wp.array[Any], exact: InputArrays | None
+        self,
+        needed: Sequence[DataInput],
+        problems: Problems,
+        scales: Mapping[str, wp.array[Any]],
+        exact: InputArrays | None,
     ) -> dict[str, wp.array[Any]]:
         """Where the kernel finds starts and data of the objectives; targets in float64 where input arrays are given."""
         objectives: Any = self._rows.objectives
@@ -303,8 +312,8 @@ class IslandKernels:
             staged = None if exact is None or one.objective not in self._targets else exact.float64_targets(one.field)
             if one.field == FIXED:
                 array = problems.start_joint_q
-            elif one.field == SECONDARY:
-                array = secondary
+            elif one.field in scales:
+                array = scales[one.field]
             else:
                 array = objectives[one.objective].data(one.field) if staged is None else staged
             size = wp.types.type_size_in_bytes(array.dtype)

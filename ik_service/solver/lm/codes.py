@@ -15,6 +15,7 @@ MAX_ITERATIONS = wp.constant(int(IKStatus.MAX_ITERATIONS))
 DEADLINE = wp.constant(int(IKStatus.DEADLINE))
 BLOCKED_BY_LIMITS = wp.constant(int(IKStatus.BLOCKED_BY_LIMITS))
 INVALID = wp.constant(int(IKStatus.INVALID))
+LOOP_OPEN = wp.constant(int(IKStatus.LOOP_OPEN))
 NO_TARGET = wp.constant(2)  # value of `met` where an island has no pose target: it succeeds by the gradient test
 STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CONVERGED or STALLED in the result
 

@@ -15,6 +15,7 @@ class IKStatus(IntEnum):
     DEADLINE = 3
     BLOCKED_BY_LIMITS = 4
     INVALID = 5
+    LOOP_OPEN = 6
 
     @property
     def word(self) -> str:
@@ -50,6 +51,8 @@ _ADVICE = {
     "see active_limits, move the target or start elsewhere.",
     IKStatus.INVALID: "Numbers that are not finite came up: check the targets and weights written to device arrays, "
     "and the values and derivatives of the objectives.",
+    IKStatus.LOOP_OPEN: "A loop of the robot could not be closed: allow more seeds, or a start near a closed "
+    "configuration; or its joints and lengths allow none.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
@@ -67,4 +70,5 @@ _MOVEIT_ERROR_CODES = {
     IKStatus.DEADLINE: _TIMED_OUT,
     IKStatus.BLOCKED_BY_LIMITS: _NO_IK_SOLUTION,
     IKStatus.INVALID: _INVALID_ROBOT_STATE,
+    IKStatus.LOOP_OPEN: _NO_IK_SOLUTION,
 }

@@ -4,11 +4,23 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, CONVERGED, INVALID, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.lm.codes import (
+    BLOCKED_BY_LIMITS,
+    CONVERGED,
+    INVALID,
+    LOOP_OPEN,
+    NO_TARGET,
+    STALLED,
+    STATIONARY,
+)
 from ik_service.solver.lm.termination import is_minimum
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.parts import first_problem
+
+# What is known of the rows of an island, or of no island, beside their being within their tolerances
+MISSED = wp.constant(1)  # one is not
+OPEN = wp.constant(2)  # one of a loop is not
 
 
 @wp.func
@@ -43,6 +55,15 @@ def final_status(status: int, met: int, success: bool):
     return status
 
 
+@wp.func
+@typing.no_type_check
+def status_with_loops(status: int, missed: int):
+    """Return a status; LOOP_OPEN where a row of a loop is not within its tolerance, if numbers are finite."""
+    if missed == OPEN and status != INVALID:
+        return LOOP_OPEN
+    return status
+
+
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
 @typing.no_type_check
 def compose_islands(
@@ -54,7 +75,7 @@ def compose_islands(
     target_row: wp.array[wp.int32],  # [targets]
     position_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
     orientation_error: wp.array2d[wp.float64],  # [problem_capacity, targets]
-    row_missed: wp.array2d[wp.int32],  # [1 or problem_capacity, trees + 1]: 1 where a row misses; last: of no island
+    row_missed: wp.array2d[wp.int32],  # [1 or problem_capacity, trees + 1]: 0, MISSED or OPEN; last: of no island
     # islands
     nisland: wp.array[wp.int32],  # [1 or problems]
     row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
@@ -96,10 +117,11 @@ def compose_islands(
     judged = wp.min(p, row_missed.shape[0] - 1)
     island = int(0)
     while island < count:
-        if row_missed[judged, island] == 1:
+        if row_missed[judged, island] != 0:
             island_success_out[p, island] = False
         island += 1
-    if row_missed[judged, row_missed.shape[1] - 1] == 1:
+    worst = int(row_missed[judged, row_missed.shape[1] - 1])
+    if worst != 0:
         all_met = False
     result = int(STALLED)  # of a problem without an island in trouble that yet misses a target or a row
     untroubled = bool(True)
@@ -110,6 +132,8 @@ def compose_islands(
     island = int(0)
     while island < count:
         status = final_status(best.status[p, island], best.met[p, island], island_success_out[p, island])
+        status = status_with_loops(status, row_missed[judged, island])
+        worst = wp.max(worst, row_missed[judged, island])
         island_status_out[p, island] = status
         blocked = blocked or status == BLOCKED_BY_LIMITS
         if not island_success_out[p, island] and untroubled:
@@ -130,6 +154,7 @@ def compose_islands(
         result = CONVERGED
         if blocked:
             result = BLOCKED_BY_LIMITS
+    result = status_with_loops(result, worst)
     success_out[p] = success
     status_out[p] = wp.int8(result)
     cost_out[p] = cost

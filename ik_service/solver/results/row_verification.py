@@ -18,8 +18,9 @@ import warp as wp
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
-from ik_service.solver.problems.rows.binding import has_row_tolerances
+from ik_service.solver.problems.rows.binding import has_row_tolerances, is_constraint
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.results.composition import MISSED, OPEN
 from ik_service.solver.results.float64_kinematics import body_poses, float64_kinematics
 from objectives.element_table import ElementTable
 from objectives.expression import Expression
@@ -40,6 +41,7 @@ _ARGUMENTS = """\
     row_tolerances: wp.array2d[float],
     row_island: wp.array2d[wp.int32],
     start_idx: int,
+    mark: int,
     missed_out: wp.array2d[wp.int32],
 """
 
@@ -54,14 +56,16 @@ def judge_row(
     row_tolerances: wp.array2d[float],  # [1 or problems, rows of the objective]
     row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
     start_idx: int,
+    mark: int,  # MISSED or OPEN
     missed_out: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]; last: rows of no island
 ):
-    """Note the island of a row that is not within its tolerance; rows without weight or tolerance are not judged."""
+    """Mark the island of a row that is not within its tolerance; rows without weight or tolerance are not judged."""
     tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), row]
     if row_weights[wp.min(p, row_weights.shape[0] - 1), row] > 0.0 and tolerance < wp.inf:
         if not wp.abs(value) <= wp.float64(tolerance):
             island = row_island[wp.min(p, row_island.shape[0] - 1), start_idx + row]
-            missed_out[p, wp.where(island >= 0, island, missed_out.shape[1] - 1)] = 1
+            place = wp.where(island >= 0, island, missed_out.shape[1] - 1)
+            missed_out[p, place] = wp.max(missed_out[p, place], mark)
 
 
 @cache
@@ -74,7 +78,7 @@ def row_kernel(group: RowGroup) -> wp.Kernel:
     if group.summed:
         body += [f"{total} = {total} + {value}" for total, value in zip(totals, values, strict=True)]
         values = totals
-    given = f"{weights}, row_tolerances, row_island, start_idx, missed_out"
+    given = f"{weights}, row_tolerances, row_island, start_idx, mark, missed_out"
     judge = [f"judge_row({value}, i, element_table[e, 0] + {k}, {given})" for k, value in enumerate(values)]
     lines = ["i = first_problem(settings, part, parts) + wp.tid()", "problem = i"]
     if group.summed:
@@ -128,8 +132,8 @@ class RowVerification:
         capacity: Problems there is room for.
 
     Attributes:
-        missed: 1 where a row of an island misses, in the last column one of no island, int32
-            [capacity or 1, trees + 1]; zero where no row has a tolerance.
+        missed: MISSED where a row of an island misses, OPEN where it is one of a loop, in the last column those of no
+            island, int32 [capacity or 1, trees + 1]; zero where all are within their tolerances.
     """
 
     def __init__(self, model: DeviceModel, rows: Rows, trees: int, capacity: int) -> None:
@@ -166,7 +170,8 @@ class RowVerification:
             objective, kernel = one.objective, row_kernel(one.group)
             wp.load_module(kernel.module, device=device)
             inputs = [*which, self._body_q, judged_q, *one.arrays, objective.data(ROW_TOLERANCES)]
-            inputs += [partition.device_row_island, one.start, self.missed]
+            mark = int(OPEN if is_constraint(objective) else MISSED)
+            inputs += [partition.device_row_island, one.start, mark, self.missed]
             inputs += [*(objective.data(name) for name, _ in one.group.data), objective.row_weights()]
             steps.append((kernel, inputs))
         return steps

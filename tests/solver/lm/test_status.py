@@ -15,4 +15,5 @@ def test_every_status_has_its_code_of_moveit():
         "DEADLINE": MOVEIT["TIMED_OUT"],
         "BLOCKED_BY_LIMITS": MOVEIT["NO_IK_SOLUTION"],
         "INVALID": MOVEIT["INVALID_ROBOT_STATE"],
+        "LOOP_OPEN": MOVEIT["NO_IK_SOLUTION"],
     }

@@ -77,9 +77,14 @@ def require_contract(objective: Any) -> None:
             )
 
 
+def is_constraint(objective: object) -> bool:
+    """Return whether rows of an objective are those of a loop that the robot closes."""
+    return getattr(objective, "is_constraint", False) is True
+
+
 def is_secondary(objective: object) -> bool:
     """Return whether rows of an objective yield to those of priority 0; those of other libraries do not."""
-    return getattr(objective, "priority", 0) == 1
+    return getattr(objective, "priority", 0) == 1 and not is_constraint(objective)
 
 
 def has_row_tolerances(objective: object) -> TypeGuard[ExpressionObjective]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
-from ik_service.solver.problems.rows.binding import differentiates_itself, is_secondary, member_for
+from ik_service.solver.problems.rows.binding import differentiates_itself, is_constraint, is_secondary, member_for
 from ik_service.solver.problems.rows.gradients import RowGradients, RowGroups
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives import IKJacobianType, IKObjective, ObjectiveError
@@ -54,6 +54,11 @@ class Poses:
         )
 
 
+def kind_of(objective: IKObjective) -> RowKind:
+    """Return the kind of the rows of an objective that is not that of a target."""
+    return RowKind.CONSTRAINT if is_constraint(objective) else RowKind.SOFT
+
+
 class Rows:
     """The objectives of a solver, laid out as blocks of one residual vector.
 
@@ -67,7 +72,8 @@ class Rows:
         model: The robot on the solver's device.
         objectives: All objectives, in the order of their blocks.
         kinds: `RowKind` of each objective's rows.
-        secondary: Numbers of the objectives whose rows yield to those of the others.
+        others: The objectives that are not those of targets, in the order of their blocks.
+        secondary: Numbers of the objectives whose rows yield to those of targets and of objectives of priority 0.
         sizes: Number of rows of each objective.
         start: First row of each.
         count: Number of rows.
@@ -85,7 +91,8 @@ class Rows:
         mode: IKJacobianType,
     ) -> None:
         self.model, self.objectives, self.mode = model, (*targets, *others), mode
-        self.kinds = (RowKind.TARGET,) * len(targets) + (RowKind.SOFT,) * len(others)
+        self.others = tuple(others)
+        self.kinds = (*(RowKind.TARGET for _ in targets), *map(kind_of, others))
         self.secondary = [len(targets) + k for k, objective in enumerate(others) if is_secondary(objective)]
         self.sizes = [objective.residual_dim() for objective in self.objectives]
         self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]

@@ -6,12 +6,15 @@ import warp as wp
 
 
 class RowKind(IntEnum):
-    """What a row of the residual vector is for; constraints and collisions would be further members."""
+    """What a row of the residual vector is for; collisions would be a further member."""
 
     TARGET = 0
     """A row of a pose target: it has to come within its tolerance."""
     SOFT = 1
     """A row of any other objective: its cost is lowered as far as the targets allow."""
+
+    CONSTRAINT = 2
+    """A row of a loop that the robot closes: all others yield to it, and it has to come within its tolerance."""
 
 
 TARGET_ROW = wp.constant(int(RowKind.TARGET))

@@ -30,7 +30,10 @@ LEAST_SCALE = wp.constant(2.0**-EXPONENT_MAX)
 
 
 def secondary_scale(
-    weights: NDArray[np.float32], primary: NDArray[np.bool_], secondary: NDArray[np.bool_]
+    weights: NDArray[np.floating],
+    primary: NDArray[np.bool_],
+    secondary: NDArray[np.bool_],
+    share: float | NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return the factor of the rows that yield, a power of two, so that it rounds nothing.
 
@@ -38,6 +41,7 @@ def secondary_scale(
         weights: Weights of the rows of an island, [rows, 1 or n].
         primary: Rows that come first, [rows, 1 or n].
         secondary: Rows that yield to them, alike.
+        share: What their heaviest weight is to be of the lightest primary one, or that of each column.
 
     Returns:
         A factor for each column of the weights, 1 where there are not rows of both kinds, [n].
@@ -45,8 +49,8 @@ def secondary_scale(
     lightest = np.where(primary, weights, np.inf).min(axis=0, initial=np.inf).astype(np.float64)
     heaviest = np.where(secondary, weights, 0.0).max(axis=0, initial=0.0).astype(np.float64)
     both = (lightest > 0.0) & np.isfinite(lightest) & (heaviest > 0.0) & np.isfinite(heaviest)
-    share = np.divide(SECONDARY_SHARE * lightest, heaviest, where=both, out=np.ones_like(heaviest))
-    return np.asarray(np.exp2(np.clip(np.floor(np.log2(share)), -EXPONENT_MAX, EXPONENT_MAX)))
+    shares = np.divide(share * lightest, heaviest, where=both, out=np.ones_like(heaviest))
+    return np.asarray(np.exp2(np.clip(np.floor(np.log2(shares)), -EXPONENT_MAX, EXPONENT_MAX)))
 
 
 @wp.struct

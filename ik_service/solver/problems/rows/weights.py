@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.binding import is_secondary
+from ik_service.solver.problems.rows.blocks import kind_of
 from ik_service.solver.problems.rows.kinds import RowKind
-from ik_service.solver.problems.rows.priorities import secondary_scale
+from ik_service.solver.problems.rows.priorities import SECONDARY_SHARE, secondary_scale
 from objectives import IKObjective
 
 Float32Array = NDArray[np.float32]
@@ -31,7 +32,8 @@ class RowWeights:
         lines: One line for all problems or one each, shape [1 or problem_count, rows].
         is_common: Whether it is one for all, however many problems there are.
         kind: `RowKind` of each row, [rows]; None where all are rows of targets.
-        secondary: Which rows yield to the others of an island with targets, bool [rows]; None where none does.
+        secondary: Which rows yield to the others of an island with targets, bool [rows]; None where none does. All
+            yield to those of the kind CONSTRAINT.
     """
 
     lines: Float32Array
@@ -86,7 +88,7 @@ class TargetWeights:
         blocks = [*self._given(given), *map(objective_weights, objectives)]
         yields = [False] * len(self._lines) + [is_secondary(objective) for objective in objectives]
         widths = [block.shape[1] for block in blocks]
-        kinds = [RowKind.TARGET] * len(self._lines) + [RowKind.SOFT] * len(objectives)
+        kinds = [RowKind.TARGET] * len(self._lines) + [kind_of(objective) for objective in objectives]
         kind, secondary = np.repeat(np.array(kinds, np.int32), widths), np.repeat(yields, widths)
         if self._is_common and all(len(block) == 1 for block in blocks):
             return RowWeights(np.hstack(blocks), kind=kind, secondary=secondary)
@@ -133,12 +135,14 @@ class IslandScales:
         lightest2: Square of the least weight of its rows, of those that come first where others yield.
         heaviest2: Square of the largest.
         secondary: Factor of its rows that yield to others of it; 1 where there are not both.
+        tertiary: Factor of those that yield to these again, alike.
     """
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
         self.lightest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
         self.heaviest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
         self.secondary = HostDeviceArray((lines, tree_count), wp.float32, device)
+        self.tertiary = HostDeviceArray((lines, tree_count), wp.float32, device)
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
         """Take the scales of the islands of a solve.
@@ -150,15 +154,20 @@ class IslandScales:
         n, by_row, islands = len(weights.lines), np.ascontiguousarray(weights.lines.T), row_island.T
         for island in range(int(row_island.max(initial=-1)) + 1):
             own = islands == island  # [rows, 1 or n]
-            self.secondary.host[:n, island] = 1.0
+            self.secondary.host[:n, island] = self.tertiary.host[:n, island] = 1.0
             judged = own
             if weights.secondary is not None and weights.kind is not None:
-                has_target = own[weights.kind == RowKind.TARGET].any(axis=0)
-                yields = own & weights.secondary[:, None] & has_target
-                judged = own & ~yields
-                scale = secondary_scale(by_row, judged, yields)
-                self.secondary.host[:n, island] = scale
-                by_row = np.where(yields, scale * by_row, by_row)
+                is_constraint = own & (weights.kind == RowKind.CONSTRAINT)[:, None]
+                has_constraint = is_constraint.any(axis=0)
+                level = np.where(is_constraint, 0, has_constraint.astype(int))
+                level = level + (weights.secondary[:, None] & own[weights.kind == RowKind.TARGET].any(axis=0))
+                judged = own & (level == 0)
+                share = np.where(has_constraint, 1.0, SECONDARY_SHARE)
+                for number, factor in ((1, self.secondary), (2, self.tertiary)):
+                    yields = own & (level == number)
+                    scale = secondary_scale(by_row, own & (level == number - 1), yields, share)
+                    factor.host[:n, island] = scale
+                    by_row, share = np.where(yields, scale * by_row, by_row), np.full_like(share, SECONDARY_SHARE)
             lightest = np.where(judged, by_row, np.inf).min(axis=0)
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
             with np.errstate(over="ignore"):  # infinite is what the kernels take for too large
@@ -166,3 +175,4 @@ class IslandScales:
         self.lightest2.push(n)
         self.heaviest2.push(n)
         self.secondary.push(n)
+        self.tertiary.push(n)
