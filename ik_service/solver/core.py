@@ -29,7 +29,7 @@ from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, IKObjectiveLoop
 
-CLOSURE_TOLERANCE = 1e-6  # [m and rad] of a loop in a result that does not say `LOOP_OPEN`
+ROW_TOLERANCE = 5e-7  # [m and rad] of a row of a loop: three are within 1e-6 where the status is not `LOOP_OPEN`
 
 
 class SolverCore:
@@ -188,7 +188,7 @@ def _loop_rows(loop: LoopConstraint) -> IKObjective:
         distance=loop.distance,
     )
     rows.is_constraint = True
-    rows.set_row_tolerances(CLOSURE_TOLERANCE)
+    rows.set_row_tolerances(ROW_TOLERANCE)
     return rows
 
 
