@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from ik_service import IKSolver, load_robot
+from ik_service import IKSolver, IKStatus, load_robot
 from ik_service.api import create_app
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.observability.weighted_histogram import WeightedHistogram
@@ -62,7 +62,7 @@ def test_a_solve_is_counted_by_robot_and_status(own_client):
 
     assert grown("ik_service_problems_total", status="converged") == 2
     statuses = [key for key in after if key[0] == "ik_service_problems_total"]
-    assert len(statuses) == 6
+    assert len(statuses) == len(IKStatus)
     assert sum(after[key] - before[key] for key in statuses) == 3
     for name in ("batch_problems", "queue_wait_seconds", "solve_seconds"):
         assert grown(f"ik_service_{name}_count") == 1, name
