@@ -41,6 +41,9 @@ class CallerArrays:
     ) -> None:
         self._arrays, self._order, self._target_count, self._wxyz = arrays, order, target_count, wxyz
         self._robots, self._unmoved = arrays.joint_q.host.shape[0], unmoved
+        self._joint_q, self._joint_qd = arrays.joint_q.host, arrays.joint_qd.host
+        answers = arrays.answers  # what the tick before has commanded
+        self._last_joint_q, self._last_joint_qd = answers["joint_q_out"].host, answers["joint_qd_out"].host
         self.result = self._make_result(islands)
 
     def _make_result(self, count: int) -> ControlResult:
@@ -93,21 +96,20 @@ class CallerArrays:
         Returns:
             The robots of which a joint that no island moves has no number; None where there are no such joints.
         """
-        arrays, answers, order = self._arrays, self._arrays.answers, self._order
-        self._read(arrays.joint_q.host, answers["joint_q_out"].host, start, order.coordinates)
-        self._read(arrays.joint_qd.host, answers["joint_qd_out"].host, speeds, order.dofs)
-        return self._read_unmoved() if start is not None and self._unmoved.size else None
+        self._joint_q[...] = self._last_joint_q
+        self._joint_qd[...] = self._last_joint_qd
+        if speeds is not None:
+            self._read(self._joint_qd, speeds, self._order.dofs)
+        if start is None:
+            return None
+        self._read(self._joint_q, start, self._order.coordinates)
+        return self._read_unmoved() if self._unmoved.size else None
 
-    def _read(
-        self, host: NDArray[Any], last: NDArray[Any], values: NDArray[Any] | None, columns: NDArray[np.intp]
-    ) -> None:
-        """Read what a caller gives, or what the step before has commanded."""
-        if values is None:
-            host[...] = last
-        elif self._order.is_own:
+    def _read(self, host: NDArray[Any], values: NDArray[Any], columns: NDArray[np.intp]) -> None:
+        """Read what a caller gives."""
+        if self._order.is_own:
             host[...] = values
         else:
-            host[...] = last
             host[:, columns] = values
 
     def _read_unmoved(self) -> NDArray[np.bool_]:

@@ -228,7 +228,9 @@ class IKController:
         check_times(dt, deadline_ns)
         caller = self._caller
         poses = None if targets is None else caller.checked_targets(targets)
-        start, speeds = caller.checked_lines(joint_q, joint_qd)
+        start = speeds = None
+        if joint_q is not None or joint_qd is not None:
+            start, speeds = caller.checked_lines(joint_q, joint_qd)
         if not self._is_placed:
             self._place(joint_q)
         self._islands.refresh()
