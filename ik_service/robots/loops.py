@@ -1,27 +1,13 @@
 """Loops of a robot: pairs of frames that a joint holds together, beside the joints of the tree."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from objectives.errors import InputError
+from objectives.tasks.loop import IKObjectiveLoop
 
-Transform = tuple[float, float, float, float, float, float, float]
+Transform = tuple[float, ...]
 IDENTITY: Transform = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-LOOP_JOINTS = {
-    "weld": 6,
-    "revolute": 5,
-    "prismatic": 5,
-    "helical": 5,
-    "cylindrical": 4,
-    "universal": 4,
-    "spherical": 3,
-    "planar": 3,
-    "point_on_line": 2,
-    "point_in_plane": 1,
-    "distance": 1,
-}
-"""How many rows of the pose between the frames each joint fixes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +18,7 @@ class LoopConstraint:
 
     Attributes:
         name: Name of the loop.
-        joint: One of ``LOOP_JOINTS``.
+        joint: One of its joints.
         link: Link that carries the frame.
         reference_link: Link that carries the reference frame; None for the world.
         offset: ``T_link_frame``, position [m] and quaternion xyzw.
@@ -54,31 +40,32 @@ class LoopConstraint:
         """Take numbers of any type as floats.
 
         Raises:
-            InputError: There is no such joint, or an offset is not seven finite numbers.
+            InputError: There is no such joint, a number is missing or does not belong to it, or an offset is not seven
+                finite numbers with a quaternion of unit length.
         """
-        if self.joint not in LOOP_JOINTS:
-            allowed = ", ".join(map(repr, LOOP_JOINTS))
-            raise InputError(f"Loop '{self.name}': joint is {self.joint!r}. Allowed: {allowed}.")
         for field in ("offset", "reference_offset"):
-            object.__setattr__(self, field, _transform(self.name, field, getattr(self, field)))
+            object.__setattr__(self, field, tuple(map(float, getattr(self, field))))
+        try:
+            self.rows()
+        except InputError as error:
+            raise InputError(f"Loop '{self.name}': {error}") from None
 
-    @property
-    def row_count(self) -> int:
-        """Number of rows that the joint fixes."""
-        return LOOP_JOINTS[self.joint]
+    def rows(self) -> IKObjectiveLoop:
+        """Make the objective of its rows, bound to nothing."""
+        return IKObjectiveLoop(
+            self.link,
+            self.reference_link,
+            self.joint,
+            offset=self.offset,
+            reference_offset=self.reference_offset,
+            pitch=self.pitch,
+            distance=self.distance,
+        )
 
     @property
     def links(self) -> tuple[str, ...]:
         """The links that it joins, the world left out."""
         return (self.link,) if self.reference_link is None else (self.link, self.reference_link)
-
-
-def _transform(name: str, field: str, value: Sequence[float]) -> Transform:
-    numbers = tuple(map(float, value))
-    if len(numbers) != 7 or not all(map(math.isfinite, numbers)):
-        raise InputError(f"Loop '{name}': {field} is {value}. Allowed: seven finite numbers, position and xyzw.")
-    x, y, z, qx, qy, qz, qw = numbers
-    return x, y, z, qx, qy, qz, qw
 
 
 def checked_loops(loops: Iterable[LoopConstraint], link_names: Sequence[str]) -> tuple[LoopConstraint, ...]:

@@ -27,7 +27,7 @@ from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
-from objectives import IKObjective, IKObjectiveJointLimit, IKObjectiveLoop
+from objectives import IKObjective, IKObjectiveJointLimit
 
 ROW_TOLERANCE = 5e-7  # [m and rad] of a row of a loop: three are within 1e-6 where the status is not `LOOP_OPEN`
 
@@ -178,15 +178,7 @@ class SolverCore:
 
 def _loop_rows(loop: LoopConstraint) -> IKObjective:
     """Return the rows of a loop, to which all others yield."""
-    rows = IKObjectiveLoop(
-        loop.link,
-        loop.reference_link,
-        loop.joint,
-        offset=loop.offset,
-        reference_offset=loop.reference_offset,
-        pitch=loop.pitch,
-        distance=loop.distance,
-    )
+    rows = loop.rows()
     rows.is_constraint = True
     rows.set_row_tolerances(ROW_TOLERANCE)
     return rows

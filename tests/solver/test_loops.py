@@ -222,6 +222,8 @@ def test_a_robot_carries_its_loops():
     [
         ({"joint": "hinge"}, "joint is 'hinge'. Allowed: 'weld'"),
         ({"link": "hand"}, "link 'hand', which the robot does not have"),
+        ({"joint": "helical"}, "joint 'helical' needs pitch"),
+        ({"distance": 0.1}, "joint 'revolute' has no distance"),
         ({"offset": (0.0, 0.0, 0.0)}, "seven finite numbers"),
         ({"offset": (0.0, 0.0, np.nan, 0.0, 0.0, 0.0, 1.0)}, "seven finite numbers"),
     ],
