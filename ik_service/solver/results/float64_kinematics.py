@@ -5,7 +5,7 @@ are worked on side by side, in the lanes of a packet.
 """
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,8 @@ def packet_function(*names: str) -> str:
     Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among those of the launch, and how
     many there are from it on. It does nothing but for the first problem of each packet.
     """
-    return _on_either(lambda lanes: "\n".join(_packet_lines(lanes, names)))
-
-
-def _on_either(text: Callable[[Lanes], str]) -> str:
-    is_cpu = "defined(__clang__) && !defined(__CUDA_ARCH__)"
-    return f"\n#if {is_cpu}\n{text(ON_CPU)}\n#else\n{text(ON_GPU)}\n#endif\n"
+    wide, single = ("\n".join(_packet_lines(lanes, names)) for lanes in (ON_CPU, ON_GPU))
+    return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"
 
 
 def _packet_lines(lanes: Lanes, names: Sequence[str]) -> list[str]:

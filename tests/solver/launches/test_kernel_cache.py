@@ -298,9 +298,7 @@ def test_lower_targets_have_code_of_their_own_and_the_same_answers(run, cache):
     here = [target for target in TARGETS if target.machine == cpu_target().machine]
     below = here[here.index(cpu_target()) + 1 :]
     if not below:
-        pytest.skip(
-            f"{cpu_target().name}, this machine's target, is the lowest: there is none below it to compile for."
-        )
+        pytest.skip(f"{cpu_target().name}, this machine's target, is the lowest: none is below it to compile for.")
     before = len(objects(cache))
     found = run(SOLVES, cache)
     with fork_server(IMPORTS, IK_SERVICE_CPU_TARGET=below[0].name) as server:
