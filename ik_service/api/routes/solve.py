@@ -47,12 +47,13 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     """
     arrival = state.admission.arrival(request.scope)
     model = await state.robot(robot)
-    state.admission.require_room(arrival)  # before the body is read
+    if arrival.is_of_page:  # others were checked by their headers, before any layer
+        state.admission.require_room(arrival)
     codec = request_codec(request.headers)
     output_codec = answer_codec(request.headers, codec)
     body = await request.body()
     reservation, owner = reservation_of(request.scope), owner_of(request.scope)
-    arguments = (codec, body, request.url.query, state.max_body_bytes, model)
+    arguments = (codec, body, request.scope["query_string"].decode("latin-1"), state.max_body_bytes, model)
     decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
     if decoded_bytes > codec.blocking_bytes:
         with reservation.reserved(decoded_bytes):

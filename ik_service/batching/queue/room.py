@@ -39,7 +39,7 @@ class RoomCheck:
             QueueFullError: Too much is waiting.
         """
         owner, key, wait_s = expected.owner, expected.key, 0.0
-        if key is not None:
+        if key is not None and self._queue.requests:
             is_small = self.is_small(key, expected.problem_count)
             wait_s = self._queue.seconds_until(owner, key, self._batch_sizer.usual_seconds, is_small=is_small)
         try:
