@@ -221,7 +221,8 @@ class Verification:
         answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
         of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
-        self._answers, self._of_islands = tuple(answers.items()), tuple(of_islands.items())
+        self._answers = tuple((name, array.host) for name, array in answers.items())
+        self._of_islands = tuple((name, array.host) for name, array in of_islands.items())
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
         self._limits = _exact_limits(model, hard_limits=True)
@@ -272,12 +273,12 @@ class Verification:
             count: How many problems.
             float64_finish: Whether configurations are wanted in float64.
         """
-        values = {name: array.read(count) for name, array in self._answers}
+        values = {name: column[:count].copy() for name, column in self._answers}
         return values | {"joint_q": self.columns["judged_q"].read(count)} if float64_finish else values
 
     def read_islands(self, count: int) -> dict[str, Any]:
         """Return the columns of the islands of the first problems, by name."""
-        return {name: array.read(count) for name, array in self._of_islands}
+        return {name: column[:count].copy() for name, column in self._of_islands}
 
     def launches(
         self,
