@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_robot, load_urdf
+from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicTrees
-from ik_service.robots.loops import LoopConstraint
 from ik_service.robots.model import RobotModel
 from ik_service.robots.structure.names import DofInfo
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.loops import LoopConstraint
 from ik_service.robots.number_bounds import MAX_NUMBER, MAX_POSITION, UNBOUNDED
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError

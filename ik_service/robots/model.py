@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.arrays import Int32Array
+from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.kinematic_robot import JointStep, KinematicRobot, KinematicTrees
-from ik_service.robots.loops import LoopConstraint, checked_loops
 from ik_service.robots.structure import coupling, names, size
 from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
