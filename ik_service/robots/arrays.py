@@ -55,6 +55,7 @@ class RobotArrays:
         dof_offset: Offset of that coupling [m or rad], 0 where it leads, shape [joint_dof_count].
         locked: Locked joints and their coordinates; their followers are locked through them.
         loops: Loops that the robot closes.
+        warnings: What was left out of the robot's file, a sentence each; not part of ``content_hash``.
     """
 
     name: str
@@ -78,6 +79,7 @@ class RobotArrays:
     dof_offset: Float64Array
     locked: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     loops: tuple[LoopConstraint, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
@@ -99,12 +101,12 @@ class RobotArrays:
 
     @cached_property
     def content_hash(self) -> str:
-        """Hex digest of everything but the name of the robot; equal digests mean interchangeable models."""
+        """Hex digest of everything but its name and the warnings; equal digests mean interchangeable models."""
         digest = sha256()
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
-            if item.name == "loops" and not value:
-                continue  # so that robots without loops keep the digest that they had before there were any
+            if item.name == "warnings" or (item.name == "loops" and not value):
+                continue  # without loops: the digest that robots had before there were any
             if isinstance(value, np.ndarray):
                 digest.update(f"{item.name} {value.dtype} {value.shape}\n".encode() + value.tobytes())
             else:

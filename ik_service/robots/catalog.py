@@ -1,13 +1,16 @@
 """Robots by name or by file: the built-in ones, and URDF and MJCF files of the caller."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from typing import Literal, get_args
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.files.assembly import build_model
+from ik_service.robots.files.constraint_file import ReadConstraints, read_beside, read_constraints
 from ik_service.robots.files.description import RobotDescription
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
@@ -15,6 +18,7 @@ from ik_service.robots.model import RobotModel
 from ik_service.robots.structure.names import unknown_name
 from objectives.errors import InputError, UnknownNameError
 
+Constraints = Literal["read", "ignore"]
 _BUILTIN = files("ik_service.robots") / "builtin"
 
 
@@ -42,8 +46,12 @@ def load_robot(
     locked: Mapping[str, float | Sequence[float]] | None = None,
     active: Sequence[str] | None = None,
     floating_base: bool = False,
+    constraints: Constraints = "read",
 ) -> RobotModel:
     """Load a robot.
+
+    Loops that it closes stand beside a URDF, in ``NAME.constraints.yaml`` or ``NAME.constraints.json``. A robot is read
+    whatever its constraints are: ``robot.warnings`` says what was left out.
 
     Args:
         source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
@@ -51,6 +59,7 @@ def load_robot(
             says instead, problem by problem; see ``RobotModel.lock``.
         active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
+        constraints: "read" them, or "ignore" them all.
 
     Returns:
         The model.
@@ -58,35 +67,62 @@ def load_robot(
     Raises:
         UnknownNameError: There is no such built-in robot, file or joint.
         RobotFileError: The file cannot be read as a robot.
-        InputError: A locked value does not fit, a joint is both locked and active, or MJCF was asked for without the
-            ``mujoco`` package.
+        InputError: A locked value does not fit, a joint is both locked and active, ``constraints`` is none of its
+            words, or MJCF was asked for without the ``mujoco`` package.
     """
     both = sorted(set(locked or ()) & set(active or ()))
     if both:
         raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
-    robot = build_model(_describe(source), floating_base=floating_base)
+    robot = build_model(_describe(source, _reads(constraints)), floating_base=floating_base)
     if locked:
         robot = robot.lock(locked)
     return robot if active is None else robot.activate(active)
 
 
-def load_urdf(text: bytes | str, *, floating_base: bool = False) -> RobotModel:
+def load_urdf(
+    text: bytes | str,
+    constraint_text: bytes | str | None = None,
+    *,
+    floating_base: bool = False,
+    constraints: Constraints = "read",
+) -> RobotModel:
     """Load a robot from the text of a URDF; safe on untrusted text.
 
     Args:
         text: The document; bytes must be UTF-8.
+        constraint_text: What would stand in a file of constraints beside it.
         floating_base: As for ``load_robot``.
+        constraints: As for ``load_robot``.
 
     Raises:
         RobotFileError: The text cannot be read as a robot.
+        InputError: ``constraints`` is none of its words.
     """
+    reads = _reads(constraints)
     data = text.encode("utf-8", errors="surrogatepass") if isinstance(text, str) else text
-    return build_model(read_urdf(data), floating_base=floating_base)
+    description = read_urdf(data)
+    if reads and constraint_text is not None:
+        description = _with_constraints(description, read_constraints(constraint_text, "constraints"))
+    return build_model(description, floating_base=floating_base)
 
 
-def _describe(source: str | PathLike[str]) -> RobotDescription:
+def _reads(constraints: str) -> bool:
+    if constraints not in get_args(Constraints):
+        allowed = ", ".join(map(repr, get_args(Constraints)))
+        raise InputError(f"constraints is {constraints!r}. Allowed: {allowed}.")
+    return constraints == "read"
+
+
+def _with_constraints(description: RobotDescription, found: ReadConstraints) -> RobotDescription:
+    return dataclasses.replace(
+        description, loops=description.loops + found.loops, warnings=description.warnings + found.warnings
+    )
+
+
+def _describe(source: str | PathLike[str], reads_them: bool) -> RobotDescription:
     if isinstance(source, str) and source in builtin_robot_names():
-        return read_urdf(builtin_urdf(source))
+        found = read_beside(_BUILTIN, source) if reads_them else ReadConstraints()
+        return _with_constraints(read_urdf(builtin_urdf(source)), found)
     path = Path(source)
     if path.suffix.lower() not in (".urdf", ".xml"):
         opening = f"Robot '{source}' is neither built in nor the path of a .urdf or .xml file."
@@ -95,7 +131,8 @@ def _describe(source: str | PathLike[str]) -> RobotDescription:
         from ik_service.robots.files.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path)
-    return read_urdf(_bytes_of(path))
+    found = read_beside(path.parent, path.stem) if reads_them else ReadConstraints()
+    return _with_constraints(read_urdf(_bytes_of(path)), found)
 
 
 def _bytes_of(path: Path) -> bytes:

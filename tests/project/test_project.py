@@ -40,7 +40,7 @@ FORBIDDEN_TEXTS = [
 # Floors that may import more than Warp and NumPy. A floor of ik_service that is not named here may not.
 KERNEL_IMPORTS = {"warp", "numpy"}
 FURTHER_IMPORTS = {
-    "ik_service.robots": {"mujoco"},
+    "ik_service.robots": {"mujoco", "yaml"},
     "ik_service.settings": {"pydantic", "pydantic_settings"},
     "ik_service.api": {
         *(
@@ -189,7 +189,7 @@ def test_each_lock_holds_every_pin_of_the_smaller_ones():
 
 
 def test_built_package_holds_every_robot_file(wheel):
-    robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*.urdf")}
+    robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
     assert robots <= set(wheel.namelist())
 
 
@@ -197,8 +197,9 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     sources = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.py", "objectives/*.py")}
     templates = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.in")}
     typed = {"ik_service/py.typed", "objectives/py.typed"}
-    built = {name for name in wheel.namelist() if ".dist-info/" not in name and not name.endswith(".urdf")}
-    assert built == sources | templates | typed
+    robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
+    built = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert built == sources | templates | typed | robots
 
 
 def test_built_package_declares_its_licence_and_command(wheel):

@@ -3,15 +3,14 @@
 from ik_service.api.errors.exceptions import MjcfRefusedError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
 from ik_service.errors import RobotFileError
-from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_urdf
+from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot, load_urdf
 
 
 def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
     """Return the URDF of a model where it is the built-in robot of that name, None otherwise."""
     if name not in builtin_robot_names():
         return None
-    text = builtin_urdf(name)
-    return text if load_urdf(text).content_hash == model.content_hash else None
+    return builtin_urdf(name) if load_robot(name).content_hash == model.content_hash else None
 
 
 def read_uploaded(text: bytes) -> RobotModel:

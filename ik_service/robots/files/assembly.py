@@ -3,6 +3,7 @@
 Runs once per robot. The couplings and limits of the joints are resolved in ``mimics``.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Container, Iterable
 from typing import TypeVar
@@ -13,6 +14,7 @@ from ik_service.errors import RobotFileError
 from ik_service.robots.files.description import JointDescription, LinkDescription, RobotDescription
 from ik_service.robots.files.mimics import check_couplings, resolve_mimics
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.loops import LoopConstraint, checked_loops
 from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import (
     Float64Array,
@@ -40,7 +42,8 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
             ``_`` behind where the name is taken).
 
     Returns:
-        The model with every joint free that the description does not hold.
+        The model with every joint free that the description does not hold; loops that it cannot close are left out
+        with a warning.
 
     Raises:
         RobotFileError: The links and joints make no tree, a name stands twice or nowhere, couplings and limits
@@ -65,11 +68,26 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
             line=lost.line,
         )
     try:
-        return _assemble(description.name, [links[name] for name in order], joints, joint_of_child)
+        robot = _assemble(description.name, [links[name] for name in order], joints, joint_of_child)
     except RobotFileError:
         raise
     except InputError as error:  # of the model that was made: of a number that is too large, or a lock
         raise RobotFileError(str(error)) from None
+    return _with_constraints(robot, description)
+
+
+def _with_constraints(robot: RobotModel, description: RobotDescription) -> RobotModel:
+    loops: dict[str, LoopConstraint] = {}
+    warnings = list(description.warnings)
+    for loop in description.loops:
+        try:
+            checked_loops([loop, *filter(None, [loops.get(loop.name)])], robot.link_names)
+            loops[loop.name] = loop
+        except InputError as error:
+            warnings.append(f"Loop '{loop.name}' is left out: {error}")
+    if not loops and not warnings:
+        return robot
+    return dataclasses.replace(robot.with_loops([*loops.values()]), warnings=tuple(warnings))
 
 
 def _unique(items: Iterable[_Named], what: str) -> dict[str, _Named]:

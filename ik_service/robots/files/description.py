@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.loops import LoopConstraint
 from ik_service.robots.transforms import Float64Array, identity_transform
 
 
@@ -74,8 +75,18 @@ class JointDescription:
 
 @dataclass(frozen=True)
 class RobotDescription:
-    """A robot as its file describes it, links and joints in document order."""
+    """A robot as its file describes it, links and joints in document order.
+
+    Attributes:
+        name: Name of the robot.
+        links: Its links.
+        joints: Its joints.
+        loops: Loops that it closes.
+        warnings: What was left out, a sentence each.
+    """
 
     name: str
     links: tuple[LinkDescription, ...]
     joints: tuple[JointDescription, ...]
+    loops: tuple[LoopConstraint, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,183 @@
+"""Constraints that stand beside a robot file: a document in YAML or JSON with a list ``loops``.
+
+Each entry has the fields of ``LoopConstraint``. What cannot be read is left out with a warning that names the document
+and the entry: a robot is read whatever its constraints are.
+"""
+
+import dataclasses
+import json
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple
+
+from ik_service.extras import how_to_install
+from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
+from ik_service.robots.loops import IDENTITY, LoopConstraint, Transform
+from ik_service.robots.number_bounds import MAX_NUMBER
+from ik_service.robots.transforms import quaternion_from_rpy
+from objectives.errors import InputError
+
+SUFFIXES = (".constraints.yaml", ".constraints.json")
+"""What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
+MAX_CONSTRAINTS = 256
+"""Most loops that are read into one robot."""
+_LIST = "loops"
+
+
+class ReadConstraints(NamedTuple):
+    """The constraints of a document, and a sentence for each that was left out."""
+
+    loops: tuple[LoopConstraint, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_beside(folder: Traversable, stem: str) -> ReadConstraints:
+    """Read the documents beside a robot file; there may be none.
+
+    Args:
+        folder: Folder of the robot file.
+        stem: Name of the robot file without its suffix.
+    """
+    files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
+    found = [_read_file(file) for file in files if file.is_file()]
+    return ReadConstraints(
+        tuple(loop for one in found for loop in one.loops), tuple(text for one in found for text in one.warnings)
+    )
+
+
+def _read_file(file: Traversable) -> ReadConstraints:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        return ReadConstraints(warnings=(f"{file.name}: the file cannot be read: {error.strerror}.",))
+    return read_constraints(data, file.name)
+
+
+def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
+    """Read a document of constraints.
+
+    Args:
+        text: The document; bytes must be UTF-8.
+        source: What warnings call it.
+    """
+    try:
+        entries = _entries(text)
+    except InputError as error:
+        return ReadConstraints(warnings=(f"{source}: {error} Its constraints are left out.",))
+    loops, warnings = [], []
+    for number, entry in enumerate(entries[:MAX_CONSTRAINTS], start=1):
+        try:
+            loops.append(_read_loop(entry))
+        except InputError as error:
+            name = entry.get("name") if isinstance(entry, Mapping) else None
+            label = f" '{shortened(name)}'" if isinstance(name, str) else ""
+            warnings.append(f"{source}, loop {number}{label} is left out: {error}")
+    if len(entries) > MAX_CONSTRAINTS:
+        warnings.append(f"{source}: loops after the first {MAX_CONSTRAINTS} are left out; more are not read.")
+    return ReadConstraints(tuple(loops), tuple(warnings))
+
+
+def _entries(text: bytes | str) -> list[Any]:
+    """Give the entries of a document, whatever they are."""
+    if len(text) > MAX_BYTES:
+        raise InputError(f"It has more than {MAX_BYTES} bytes.")
+    try:
+        document = _parsed(text if isinstance(text, str) else text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"It is not UTF-8 text (byte {error.start}).") from None
+    except RecursionError:
+        raise InputError("It is nested too deep.") from None
+    entries = document.get(_LIST) if isinstance(document, dict) and len(document) == 1 else None
+    if not isinstance(entries, list):
+        raise InputError(f"It must be a mapping with the key '{_LIST}', a list of loops, and no other.")
+    return entries
+
+
+def _parsed(text: str) -> Any:
+    """Read JSON, or else YAML: PyYAML takes JSON too, but is not installed everywhere."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        reason = str(error)
+    try:
+        import yaml
+    except ImportError:
+        raise InputError(f"It is not JSON ({reason}), and YAML is read by PyYAML. {how_to_install('yaml')}") from None
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date or a number that is none
+        raise InputError(f"It is neither JSON nor YAML: {' '.join(str(error).split())}.") from None
+
+
+def _read_loop(entry: object) -> LoopConstraint:
+    if not isinstance(entry, Mapping):
+        raise InputError(f"it must be a mapping of fields, got {_shown(entry)}.")
+    unknown = next((key for key in entry if key not in _READERS), None)
+    if unknown is not None:
+        raise InputError(f"it has no field {_shown(unknown)}. Fields: {', '.join(_READERS)}.")
+    missing = next((name for name in _REQUIRED if entry.get(name) is None), None)
+    if missing is not None:
+        raise InputError(f"field '{missing}' is missing.")
+    given = {name: value for name, value in entry.items() if value is not None}
+    return LoopConstraint(**{name: _READERS[name](name, value) for name, value in given.items()})
+
+
+def _shown(value: object) -> str:
+    return shortened(reprlib.repr(value))  # YAML can name one list a million times in another
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"'{name}' must be a text that is not empty, got {_shown(value)}.")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    """Read a number; YAML takes one written as 1e-3 for a text."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type] # the error says so
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) <= MAX_NUMBER:
+        raise InputError(f"'{name}' must be a number from -{MAX_NUMBER:g} to {MAX_NUMBER:g}, got {_shown(value)}.")
+    return number
+
+
+def _numbers(name: str, value: object, count: int) -> tuple[float, ...]:
+    if not isinstance(value, list) or len(value) != count:
+        raise InputError(f"'{name}' must be a list of {count} numbers, got {_shown(value)}.")
+    return tuple(_number(name, number) for number in value)
+
+
+def _transform(name: str, value: object) -> Transform:
+    """Read a transform: seven numbers, or its position and its rotation by their names."""
+    if not isinstance(value, Mapping):
+        return _numbers(name, value, 7)
+    positions, rotations = value.keys() & {"position", "xyz"}, value.keys() & {"orientation_xyzw", "rpy"}
+    if len(positions) + len(rotations) != len(value) or len(positions) > 1 or len(rotations) > 1:
+        raise InputError(
+            f"'{name}' must have 'position' or 'xyz', and 'orientation_xyzw' or 'rpy', got {_shown(list(value))}."
+        )
+    place, turn = IDENTITY[:3], IDENTITY[3:]
+    for key in positions:
+        place = _numbers(f"{key} of {name}", value[key], 3)
+    for key in rotations:
+        numbers = _numbers(f"{key} of {name}", value[key], 4 if key == "orientation_xyzw" else 3)
+        turn = numbers if key == "orientation_xyzw" else tuple(quaternion_from_rpy(*numbers).tolist())
+    return (*place, *turn)
+
+
+_READERS: Mapping[str, Callable[[str, object], Any]] = {
+    "name": _text,
+    "joint": _text,
+    "link": _text,
+    "reference_link": _text,
+    "offset": _transform,
+    "reference_offset": _transform,
+    "pitch": _number,
+    "distance": _number,
+}
+_REQUIRED = [field.name for field in dataclasses.fields(LoopConstraint) if field.default is dataclasses.MISSING]
