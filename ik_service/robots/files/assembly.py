@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 
 from ik_service.errors import RobotFileError
+from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
 from ik_service.robots.files.description import JointDescription, LinkDescription, RobotDescription
 from ik_service.robots.files.mimics import check_couplings, resolve_mimics
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.loops import LoopConstraint, checked_loops
 from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import (
     Float64Array,

@@ -13,8 +13,8 @@ from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
 from ik_service.extras import how_to_install
+from ik_service.robots.constraints.loops import IDENTITY, LoopConstraint, Transform
 from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
-from ik_service.robots.loops import IDENTITY, LoopConstraint, Transform
 from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.transforms import quaternion_from_rpy
 from objectives.errors import InputError

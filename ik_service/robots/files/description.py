@@ -6,8 +6,8 @@ The URDF and MJCF readers write descriptions; ``assembly`` turns one into a ``Ro
 from dataclasses import dataclass, field
 from math import inf
 
+from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.loops import LoopConstraint
 from ik_service.robots.transforms import Float64Array, identity_transform
 
 
