@@ -56,6 +56,17 @@ def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
         assert_same(mixed, one.solve(*(column[k : k + 1] for column in targets)), slice(k, k + 1))
 
 
+def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problems(panda):
+    targets, _, _ = drawn(panda, 7)
+    posture = objectives.IKObjectivePosture(panda.mid_joint_q, weight=0.1)
+    solver = IKSolver(panda, ["panda_hand"], objectives=[posture], device="cpu")
+    expected = solver.solve(*targets)
+    posture.set_row_weights(np.full((3, 7), 0.5))
+    solver.solve(*(column[:3] for column in targets))
+    posture.set_row_weights(np.ones(7))
+    assert_same(solver.solve(*targets), expected)
+
+
 def test_values_record_nothing_anew(panda):
     solver = IKSolver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))], device="cpu")
     solver.set_target_data(0, offset=np.tile(TOOL, (8, 1)), row_weights=np.ones((8, 6)))

@@ -92,12 +92,9 @@ class TargetWeights:
         kind, secondary = np.repeat(np.array(kinds, np.int32), widths), np.repeat(yields, widths)
         if self._is_common and all(len(block) == 1 for block in blocks):
             return RowWeights(np.hstack(blocks), kind=kind, secondary=secondary)
-        shapes = [(problem_count, block.shape[1]) for block in blocks]
-        spread = [
-            block[:problem_count] if len(block) > 1 else np.broadcast_to(block, shape)
-            for block, shape in zip(blocks, shapes, strict=True)
-        ]
-        return RowWeights(np.hstack(spread), is_common=False, kind=kind, secondary=secondary)
+        line = np.arange(problem_count)  # kernels read the last one where there are fewer
+        spread = np.hstack([block[np.minimum(line, len(block) - 1)] for block in blocks])
+        return RowWeights(spread, is_common=False, kind=kind, secondary=secondary)
 
     def _given(self, given: bytes) -> list[Float32Array]:
         switch = np.repeat(np.frombuffer(given, np.int32), 3).astype(np.float32).reshape(-1, 6)
