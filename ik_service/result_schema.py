@@ -160,6 +160,27 @@ RESULT_COLUMNS = (
         include="solutions",
         on_device=False,
     ),
+    Column(
+        name="constraint_error",
+        dtype="float64",
+        axes=("constraints",),
+        unit="rad or m",
+        description="With `constraints`: largest row of each constraint of the robot [m or rad], of those that are "
+        "disabled too.",
+        place=12,
+        include="constraints",
+        on_device=False,
+    ),
+    Column(
+        name="closing_joint_q",
+        dtype="float64",
+        axes=("closing_coordinates",),
+        unit="rad or m",
+        description="With `constraints`: coordinates of the joints that close loops [rad or m].",
+        place=13,
+        include="constraints",
+        on_device=False,
+    ),
 )
 """The columns of a result, in the order of `IKResult` and of the C struct."""
 DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.on_device)
@@ -203,6 +224,9 @@ class ResultColumns:
         solutions: Where several were asked for: distinct configurations that succeed, the answer first, [n, solutions,
             coordinates]; NaN past the last one found.
         solution_count: How many were found, int32 [n].
+        constraint_error: Largest row of each constraint of the robot [m or rad], in float64 on `joint_q`, of those that
+            are disabled too, float64 [n, constraints].
+        closing_joint_q: Coordinates of the joints that close loops [rad or m], float64 [n, closing coordinates].
     """
 
     joint_q: NDArray[np.floating]
@@ -215,6 +239,8 @@ class ResultColumns:
     seed_index: NDArray[np.int32]
     active_limits: NDArray[np.bool_]
     limit_margin: NDArray[np.float64]
+    constraint_error: NDArray[np.float64]
+    closing_joint_q: NDArray[np.float64]
     solutions: NDArray[np.floating] | None = None
     solution_count: NDArray[np.int32] | None = None
 
@@ -237,6 +263,9 @@ class EdgeColumns:
         solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if asked for; NaN past the last one.
         solution_count: How many were found, shape [n], if asked for.
         active_limits: DOFs that sit at a limit, shape [n, joint_dof_count], if asked for.
+        constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if asked for.
+        closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if asked
+            for.
     """
 
     joint_q: NDArray[np.floating[Any]]
@@ -251,6 +280,8 @@ class EdgeColumns:
     solutions: NDArray[np.floating[Any]] | None = None
     solution_count: NDArray[np.integer[Any]] | None = None
     active_limits: NDArray[np.bool_] | None = None
+    constraint_error: NDArray[np.float64] | None = None
+    closing_joint_q: NDArray[np.float64] | None = None
 
 
 def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:

@@ -100,6 +100,16 @@ class RobotModel(KinematicRobot):
         """Name of each DOF: the joint's, with ``/vx`` and the like where it has several."""
         return names.dof_names(self)
 
+    @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """Name of each constraint, in the order of ``loops``."""
+        return tuple(loop.name for loop in self.loops)
+
+    @cached_property
+    def closing_coordinate_names(self) -> tuple[str, ...]:
+        """Name of each coordinate of the joints that close loops, which ``joint_q`` does not hold."""
+        return names.closing_coordinate_names(self.loops)
+
     @cached_property
     def joint_steps(self) -> tuple[JointStep, ...]:
         """What forward kinematics needs of each joint, computed once."""

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.errors import EngineError
-from ik_service.robots import LoopConstraint, RobotModel
+from ik_service.robots import RobotModel
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
@@ -22,14 +23,13 @@ from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import release_objective
 from ik_service.solver.problems.rows.layout import RowLayout
+from ik_service.solver.problems.rows.loops import LoopRows
 from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit
-
-ROW_TOLERANCE = 5e-7  # [m and rad] of a row of a loop: three are within 1e-6 where the status is not `LOOP_OPEN`
 
 
 class SolverCore:
@@ -76,8 +76,12 @@ class SolverCore:
         self._model = self._robot.on_device(str(self._device))
         self.work = self._workspace(1)
         targets = self.targets.make_objectives(self.work.problems)
-        loops = [_loop_rows(loop) for loop in self._robot.loops]
-        others = [*self._objectives, *loops, *([_soft_limits()] if options.joint_limits == "soft" else [])]
+        self._loops = LoopRows(self._robot)
+        others = [
+            *self._objectives,
+            *self._loops.objectives,
+            *([_soft_limits()] if options.joint_limits == "soft" else []),
+        ]
         try:
             self.layout = RowLayout(self, self._model, targets, others, options.jacobian_type())
             self.engine = choose_engine(engine, self.layout, options, join=join, threads=self._threads)
@@ -98,6 +102,7 @@ class SolverCore:
         start: NDArray[Any] | None,
         options: SolverOptions,
         judged: NDArray[Any] | None = None,
+        enabled: NDArray[np.bool_] | None = None,
     ) -> IKResult | None:
         """Solve a batch of problems.
 
@@ -107,6 +112,7 @@ class SolverCore:
             start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count], or None.
             options: Options of this solve.
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
+            enabled: Which loops are closed, [1 or problems, loops]; None for all.
 
         Returns:
             The result; None where a number is faulty.
@@ -118,6 +124,7 @@ class SolverCore:
         settings = SolveSettings(count, self.engine.seed_count(options), options)
         self.engine.require(settings)
         with DEVICE_LOCK, CacheErrorsExplained():
+            self._loops.enable(enabled)
             self._fit_workspace(count)
             self._upload_targets()
             work = self.work
@@ -136,7 +143,8 @@ class SolverCore:
         return collect_result(head, work, prepared, settings)
 
     def report_islands(self, problem: int) -> IslandReport:
-        """Return the islands of a problem, every row on whose weight can be above 0."""
+        """Return the islands of a problem, every row on whose weight can be above 0, and all loops."""
+        self._loops.enable(None)
         self.engine.bind_rows()
         rows, trees = self.layout.rows, self.layout.incidence
         return report_islands(self._robot, self.targets.all, rows, trees, problem=problem, join=self._join)
@@ -174,14 +182,6 @@ class SolverCore:
             if self.work.use_targets(self.targets.all) or exchanged:
                 self.work.forget()
                 self.engine.forget()
-
-
-def _loop_rows(loop: LoopConstraint) -> IKObjective:
-    """Return the rows of a loop, to which all others yield."""
-    rows = loop.rows()
-    rows.is_constraint = True
-    rows.set_row_tolerances(ROW_TOLERANCE)
-    return rows
 
 
 def _soft_limits() -> IKObjective:

@@ -34,6 +34,8 @@ class IKResult(ResultColumns):
         joint_names: Names of the joints, in their order.
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of `active_limits`.
+        constraint_names: Names of the columns of `constraint_error`.
+        closing_coordinate_names: Names of the columns of `closing_joint_q`.
         engine: The engine that ran.
         device: The device it ran on.
         seeds: Seeds a problem could have used.
@@ -43,6 +45,8 @@ class IKResult(ResultColumns):
     joint_names: tuple[str, ...]
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
+    constraint_names: tuple[str, ...]
+    closing_coordinate_names: tuple[str, ...]
     engine: str
     device: str
     seeds: int
@@ -136,11 +140,16 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
     for name in _OF_DOFS:
         values[name] = order.dofs_of(values[name])
     islands = work.verification, prepared.partition, head.robot, head.row_labels, settings.problem_count
+    errors, closing_joint_q = work.verification.constraint_values.read(settings.problem_count)
     return IKResult(
         **values,
+        constraint_error=errors,
+        closing_joint_q=closing_joint_q,
         joint_names=order.joint_names,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,
+        constraint_names=head.robot.constraint_names,
+        closing_coordinate_names=head.robot.closing_coordinate_names,
         engine=head.engine,
         device=head.device,
         seeds=settings.seeds,

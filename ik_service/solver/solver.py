@@ -10,6 +10,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.core import SolverCore
+from ik_service.solver.inputs.enabled_loops import read_enabled
 from ik_service.solver.inputs.reading import (
     check_one_line,
     raise_fault,
@@ -110,6 +111,7 @@ class IKSolver:
         *,
         initial_joint_q: Any = None,
         problem_count: int | None = None,
+        constraint_enabled: Any = None,
         options: "dict[str, object] | SolverOptions | None" = None,
     ) -> IKResult:
         """Solve a batch of problems.
@@ -122,12 +124,17 @@ class IKSolver:
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
                 Locked joints are held where it says. None: the middle of the ranges, and where they are locked.
             problem_count: Number of problems, where only objectives hold the data.
+            constraint_enabled: Which loops of the robot are closed: booleans [loops] or [n, loops], or a mapping from
+                names of loops to a boolean or [n]; None, and what a mapping leaves out: all. A loop that is not closed
+                is not judged and changes nothing; its error is in the result. What falls into islands as it did in a
+                solve before compiles nothing.
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
         Returns:
             One answer per problem.
 
         Raises:
+            UnknownNameError: The robot has no loop of a name.
             InputError: A value that is not allowed; nothing has been launched.
             ObjectiveError: `check_jacobians` found a wrong Jacobian.
             EngineError: The compiled engine cannot hold an island of this problem.
@@ -138,7 +145,8 @@ class IKSolver:
         start = None
         if initial_joint_q is not None:
             start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, given.problem_count)
-        result = self._core.solve(self._head, given, start, chosen)
+        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        result = self._core.solve(self._head, given, start, chosen, enabled=enabled)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
             raise_fault(self.robot, self._order, self.targets, inputs)

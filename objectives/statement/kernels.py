@@ -141,13 +141,14 @@ def _for_every_element(body: Iterable[str]) -> list[str]:
     return ["for e in range(element_table.shape[0]):", *(f"    {line}" for line in body)]
 
 
-def loads(group: RowGroup, stated: StatedRows, *, exact: bool = False) -> list[str]:
+def loads(group: RowGroup, stated: StatedRows, *, exact: bool = False, weighted: bool = True) -> list[str]:
     """Write the lines that give every input its value.
 
     Args:
         group: The group.
         stated: Its statement.
         exact: Whether configurations and poses are float64; data are float32.
+        weighted: Whether weights of the rows are inputs.
     """
     fields = [name for name, _ in group.data]
     offsets = {group.frames.index(frame): fields.index(field) for frame, field in group.offsets}
@@ -162,7 +163,7 @@ def loads(group: RowGroup, stated: StatedRows, *, exact: bool = False) -> list[s
         lines.append(f"quaternion{k} = element_table[e, {quaternion_column(group, k)}]")
         lines += [f"{name} = joint_q[i, quaternion{k} + {entry}]" for entry, name in enumerate(names)]
     lines += [f"{name} = element_constants[e, {k}]" for k, name in enumerate(stated.constant_names)]
-    for field in range(len(stated.data_names)):
+    for field in range(len(stated.data_names) if weighted else len(fields)):
         if field not in offsets.values():
             lines += _data_loads(group, stated, field, exact=exact)
     return lines

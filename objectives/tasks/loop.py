@@ -1,12 +1,12 @@
 """An objective that closes a loop: two frames stand to each other as a joint between them would allow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from objectives.data_field import UNIT_TOLERANCE
-from objectives.element_table import Element
+from objectives.element_table import Element, ElementTable, build_element_table
 from objectives.errors import InputError
 from objectives.expression import Scalar, atan2, cos, sin, sqrt, where
 from objectives.expression_objective import ExpressionObjective
@@ -23,13 +23,11 @@ from objectives.frame_algebra import (
 )
 from objectives.model import FloatArray, IKModel
 from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
-from objectives.statement.rows import RowGroup, RowInputs
+from objectives.statement.rows import RowGroup
+from objectives.tasks.closing_joint import CLOSING_COORDINATES, relative_group
 
-FRAME, REFERENCE_FRAME, SIZE = "link", "reference", "size"
 OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
-
-JointRows = Callable[[Frame, Scalar], Sequence[Scalar]]
 
 
 def _tilt(frame: Frame) -> tuple[Scalar, Scalar]:
@@ -94,27 +92,18 @@ def _distance(frame: Frame, distance: Scalar) -> Sequence[Scalar]:
     return [(dot(frame.position, frame.position) / distance - distance) * 0.5]
 
 
-def _group(name: str, row_count: int, rows: JointRows, *, has_size: bool = False) -> RowGroup:
-    def state(inputs: RowInputs) -> Sequence[Scalar]:
-        frame = inputs.frames[FRAME].relative_to(inputs.frames[REFERENCE_FRAME])
-        return rows(frame, inputs.constants.get(SIZE, 0.0))
-
-    constants = (SIZE,) if has_size else ()
-    return RowGroup(f"loop_{name}", row_count, state, frames=(FRAME, REFERENCE_FRAME), constants=constants)
-
-
 LOOP_GROUPS: Mapping[str, RowGroup] = {
-    "weld": _group("weld", 6, _weld),
-    "revolute": _group("revolute", 5, _revolute),
-    "prismatic": _group("prismatic", 5, _prismatic),
-    "helical": _group("helical", 5, _helical, has_size=True),
-    "cylindrical": _group("cylindrical", 4, _cylindrical),
-    "universal": _group("universal", 4, _universal),
-    "spherical": _group("spherical", 3, _spherical),
-    "planar": _group("planar", 3, _planar),
-    "point_on_line": _group("point_on_line", 2, _point_on_line),
-    "point_in_plane": _group("point_in_plane", 1, _point_in_plane),
-    "distance": _group("distance", 1, _distance, has_size=True),
+    "weld": relative_group("loop_weld", 6, _weld),
+    "revolute": relative_group("loop_revolute", 5, _revolute),
+    "prismatic": relative_group("loop_prismatic", 5, _prismatic),
+    "helical": relative_group("loop_helical", 5, _helical, has_size=True),
+    "cylindrical": relative_group("loop_cylindrical", 4, _cylindrical),
+    "universal": relative_group("loop_universal", 4, _universal),
+    "spherical": relative_group("loop_spherical", 3, _spherical),
+    "planar": relative_group("loop_planar", 3, _planar),
+    "point_on_line": relative_group("loop_point_on_line", 2, _point_on_line),
+    "point_in_plane": relative_group("loop_point_in_plane", 1, _point_in_plane),
+    "distance": relative_group("loop_distance", 1, _distance, has_size=True),
 }
 """Rows of the joints that close a loop, by name."""
 SIZES = {"helical": "pitch", "distance": "distance"}
@@ -146,9 +135,11 @@ class IKObjectiveLoop(ExpressionObjective):
 
     Attributes:
         is_constraint: Whether all other rows yield to these, as to those of a robot's loops.
+        label: What reports call its rows; None for the class's name.
     """
 
     is_constraint = False
+    label: str | None = None
 
     def __init__(
         self,
@@ -199,10 +190,25 @@ class IKObjectiveLoop(ExpressionObjective):
 
     def stated_elements(self, model: IKModel) -> Sequence[tuple[RowGroup, Sequence[Element]]]:
         """State the rows of the joint."""
+        group = LOOP_GROUPS[self._joint]
+        return [(group, [self._element(model, group)])]
+
+    @property
+    def closing_coordinate_names(self) -> tuple[str, ...]:
+        """Names of the coordinates that the joint has of its own; "" of one that is alone."""
+        return CLOSING_COORDINATES[self._joint][1] if self._joint in CLOSING_COORDINATES else ()
+
+    def closing_coordinates(self, model: IKModel) -> ElementTable | None:
+        """Give the statement of the joint's own coordinates on a robot; None where it has none."""
+        if self._joint not in CLOSING_COORDINATES:
+            return None
+        group = CLOSING_COORDINATES[self._joint][0]
+        return build_element_table(group, [self._element(model, group)], 0, model)
+
+    def _element(self, model: IKModel, group: RowGroup) -> Element:
         robot = RobotIndices(model)
         frames = tuple(_frame(robot, link, offset) for link, offset in zip(self._links, self._offsets, strict=True))
-        constants = () if self._size is None else (self._size,)
-        return [(LOOP_GROUPS[self._joint], [Element(frames, constants=constants)])]
+        return Element(frames, constants=(self._size,) if group.constants and self._size is not None else ())
 
 
 def _size_of(joint: str, given: Mapping[str, float | None]) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 from ik_service.robots.arrays import RobotArrays
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.loops import LoopConstraint
 from objectives.errors import InputError, UnknownNameError
 
 MAX_LISTED = 60
@@ -52,6 +53,11 @@ def dof_names(robot: KinematicRobot) -> tuple[str, ...]:
         for joint, joint_type in zip(robot.joint_names, robot.joint_type, strict=True)
         for component in JointType(joint_type).dof_components
     )
+
+
+def closing_coordinate_names(loops: Sequence[LoopConstraint]) -> tuple[str, ...]:
+    """Give the name of each coordinate of the joints that close loops."""
+    return tuple(_joined(loop.name, one) for loop in loops for one in loop.rows().closing_coordinate_names)
 
 
 def _joined(joint: str, component: str) -> str:

@@ -8,7 +8,7 @@ Statements are those of the objectives; kinematics is that of the verification o
 import hashlib
 import textwrap
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -68,12 +68,35 @@ def judge_row(
             missed_out[p, place] = wp.max(missed_out[p, place], mark)
 
 
+def exact_rows(group: RowGroup, *, weighted: bool) -> tuple[list[str], list[str]]:
+    """Return the lines that compute the rows of an element in float64, and their variables.
+
+    Args:
+        group: The group.
+        weighted: Whether the lines load the weights of the rows, which are no factors here.
+    """
+    stated, names = state_rows(group), dict[Expression, str]()
+    body = [*loads(group, stated, exact=True, weighted=weighted), *straight_line(stated.plain, names, exact=True)]
+    return body, [names[row] for row in stated.plain]
+
+
+def exact_kernel(
+    name: str, arguments: str, data_count: int, lines: Sequence[str], functions: Mapping[str, Any]
+) -> wp.Kernel:
+    """Return a kernel of generated text, in a module of its own; so many arrays of data follow the arguments."""
+    data = "".join(f"    data{k}: wp.array2d[float],\n" for k in range(data_count))
+    text = f"def {name}(\n{arguments}{data}):\n{textwrap.indent(chr(10).join(lines), '    ')}\n"
+    namespace = {"wp": wp, **functions}
+    exec(compile(text, f"<{name}>", "exec"), namespace)
+    module = wp.get_module(f"rows_{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
+    wp.set_module_options({"enable_backward": False}, module)
+    return wp.Kernel(namespace[name], key=name, module=module, source=text)
+
+
 @cache
 def row_kernel(group: RowGroup) -> wp.Kernel:
     """Return the kernel that judges the rows of a group's elements, a thread for each problem."""
-    stated, names = state_rows(group), dict[Expression, str]()
-    body = [*loads(group, stated, exact=True), *straight_line(stated.plain, names, exact=True)]
-    values, weights = [names[row] for row in stated.plain], f"data{len(group.data)}"
+    (body, values), weights = exact_rows(group, weighted=True), f"data{len(group.data)}"
     totals = [f"total{k}" for k in range(len(values))]
     if group.summed:
         body += [f"{total} = {total} + {value}" for total, value in zip(totals, values, strict=True)]
@@ -85,14 +108,8 @@ def row_kernel(group: RowGroup) -> wp.Kernel:
         lines += [f"{total} = wp.float64(0.0)" for total in totals]
     lines += ["for e in range(element_table.shape[0]):", *(f"    {line}" for line in body)]
     lines += [line.replace("[e, 0]", "[0, 0]") for line in judge] if group.summed else [f"    {one}" for one in judge]
-    data = "".join(f"    data{k}: wp.array2d[float],\n" for k in range(len(group.data) + 1))
-    name = f"{group.name}_verdict"
-    text = f"def {name}(\n{_ARGUMENTS}{data}):\n{textwrap.indent(chr(10).join(lines), '    ')}\n"
-    namespace = {"wp": wp, "first_problem": first_problem, "judge_row": judge_row}
-    exec(compile(text, f"<{name}>", "exec"), namespace)
-    module = wp.get_module(f"rows_{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
-    wp.set_module_options({"enable_backward": False}, module)
-    return wp.Kernel(namespace[name], key=name, module=module, source=text)
+    functions = {"first_problem": first_problem, "judge_row": judge_row}
+    return exact_kernel(f"{group.name}_verdict", _ARGUMENTS, len(group.data) + 1, lines, functions)
 
 
 @dataclass(frozen=True)
@@ -134,10 +151,12 @@ class RowVerification:
     Attributes:
         missed: MISSED where a row of an island misses, OPEN where it is one of a loop, in the last column those of no
             island, int32 [capacity or 1, trees + 1]; zero where all are within their tolerances.
+        body_q: Poses of all bodies in float64, [capacity, body_count]; None where no row has a tolerance.
     """
 
     def __init__(self, model: DeviceModel, rows: Rows, trees: int, capacity: int) -> None:
         self._model = model
+        self.body_q: wp.array[Any] | None = None
         self._groups = [
             JudgedGroup.of(objective, start, table, model.device)
             for objective, start in zip(rows.objectives, rows.start, strict=True)
@@ -149,7 +168,7 @@ class RowVerification:
         if self._groups:
             self._robot = float64_kinematics(model, ())
             shape = (capacity, model.body_count)
-            self._body_q: wp.array[Any] = wp.zeros(shape, dtype=wp.transformd, device=model.device)
+            self.body_q = wp.zeros(shape, dtype=wp.transformd, device=model.device)
 
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], partition: Partition
@@ -164,12 +183,12 @@ class RowVerification:
         if not self._groups:
             return []
         device = self._model.device
-        poses = [*which, self._robot, self._model.joint_parent, judged_q, self._body_q, self.missed]
+        poses = [*which, self._robot, self._model.joint_parent, judged_q, self.body_q, self.missed]
         steps: list[tuple[Any, list[Any]]] = [(body_poses, poses)]
         for one in self._groups:
             objective, kernel = one.objective, row_kernel(one.group)
             wp.load_module(kernel.module, device=device)
-            inputs = [*which, self._body_q, judged_q, *one.arrays, objective.data(ROW_TOLERANCES)]
+            inputs = [*which, self.body_q, judged_q, *one.arrays, objective.data(ROW_TOLERANCES)]
             mark = int(OPEN if is_constraint(objective) else MISSED)
             inputs += [partition.device_row_island, one.start, mark, self.missed]
             inputs += [*(objective.data(name) for name, _ in one.group.data), objective.row_weights()]

@@ -29,6 +29,7 @@ from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.results.composition import compose_islands
+from ik_service.solver.results.constraint_values import ConstraintValues
 from ik_service.solver.results.float64_kinematics import (
     Kinematics,
     KinematicsRef,
@@ -204,7 +205,10 @@ class Verification:
     Attributes:
         columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
             `judged_q` is `joint_q` in float64.
+        constraint_values: Values of the robot's constraints, once the rows are known.
     """
+
+    constraint_values: ConstraintValues
 
     def __init__(
         self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int, *, hard_limits: bool
@@ -252,6 +256,7 @@ class Verification:
         self._target_row = wp.array(target_rows, dtype=wp.int32, device=self._model.device)
         capacity, trees = self.columns["island_success"].device.shape
         self._row_verification = RowVerification(self._model, rows, trees, capacity)
+        self.constraint_values = ConstraintValues(self._model, rows, capacity)
 
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
@@ -263,8 +268,9 @@ class Verification:
         Args:
             float64_finish: Whether configurations are wanted in float64.
         """
-        left_out = "joint_q" if float64_finish else "judged_q"
-        return [array for name, array in self.columns.items() if name != left_out]
+        left_out, values = "joint_q" if float64_finish else "judged_q", self.constraint_values.columns
+        found = [array for name, array in self.columns.items() if name != left_out]
+        return found if values is None else [*found, values]
 
     def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:
         """Return the columns of the first problems, by name.
@@ -320,6 +326,7 @@ class Verification:
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
         limits += [*self._limits, device["joint_q"], device["judged_q"], device["active_limits"]]
         steps += rows.steps(which, device["judged_q"], partition)
+        steps += self.constraint_values.steps(which, rows.body_q, device["judged_q"])
         steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 

@@ -82,6 +82,11 @@ def is_constraint(objective: object) -> bool:
     return getattr(objective, "is_constraint", False) is True
 
 
+def is_robot_constraint(objective: object) -> bool:
+    """Return whether an objective stands for a constraint of the robot, by whose name reports call it."""
+    return is_constraint(objective) and getattr(objective, "label", None) is not None
+
+
 def is_secondary(objective: object) -> bool:
     """Return whether rows of an objective yield to those of priority 0; those of other libraries do not."""
     return getattr(objective, "priority", 0) == 1 and not is_constraint(objective)

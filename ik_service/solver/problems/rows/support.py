@@ -183,10 +183,11 @@ def rotation_dofs(model: DeviceModel) -> list[slice]:
 
 
 def row_labels(rows: Rows, targets: Sequence[str]) -> list[str]:
-    """Return a label for each row: the link of its target, or the class of its objective."""
+    """Return a label for each row: the link of its target, or the label or class of its objective."""
     links = iter(targets)
     labels: list[str] = []
     for objective, kind in zip(rows.objectives, rows.kinds, strict=True):
-        name = f"target {next(links)}" if kind is RowKind.TARGET else type(objective).__name__
+        own = getattr(objective, "label", None) or type(objective).__name__
+        name = f"target {next(links)}" if kind is RowKind.TARGET else own
         labels += [name] * objective.residual_dim()
     return labels
