@@ -22,6 +22,7 @@ from objectives.expression_objective import ExpressionObjective
 
 PART_SIZE = 4096
 """Problems that a solver gets at once at most."""
+ROWS_OF_TARGET = 6
 EFFORT_MOST = 1e10
 """DOFs cubed times seeds times iterations of a problem that the staged engine may take on a CPU while others wait: some
 6 s of a core (`python -m benchmarks.engines.large_robots`). With default options that is 157 DOFs."""
@@ -109,6 +110,7 @@ class SolverCache:
             [_column([request.arrays.orientations_xyzw[k] for request in requests]) for k in targets] or None,
             initial_joint_q=_column([request.initial_joint_q for request in requests]),
             problem_count=None if targets else sum(counts),
+            constraint_enabled=first.constraint_enabled,  # one line, where there are several requests
             options=first.options,
         )
         return _labelled(result, first, cached) if cached.objectives else result
@@ -143,8 +145,9 @@ def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> 
     """The result with the labels of the request for the rows of its objectives."""
     pairs = zip(request.objectives, cached.objectives, strict=True)
     own = tuple(columns.label for columns, objective in pairs for _ in range(objective.residual_dim()))
-    of_targets = result.islands.row_labels[: len(result.islands.row_labels) - len(own)]
-    return replace(result, islands=replace(result.islands, row_labels=(*of_targets, *own)))
+    labels, first = result.islands.row_labels, ROWS_OF_TARGET * len(request.targets)
+    labels = (*labels[:first], *own, *labels[first + len(own) :])
+    return replace(result, islands=replace(result.islands, row_labels=labels))
 
 
 def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:

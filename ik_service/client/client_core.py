@@ -122,6 +122,7 @@ class ClientMethods(ClientCore[Any, Any]):
         objectives: Sequence[Mapping[str, Any]] = (),
         problem_count: int | None = None,
         initial_joint_q: ArrayLike | None = None,
+        constraints: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         include: Sequence[str] = (),
     ) -> Steps[SolveResult]:
@@ -137,8 +138,10 @@ class ClientMethods(ClientCore[Any, Any]):
                 "weight": 0.01, "priority": 1}`; columns may be arrays. With objectives, targets are optional.
             problem_count: Number of problems, where no column has a row per problem.
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
+            constraints: Constraints of the robot that are not to be met, as in an HTTP request: `{"disable": names}`,
+                one list of names or one per problem.
             options: Options by their names in an HTTP request, such as {"seeds": 16}.
-            include: Further columns: "active_limits", "advice", "islands", "solutions".
+            include: Further columns: "active_limits", "advice", "constraints", "islands", "solutions".
 
         Raises:
             ValueError: The targets are given twice, or not at all.
@@ -146,7 +149,9 @@ class ClientMethods(ClientCore[Any, Any]):
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
         chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
-        problems = requests.solve_document(chosen, objectives, problem_count, initial_joint_q, options, include)
+        problems = requests.solve_document(
+            chosen, objectives, problem_count, initial_joint_q, constraints, options, include
+        )
         call = requests.solve_call(robot, problems, self._encoding, self._timeout_s)
         return read_reply((yield from self._send(call)), solve_result)
 

@@ -34,7 +34,7 @@ _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
 _ENTRY = struct.Struct("<24sIHHH12x")  # of the list of members: decompressed size, lengths of what follows it
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_TEXTS = ("link", "include")  # fields of the query that stay texts, also where they look like numbers
+TEXTS = ("link", "include", "disable")  # fields of the query that stay texts, also where they look like numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def _query_fields(query: str) -> Iterator[tuple[str, Any]]:
     except ValueError as error:
         raise faulty_field("", "out_of_range", "The query of the address cannot be read.") from error
     for name, text in fields:
-        yield name, text if name in _TEXTS else _scalar(text)
+        yield name, text if name in TEXTS else _scalar(text)
 
 
 def _scalar(text: str) -> Any:

@@ -60,13 +60,14 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
         return FEW_BYTES
     solutions = request.options.solutions if "solutions" in include else 0
     extents = {"coordinates": coordinates, "dofs": robot.joint_dof_count, "solutions": solutions, "targets": 1}
+    extents |= _constraint_extents(robot)
     problem = 0
     for column in EDGE_COLUMNS:
         if not column.include or column.include in include:
             times = 1 + targets if column.is_per_target and targets > 1 else 1
             problem += times * _column_bytes(column, extents, is_binary=codec.is_binary)
     if not include.isdisjoint(("islands", "advice")):
-        islands, labels = _islands(decoded, robot.trees.ntree)
+        islands, labels = _islands(decoded, robot)
         if "islands" in include:
             problem += ROW_TEXT + islands * ISLAND_TEXT + labels + _names_bytes(robot.joint_names)
         if "advice" in include:
@@ -74,6 +75,8 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
             problem += ((1 + islands) * ADVICE_TEXT + labels + links) * (ARRAY_CHARACTER if codec.is_flat else 1)
     names = _names_bytes(robot.joint_names, robot.coordinate_names, robot.dof_names)
     names *= ARRAY_CHARACTER * len(robot.dof_names) if codec.is_flat else 1  # each takes as much as the longest
+    closing = robot.constraint_names, robot.closing_coordinate_names
+    names += _names_bytes(*closing) * (ARRAY_CHARACTER * sum(map(len, closing)) if codec.is_flat else 1)
     links = sum(_text_bytes(target.link) + 2 * ARRAY_HEAD for target in request.targets)
     return DOCUMENT_TEXT + 16 * ARRAY_HEAD + names + links + request.problem_count * problem
 
@@ -87,13 +90,19 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
     """
     rows = sum(ROWS_OF_TARGET for _ in request.targets)
     rows += sum(int(objective.data[ROW_WEIGHTS].shape[-1]) for objective in request.objectives)
+    rows += sum(loop.rows().residual_dim() for loop in robot.loops)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": len(request.targets)}
     extents |= {"solutions": request.options.solutions, "trees": robot.trees.ntree, "rows": rows}
+    extents |= _constraint_extents(robot)
     numbers = sum(
         (2 if column.dtype == "float64" else 1) * math.prod(extents[axis] for axis in column.axes)
         for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
     )
     return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count
+
+
+def _constraint_extents(robot: RobotModel) -> dict[str, int]:
+    return {"constraints": len(robot.constraint_names), "closing_coordinates": len(robot.closing_coordinate_names)}
 
 
 def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:
@@ -117,10 +126,12 @@ def forward_answer_bytes(links: Sequence[str], configurations: int, *, is_binary
     return DOCUMENT_TEXT + sum(map(_text_bytes, links)) + len(links) * (2 * ARRAY_HEAD + configurations * pose)
 
 
-def _islands(decoded: DecodedSolve, trees: int) -> tuple[int, int]:
+def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:
     """How many islands a problem has at most, and the bytes of what couples them: an island has a row of its own."""
+    trees = robot.trees.ntree
     labels = [(ROWS_OF_TARGET, f"target {target.link}") for target in decoded.request.targets]
     labels += [(it.data[ROW_WEIGHTS].shape[-1], it.label) for it in decoded.request.objectives]
+    labels += [(loop.rows().residual_dim(), f"constraint {loop.name}") for loop in robot.loops]
     rows = sum(min(count, trees) for count, _ in labels)
     return min(trees, rows), sum(min(count, trees) * _text_bytes(label) for count, label in labels)
 

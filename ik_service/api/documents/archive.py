@@ -4,7 +4,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ik_service.api.codecs.npz_codec import ArchiveFields
+from ik_service.api.codecs.npz_codec import TEXTS, ArchiveFields
 from ik_service.api.errors.exceptions import faulty_field
 
 _BY_LINK = {"positions": 3, "orientations_xyzw": 4}
@@ -15,8 +15,8 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
 
     Args:
         fields: Arrays `positions` [m] and `orientations_xyzw`, of shape [n, 3 or 4] for one link and [n, links, 3 or 4]
-            for several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link` and `include`, once or more, and
-            options by their names.
+            for several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link`, `include` and `disable`, once
+            or more, and options by their names.
 
     Raises:
         FaultyFieldsError: An array of another name or shape, or an option given twice.
@@ -24,6 +24,7 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
     links = [value for name, value in fields.query if name == "link"]
     document: dict[str, Any] = {"targets": [{"link": link} for link in links], "options": {}}
     document["include"] = [value for name, value in fields.query if name == "include"]
+    document["constraints"] = {"disable": [value for name, value in fields.query if name == "disable"]}
     for name, array in fields.arrays.items():
         if name in _BY_LINK:
             columns = _by_link(name, array, len(links))
@@ -34,7 +35,7 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
     for name, value in fields.query:
         if name in document["options"]:
             raise faulty_field(f"/options/{name}", "invalid_value", "The option is given twice.")
-        if name not in ("link", "include"):
+        if name not in TEXTS:
             document["options"][name] = value
     return document
 

@@ -1,6 +1,9 @@
-"""Checks of links, tool frames and numbers of rows, for the documents of several routes."""
+"""Checks of links, tool frames, constraints and numbers of rows, for the documents of several routes."""
+
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
 from ik_service.api.errors.exceptions import faulty_field
@@ -8,6 +11,8 @@ from ik_service.api.schema.fields import Offset
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from objectives.errors import UnknownNameError
+
+DISABLE = "/constraints/disable"
 
 
 def check_link(name: str, robot: RobotModel, pointer: str) -> None:
@@ -53,3 +58,42 @@ def check_count(given: int, expected: int, pointer: str) -> None:
         here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
         detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
         raise faulty_field(pointer, "wrong_shape", detail)
+
+
+def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_] | None:
+    """Return which constraints of a robot are enabled, [constraints] or [problem_count, constraints]; None for all.
+
+    Args:
+        value: Names for all problems, or a list of names for each.
+        robot: The robot.
+        count: Number of problems.
+
+    Raises:
+        FaultyFieldsError: Not such a list, or a name that the robot does not have.
+    """
+    if not isinstance(value, list):
+        raise faulty_field(DISABLE, "wrong_type", "Give a list of names, or a list of them for each problem.")
+    if not value or not isinstance(value[0], list):
+        enabled = _enabled(value, robot, DISABLE)
+        return None if enabled.all() else enabled
+    check_count(len(value), count, DISABLE)
+    lines = np.array([_enabled(names, robot, f"{DISABLE}/{k}") for k, names in enumerate(value)])
+    if not (lines == lines[0]).all():
+        return lines
+    return None if lines[0].all() else np.asarray(lines[0])
+
+
+def _enabled(names: Any, robot: RobotModel, pointer: str) -> NDArray[np.bool_]:
+    """Return which constraints a list of names leaves enabled, [constraints]."""
+    if not isinstance(names, list):
+        raise faulty_field(pointer, "wrong_type", "Give a list of names.")
+    enabled = np.ones(len(robot.constraint_names), dtype=bool)
+    for k, name in enumerate(names):
+        if not isinstance(name, str):
+            raise faulty_field(f"{pointer}/{k}", "wrong_type", "Give the name of a constraint.")
+        if name not in robot.constraint_names:
+            known = ", ".join(f"'{one}'" for one in robot.constraint_names) or "none"
+            detail = f"The robot has no constraint of this name. Constraints: {known}."
+            raise faulty_field(f"{pointer}/{k}", "unknown_constraint", detail)
+        enabled[robot.constraint_names.index(name)] = False
+    return enabled

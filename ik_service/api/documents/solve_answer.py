@@ -17,6 +17,13 @@ from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.results.advice import advice
 from ik_service.solver.results.island_results import IslandResult
 
+_AXIS_NAMES = {
+    "dofs": "dof_names",
+    "constraints": "constraint_names",
+    "closing_coordinates": "closing_coordinate_names",
+}
+"""Names of the entries along axes of columns that a request includes."""
+
 
 def answer_document(
     robot: RobotModel,
@@ -56,7 +63,7 @@ def answer_document(
         document["targets"] = _per_target(request, result)
     for column in INCLUDED_COLUMNS:
         if column.include in include:
-            document |= {"dof_names": robot.dof_names} if "dofs" in column.axes else {}
+            document |= {name: getattr(robot, name) for axis, name in _AXIS_NAMES.items() if axis in column.axes}
             document[column.edge_name] = _entries(column, result, is_binary=is_binary)
     if "islands" in include:
         document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])

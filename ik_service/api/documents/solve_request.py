@@ -8,7 +8,7 @@ from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import check_count, check_link, read_offset
+from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset
 from ik_service.api.documents.objective import read_objective, row_counts
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
@@ -69,10 +69,11 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     count = counts[0][1]
     for pointer, given in counts:
         check_count(given, count, pointer)
+    enabled = read_disabled(envelope.constraints.disable, robot, count)
     _check_attempts(envelope.options, count)
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
-    request = SolveRequest(targets, arrays, start, solver_options(envelope.options), objectives)
+    request = SolveRequest(targets, arrays, start, solver_options(envelope.options), objectives, enabled)
     return DecodedSolve(request, frozenset(envelope.include))
 
 

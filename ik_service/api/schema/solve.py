@@ -9,13 +9,24 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ik_service.api.schema import limits
 from ik_service.api.schema.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
-from ik_service.api.schema.fields import Envelope, Name, Offset, Whole, column, nullable, refused, row, row_or_rows
+from ik_service.api.schema.fields import (
+    Envelope,
+    Name,
+    Offset,
+    Whole,
+    column,
+    nullable,
+    refused,
+    required,
+    row,
+    row_or_rows,
+)
 from ik_service.api.schema.objective import Objective
 from ik_service.result_schema import EDGE_COLUMNS
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.options import SOLUTIONS_MAX, SolverOptions
 
-Include = Literal["active_limits", "advice", "islands", "solutions"]
+Include = Literal["active_limits", "advice", "constraints", "islands", "solutions"]
 _POSE = ("positions", "orientations_xyzw")
 Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
@@ -103,6 +114,19 @@ class SolveOptions(Envelope):
     )
 
 
+_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": limits.NAME_LENGTH}}
+
+
+class SolveConstraints(Envelope):
+    """Constraints of the robot, such as loops that it closes; all are enabled that are not named here."""
+
+    disable: Annotated[Any, required(_NAMES, column(_NAMES))] = Field(
+        default_factory=list,
+        description="Names of constraints that are not to be met: one list, or one per problem. They are not judged "
+        "and change nothing; `constraint_error` has their error.",
+    )
+
+
 class SolveRequestBody(Envelope):
     """Problems for one robot, as columns: row k of every column belongs to problem k."""
 
@@ -135,6 +159,7 @@ class SolveRequestBody(Envelope):
         "order of `coordinate_names`; clamped into the limits. Locked joints are held where it says. null: the middle "
         "of the ranges, and locked joints where they are locked.",
     )
+    constraints: SolveConstraints = Field(default_factory=SolveConstraints)
     options: SolveOptions = Field(default_factory=SolveOptions)
     include: list[Include] = Field(
         default_factory=list, max_length=8, description="Further columns wanted in the answer."
@@ -203,6 +228,14 @@ SolveAnswerBody: type[BaseModel] = create_model(
     targets=(list[TargetErrors] | None, Field(default=None, description="Per target; only where there are several.")),
     **_columns(included=True),
     dof_names=(list[str] | None, Field(default=None, description="With `active_limits`: names of its columns.")),
+    constraint_names=(
+        list[str] | None,
+        Field(default=None, description="With `constraints`: names of the columns of `constraint_error`."),
+    ),
+    closing_coordinate_names=(
+        list[str] | None,
+        Field(default=None, description="With `constraints`: names of the columns of `closing_joint_q`."),
+    ),
     islands=(
         list[list[IslandBody]] | None,
         Field(

@@ -93,11 +93,11 @@ def _repeated(row: Column, count: int) -> Column:
     return row[None] if count == 1 else np.broadcast_to(row, (count, len(row)))
 
 
-def patterns_on(weights: Column) -> NDArray[np.bool_]:
+def patterns_on(weights: Column | NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the patterns of weights above 0, shape [patterns, rows].
 
     Args:
-        weights: Shape [rows] or [problem_count, rows].
+        weights: Shape [rows] or [problem_count, rows]; or which are on.
     """
     on = np.atleast_2d(weights).astype(np.float32) > 0.0
     return on[:1] if (on == on[0]).all() else np.unique(on, axis=0)

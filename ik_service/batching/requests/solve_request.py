@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData
+from ik_service.batching.requests.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
 from ik_service.batching.requests.target_keys import (
     FloatArray,
     Selection,
@@ -39,6 +39,8 @@ class SolveRequest:
         initial_joint_q: First start of every problem [rad or m], shape [problem_count, joint_coord_count].
         options: What the solve may spend.
         objectives: Further objectives.
+        constraint_enabled: Which constraints of the robot are enabled, bool [constraints], or [problem_count,
+            constraints] where problems differ; None for all.
     """
 
     targets: tuple[Target, ...]
@@ -46,6 +48,7 @@ class SolveRequest:
     initial_joint_q: FloatArray | None = None
     options: SolverOptions = field(default_factory=SolverOptions)
     objectives: tuple[ObjectiveData, ...] = ()
+    constraint_enabled: NDArray[np.bool_] | None = None
 
     @property
     def problem_count(self) -> int:
@@ -60,9 +63,14 @@ class SolveRequest:
 
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
-        """Which rows of each target and objective have a weight above 0, one line for each pattern."""
+        """Which rows of each target and objective have a weight above 0, a line for each pattern; constraints last."""
         of_targets = [rows_on(target, *given) for target, given in zip(self.targets, self._given, strict=True)]
-        return of_targets + [objective.rows_on for objective in self.objectives]
+        return [*of_targets, *(objective.rows_on for objective in self.objectives), self._enabled]
+
+    @cached_property
+    def _enabled(self) -> NDArray[np.bool_]:
+        """Patterns of constraints that are enabled, [patterns, constraints]; without constraints where all are."""
+        return np.ones((1, 0), bool) if self.constraint_enabled is None else patterns_on(self.constraint_enabled)
 
     @cached_property
     def _given(self) -> list[tuple[bool, bool]]:
@@ -96,7 +104,7 @@ class SolveRequest:
         elif options.best_of is not None or options.solutions > 1:
             extras = "choice"
         of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
-        return (tuple(code_of(target, on) for target, on in of_targets), further, extras)
+        return (tuple(code_of(target, on) for target, on in of_targets), further, self._enabled.tobytes(), extras)
 
     def sample(self) -> Self:
         """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.
@@ -110,6 +118,7 @@ class SolveRequest:
         """The first problem of each pattern of rows that are on."""
         weights: list[Any] = [target.row_weights for target in self.targets]
         weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
+        weights.append(self.constraint_enabled)
         varying = [array.astype(np.float32) > 0.0 for array in weights if array is not None and array.ndim == 2]
         on = np.hstack([np.zeros((self.problem_count, 1), bool), *varying])
         if (on == on[0]).all():
@@ -129,6 +138,7 @@ class SolveRequest:
             arrays=self.arrays.part(problems),
             initial_joint_q=rows_of(self.initial_joint_q, problems),
             objectives=tuple(objective.part(problems) for objective in self.objectives),
+            constraint_enabled=rows_of(self.constraint_enabled, problems),
         )
 
 

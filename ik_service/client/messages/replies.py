@@ -52,7 +52,8 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
     present: dict[str, Any] = {
         column.edge_name: _read_column(column, document) for column in EDGE_COLUMNS if column.edge_name in document
     }
-    present |= {name: tuple(document[name]) for name in ("dof_names", "islands", "advice") if name in document}
+    lists = ("dof_names", "constraint_names", "closing_coordinate_names", "islands", "advice")
+    present |= {name: tuple(document[name]) for name in lists if name in document}
     result = SolveResult(
         robot=document["robot"],
         joint_names=tuple(document["joint_names"]),

@@ -80,6 +80,7 @@ def solve_document(
     objectives: Sequence[Mapping[str, Any]],
     problem_count: int | None,
     initial_joint_q: ArrayLike | None,
+    constraints: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
     include: Sequence[str],
 ) -> dict[str, Any]:
@@ -89,6 +90,7 @@ def solve_document(
         "objectives": [_plain(objective) for objective in objectives] or None,
         "problem_count": problem_count,
         "initial_joint_q": _array(initial_joint_q),
+        "constraints": dict(constraints) if constraints else None,
         "options": dict(options) if options else None,
         "include": _names("include", include) or None,
     }

@@ -24,6 +24,8 @@ class SolveResult(EdgeColumns):
         timing_ms: Time in the queue, of the solve and in total [ms].
         targets: Errors per target, where there are several.
         dof_names: Names of the columns of `active_limits`, if asked for.
+        constraint_names: Names of the columns of `constraint_error`, if asked for.
+        closing_coordinate_names: Names of the columns of `closing_joint_q`, if asked for.
         islands: The islands of each problem, if asked for.
         advice: What to do about each problem, if asked for.
     """
@@ -37,6 +39,8 @@ class SolveResult(EdgeColumns):
     timing_ms: Mapping[str, float] = field(repr=False)
     targets: tuple[Mapping[str, Any], ...] = ()
     dof_names: tuple[str, ...] | None = None
+    constraint_names: tuple[str, ...] | None = None
+    closing_coordinate_names: tuple[str, ...] | None = None
     islands: tuple[Any, ...] | None = None
     advice: tuple[str, ...] | None = None
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.robots.arrays import RobotArrays
+from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
-from ik_service.robots.loops import LoopConstraint
 from objectives.errors import InputError, UnknownNameError
 
 MAX_LISTED = 60
