@@ -50,8 +50,9 @@ def load_robot(
 ) -> RobotModel:
     """Load a robot.
 
-    Loops that it closes stand beside a URDF, in ``NAME.constraints.yaml`` or ``NAME.constraints.json``. A robot is read
-    whatever its constraints are: ``robot.warnings`` says what was left out.
+    Loops that it closes are read from an MJCF file's equalities, and from ``NAME.constraints.yaml`` or
+    ``NAME.constraints.json`` beside a URDF. A robot is read whatever its constraints are: ``robot.warnings`` says what
+    was left out.
 
     Args:
         source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
@@ -130,7 +131,7 @@ def _describe(source: str | PathLike[str], reads_them: bool) -> RobotDescription
     if path.suffix.lower() == ".xml":
         from ik_service.robots.files.mjcf import read_mjcf  # the mujoco package is optional
 
-        return read_mjcf(path)
+        return read_mjcf(path, reads_constraints=reads_them)
     found = read_beside(path.parent, path.stem) if reads_them else ReadConstraints()
     return _with_constraints(read_urdf(_bytes_of(path)), found)
 

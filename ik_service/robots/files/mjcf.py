@@ -16,6 +16,7 @@ import numpy as np
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
 from ik_service.robots.files.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
+from ik_service.robots.files.mjcf_equalities import MjcfEqualities
 from ik_service.robots.files.xml_reader import shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import UNBOUNDED, UNBOUNDED_RATE
@@ -28,20 +29,20 @@ from ik_service.robots.transforms import (
 from objectives.errors import InputError, UnknownNameError
 
 
-def read_mjcf(path: Path) -> RobotDescription:
+def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription:
     """Read an MJCF file.
 
     Args:
         path: The file; files that it refers to are opened.
+        reads_constraints: Whether equalities are read.
 
     Returns:
-        Links and joints in document order.
+        Links and joints in document order, and what closes loops of links.
 
     Raises:
         InputError: The ``mujoco`` package is not installed.
         UnknownNameError: There is no such file.
-        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint, a nonlinear joint equality, an
-            equality of tendons or a closed chain.
+        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint.
     """
     try:
         import mujoco
@@ -54,6 +55,8 @@ def read_mjcf(path: Path) -> RobotDescription:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise RobotFileError(f"MuJoCo cannot compile '{path.name}': {error}") from None
+    if not reads_constraints:
+        model.eq_active0[:] = 0
     return _Conversion(mujoco, model, path.stem).description()
 
 
@@ -83,14 +86,20 @@ class _Conversion:
         self._body_names = self._unique_names("body", model.nbody, self._link_names)
         self._links: list[str] = []
         self._joints: list[JointDescription] = []
-        self._couplings = self._read_couplings()
+        self._equalities = MjcfEqualities(mujoco, model)
 
     def description(self) -> RobotDescription:
         self._links.append(self._body_names[0])
         for body in range(1, self._model.nbody):
             self._add_body(body)
-        self._add_sites()
-        return RobotDescription(self._name, tuple(map(self._describe_link, self._links)), tuple(self._joints))
+        loops = self._equalities.loops(self._body_names, self._add_sites())
+        return RobotDescription(
+            self._name,
+            tuple(map(self._describe_link, self._links)),
+            tuple(self._joints),
+            loops,
+            tuple(self._equalities.warnings),
+        )
 
     def _describe_link(self, name: str) -> LinkDescription:
         """Give a link with the mass of its body; what stands between joints of one body, and sites, have none."""
@@ -157,7 +166,6 @@ class _Conversion:
         lower, upper = (-math.inf if lower <= -UNBOUNDED else lower), (math.inf if upper >= UNBOUNDED else upper)
         effort = float(model.jnt_actfrcrange[joint].max()) if model.jnt_actfrclimited[joint] else math.inf
         effort = effort if effort < UNBOUNDED_RATE else math.inf
-        mimic, locked_value = self._couplings.get(joint, (None, None))
         return JointDescription(
             name=name,
             joint_type=joint_type,
@@ -168,64 +176,23 @@ class _Conversion:
             lower=lower,
             upper=upper,
             effort=effort,
-            mimic=mimic,
-            locked_value=locked_value,
+            mimic=self._mimic(joint),
+            locked_value=self._equalities.couplings.held.get(joint),
         )
 
-    def _add_sites(self) -> None:
-        model = self._model
-        for site, name in enumerate(self._unique_names("site", model.nsite, self._link_names)):
+    def _mimic(self, joint: int) -> MimicDescription | None:
+        own = self._equalities.couplings.following.get(joint)
+        return None if own is None else MimicDescription(self._joint_names[own.leader], own.multiplier, own.offset)
+
+    def _add_sites(self) -> list[str]:
+        """Add the sites and give their links."""
+        model, names = self._model, self._unique_names("site", self._model.nsite, self._link_names)
+        for site, name in enumerate(names):
             body = self._body_names[model.site_bodyid[site]]
             X = _transform(model.site_pos[site], model.site_quat[site])
             self._joints.append(JointDescription(f"{name}/site", JointType.FIXED, body, name, X_parent=X))
             self._links.append(name)
-
-    def _read_couplings(self) -> dict[int, tuple[MimicDescription | None, float | None]]:
-        """Give, by follower, the coupling, or the value at which an equality without a leader holds it."""
-        model, kinds = self._model, self._mujoco.mjtEq
-        couplings: dict[int, tuple[MimicDescription | None, float | None]] = {}
-        for equality in np.flatnonzero(model.eq_active0):
-            kind = kinds(int(model.eq_type[equality]))  # the enum does not compare equal to a NumPy integer
-            follower, leader = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
-            if kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
-                self._refuse_closed_chain(int(equality))
-            if kind == kinds.mjEQ_TENDON:
-                raise RobotFileError("couplings through tendons are not read.", element="equality")
-            if kind != kinds.mjEQ_JOINT:
-                continue
-            element = f"equality of joint '{self._joint_names[follower]}'"
-            coefficients = model.eq_data[equality][:5]
-            if coefficients[2:].any():
-                raise RobotFileError(f"only linear couplings are read, got polycoef {coefficients}.", element=element)
-            if follower in couplings:
-                raise RobotFileError("the joint follows twice.", element=element)
-            couplings[follower] = self._coupling(follower, leader, coefficients)
-        return couplings
-
-    def _coupling(
-        self, follower: int, leader: int, coefficients: Float64Array
-    ) -> tuple[MimicDescription | None, float | None]:
-        # MuJoCo couples displacements from qpos0, we couple coordinates.
-        offset = float(coefficients[0]) + self._reference(follower)
-        if leader < 0:
-            return None, offset
-        multiplier = float(coefficients[1])
-        return MimicDescription(
-            self._joint_names[leader], multiplier, offset - multiplier * self._reference(leader)
-        ), None
-
-    def _reference(self, joint: int) -> float:
-        return float(self._model.qpos0[self._model.jnt_qposadr[joint]])
-
-    def _refuse_closed_chain(self, equality: int) -> None:
-        model = self._model
-        ends = [int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])]
-        if int(model.eq_objtype[equality]) == int(self._mujoco.mjtObj.mjOBJ_SITE):
-            ends = [int(model.site_bodyid[site]) for site in ends]
-        if any(model.body_mocapid[body] >= 0 for body in ends):
-            return  # a handle that drags the robot in the simulator, no part of its kinematics
-        names = " and ".join(repr(self._body_names[body]) for body in ends)
-        raise RobotFileError(f"it closes a chain between {names}; closed chains are not read.", element="equality")
+        return names
 
 
 def _transform(position: Float64Array, quaternion_wxyz: Float64Array) -> Float64Array:

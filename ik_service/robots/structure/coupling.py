@@ -43,21 +43,23 @@ def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upp
     """
     leader = int(robot.dof_leader[follower])
     own = float(robot.joint_limit_lower[follower]), float(robot.joint_limit_upper[follower])
-    if robot.dof_multiplier[follower] != 0.0:
-        low, high = mapped_limits(robot, follower, *own)
-    else:  # it stands still: any leader will do, or none
-        rest = robot.dof_offset[follower]
-        is_inside = own[0] - rest <= LIMIT_SLACK and own[1] - rest >= -LIMIT_SLACK
-        low, high = (-np.inf, np.inf) if is_inside else (np.inf, -np.inf)
+    low, high = leader_interval(float(robot.dof_multiplier[follower]), float(robot.dof_offset[follower]), *own)
     lower[leader], upper[leader] = max(lower[leader], low), min(upper[leader], high)
     return leader
 
 
+def leader_interval(multiplier: float, offset: float, lower: float, upper: float) -> tuple[float, float]:
+    """Give the interval of a leader in which its follower is between two limits; an empty one is (inf, -inf)."""
+    if multiplier == 0.0:  # it stands still: any leader will do, or none
+        is_inside = lower - offset <= LIMIT_SLACK and upper - offset >= -LIMIT_SLACK
+        return (-np.inf, np.inf) if is_inside else (np.inf, -np.inf)
+    low, high = np.sort((np.array([lower, upper]) - offset) / multiplier)
+    return float(low), float(high)
+
+
 def mapped_limits(robot: RobotArrays, follower: int, lower: float, upper: float) -> tuple[float, float]:
     """Give the interval of a leader in which its follower, whose multiplier is not 0, is between two limits."""
-    ends = np.array([lower, upper]) - robot.dof_offset[follower]
-    low, high = np.sort(ends / robot.dof_multiplier[follower])
-    return float(low), float(high)
+    return leader_interval(float(robot.dof_multiplier[follower]), float(robot.dof_offset[follower]), lower, upper)
 
 
 def follower_numbers(robot: RobotArrays, dofs: Sequence[int], lower: NDArray[Any], upper: NDArray[Any]) -> Float64Array:

@@ -147,9 +147,6 @@ def test_objects_without_names_are_numbered(tmp_path: Path) -> None:
     assert robot.name == "arm"
 
 
-HINGE = '<body name="{0}"><joint name="{0}"/><geom size="0.1"/></body>'
-BODIES = f"<worldbody>{HINGE.format('a')}{HINGE.format('b')}</worldbody>"
-TENDONS = "".join(f'<fixed name="{name}"><joint joint="{name}" coef="1"/></fixed>' for name in ("a", "b"))
 BAD = {
     "no mjcf": ('<robot name="r"><link name="a"/></robot>', "<robot>: the outermost element must be <mujoco>"),
     "not xml": ("mujoco", "'arm.xml' is not well-formed XML"),
@@ -157,31 +154,6 @@ BAD = {
     "limited ball": (
         '<worldbody><body><joint name="neck" type="ball" range="0 1"/><geom size="0.1"/></body></worldbody>',
         "joint 'neck': a ball joint with a limited cone",
-    ),
-    "nonlinear": (
-        f'{BODIES}<equality><joint joint1="a" joint2="b" polycoef="0 1 2 0 0"/></equality>',
-        "equality of joint 'a': only linear couplings",
-    ),
-    "followed twice": (
-        f'{BODIES}<equality><joint joint1="a" joint2="b"/><joint joint1="a" polycoef="1 0 0 0 0"/></equality>',
-        "equality of joint 'a': the joint follows twice",
-    ),
-    "each other": (
-        f'{BODIES}<equality><joint joint1="a" joint2="b"/><joint joint1="b" joint2="a"/></equality>',
-        "it follows itself",
-    ),
-    "closed by a connection": (
-        f'{BODIES}<equality><connect body1="a" body2="b" anchor="0 0 0"/></equality>',
-        "closes a chain between 'a' and 'b'",
-    ),
-    "closed by a weld of sites": (
-        '<worldbody><site name="s"/><body name="a"><joint/><geom size="0.1"/><site name="t"/></body></worldbody>'
-        '<equality><weld site1="s" site2="t"/></equality>',
-        "closes a chain between 'world' and 'a'",
-    ),
-    "tendons": (
-        f'{BODIES}<tendon>{TENDONS}</tendon><equality><tendon tendon1="a" tendon2="b"/></equality>',
-        "couplings through tendons",
     ),
 }
 
