@@ -1,6 +1,5 @@
 """Robots by name or by file: the built-in ones, and URDF and MJCF files of the caller."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -10,8 +9,9 @@ from typing import Literal, get_args
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.files.assembly import build_model
-from ik_service.robots.files.constraint_file import ReadConstraints, read_beside, read_constraints
+from ik_service.robots.files.constraint_file import read_beside, read_constraints
 from ik_service.robots.files.description import RobotDescription
+from ik_service.robots.files.loop_closures import read_closures_beside
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
 from ik_service.robots.model import RobotModel
@@ -50,9 +50,9 @@ def load_robot(
 ) -> RobotModel:
     """Load a robot.
 
-    Loops that it closes are read from an MJCF file's equalities, and from ``NAME.constraints.yaml`` or
-    ``NAME.constraints.json`` beside a URDF. A robot is read whatever its constraints are: ``robot.warnings`` says what
-    was left out.
+    Loops that it closes are read from an MJCF file's equalities, from a URDF that names some, and from
+    ``NAME.constraints.yaml``, ``NAME.constraints.json`` or ``loop_closures.yaml`` beside it. A robot is read whatever
+    its constraints are: ``robot.warnings`` says what was left out.
 
     Args:
         source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
@@ -101,9 +101,9 @@ def load_urdf(
     """
     reads = _reads(constraints)
     data = text.encode("utf-8", errors="surrogatepass") if isinstance(text, str) else text
-    description = read_urdf(data)
+    description = read_urdf(data, reads_constraints=reads)
     if reads and constraint_text is not None:
-        description = _with_constraints(description, read_constraints(constraint_text, "constraints"))
+        description = description.with_constraints(read_constraints(constraint_text, "constraints"))
     return build_model(description, floating_base=floating_base)
 
 
@@ -114,16 +114,10 @@ def _reads(constraints: str) -> bool:
     return constraints == "read"
 
 
-def _with_constraints(description: RobotDescription, found: ReadConstraints) -> RobotDescription:
-    return dataclasses.replace(
-        description, loops=description.loops + found.loops, warnings=description.warnings + found.warnings
-    )
-
-
 def _describe(source: str | PathLike[str], reads_them: bool) -> RobotDescription:
     if isinstance(source, str) and source in builtin_robot_names():
-        found = read_beside(_BUILTIN, source) if reads_them else ReadConstraints()
-        return _with_constraints(read_urdf(builtin_urdf(source)), found)
+        description = read_urdf(builtin_urdf(source), reads_constraints=reads_them)
+        return description.with_constraints(read_beside(_BUILTIN, source)) if reads_them else description
     path = Path(source)
     if path.suffix.lower() not in (".urdf", ".xml"):
         opening = f"Robot '{source}' is neither built in nor the path of a .urdf or .xml file."
@@ -132,8 +126,11 @@ def _describe(source: str | PathLike[str], reads_them: bool) -> RobotDescription
         from ik_service.robots.files.mjcf import read_mjcf  # the mujoco package is optional
 
         return read_mjcf(path, reads_constraints=reads_them)
-    found = read_beside(path.parent, path.stem) if reads_them else ReadConstraints()
-    return _with_constraints(read_urdf(_bytes_of(path)), found)
+    description = read_urdf(_bytes_of(path), reads_constraints=reads_them)
+    if not reads_them:
+        return description
+    beside = read_beside(path.parent, path.stem)
+    return description.with_constraints(beside.joined(read_closures_beside(path.absolute().parent)))
 
 
 def _bytes_of(path: Path) -> bytes:

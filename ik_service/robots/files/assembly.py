@@ -12,7 +12,13 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
-from ik_service.robots.files.description import JointDescription, LinkDescription, RobotDescription
+from ik_service.robots.files.description import (
+    HingeDescription,
+    JointDescription,
+    LinkDescription,
+    ReadConstraints,
+    RobotDescription,
+)
 from ik_service.robots.files.mimics import check_couplings, resolve_mimics
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.model import RobotModel
@@ -21,6 +27,7 @@ from ik_service.robots.transforms import (
     identity_transform,
     quaternion_between,
     quaternion_rotate,
+    transform_inverse,
     transform_multiply,
 )
 from objectives.errors import InputError
@@ -29,6 +36,8 @@ FLOATING_BASE = "floating_base"
 """Name of the joint that ``floating_base=True`` puts in front of the root link; with a ``_`` where it is taken."""
 WORLD = "world"
 """Name of the link that stands for the world then; with a ``_`` where it is taken."""
+BASE = "base_link"
+"""Name of the link in whose frame hinges that were cut are given."""
 _Named = TypeVar("_Named", LinkDescription, JointDescription)
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
@@ -73,21 +82,37 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
         raise
     except InputError as error:  # of the model that was made: of a number that is too large, or a lock
         raise RobotFileError(str(error)) from None
-    return _with_constraints(robot, description)
+    return _with_constraints(robot, description.constraints)
 
 
-def _with_constraints(robot: RobotModel, description: RobotDescription) -> RobotModel:
+def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
     loops: dict[str, LoopConstraint] = {}
-    warnings = list(description.warnings)
-    for loop in description.loops:
+    warnings = list(found.warnings)
+    named: list[LoopConstraint | HingeDescription] = [*found.loops, *found.hinges]
+    for given in named:
         try:
+            loop = given if isinstance(given, LoopConstraint) else _closing_hinge(robot, given)
             checked_loops([loop, *filter(None, [loops.get(loop.name)])], robot.link_names)
             loops[loop.name] = loop
         except InputError as error:
-            warnings.append(f"Loop '{loop.name}' is left out: {error}")
+            warnings.append(f"Loop '{given.name}' is left out: {error}")
     if not loops and not warnings:
         return robot
     return dataclasses.replace(robot.with_loops([*loops.values()]), warnings=tuple(warnings))
+
+
+def _closing_hinge(robot: RobotModel, hinge: HingeDescription) -> LoopConstraint:
+    """Give the loop of a hinge: where its frame stands on both links when all coordinates are 0."""
+    joint_q = np.zeros(robot.joint_coord_count)
+    joint_q[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
+    base = BASE if BASE in robot.link_names else robot.link_names[0]
+    poses = robot.forward_kinematics(joint_q, [base, hinge.link, hinge.reference_link])
+    links = np.concatenate([poses.positions[0], poses.orientations_xyzw[0]], axis=1)
+    frame = transform_multiply(links[0], hinge.X_base)
+    offset, reference_offset = (transform_multiply(transform_inverse(link), frame) for link in links[1:])
+    return LoopConstraint(
+        hinge.name, "revolute", hinge.link, hinge.reference_link, tuple(offset), tuple(reference_offset)
+    )
 
 
 def _unique(items: Iterable[_Named], what: str) -> dict[str, _Named]:

@@ -10,10 +10,11 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from importlib.resources.abc import Traversable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ik_service.extras import how_to_install
 from ik_service.robots.constraints.loops import IDENTITY, LoopConstraint, Transform
+from ik_service.robots.files.description import MAX_CONSTRAINTS, ReadConstraints
 from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
 from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.transforms import quaternion_from_rpy
@@ -21,16 +22,7 @@ from objectives.errors import InputError
 
 SUFFIXES = (".constraints.yaml", ".constraints.json")
 """What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
-MAX_CONSTRAINTS = 256
-"""Most loops that are read into one robot."""
 _LIST = "loops"
-
-
-class ReadConstraints(NamedTuple):
-    """The constraints of a document, and a sentence for each that was left out."""
-
-    loops: tuple[LoopConstraint, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def read_beside(folder: Traversable, stem: str) -> ReadConstraints:
@@ -40,20 +32,22 @@ def read_beside(folder: Traversable, stem: str) -> ReadConstraints:
         folder: Folder of the robot file.
         stem: Name of the robot file without its suffix.
     """
-    files = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
-    found = [_read_file(file) for file in files if file.is_file()]
-    return ReadConstraints(
-        tuple(loop for one in found for loop in one.loops), tuple(text for one in found for text in one.warnings)
-    )
+    found = ReadConstraints()
+    for suffix in SUFFIXES:
+        found = found.joined(read_file(folder / f"{stem}{suffix}", read_constraints))
+    return found
 
 
-def _read_file(file: Traversable) -> ReadConstraints:
+def read_file(file: Traversable, read: Callable[[bytes, str], ReadConstraints]) -> ReadConstraints:
+    """Read a file, if there is one, by a function that takes its text and its name."""
+    if not file.is_file():
+        return ReadConstraints()
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         return ReadConstraints(warnings=(f"{file.name}: the file cannot be read: {error.strerror}.",))
-    return read_constraints(data, file.name)
+    return read(data, file.name)
 
 
 def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
@@ -82,18 +76,27 @@ def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
 
 def _entries(text: bytes | str) -> list[Any]:
     """Give the entries of a document, whatever they are."""
-    if len(text) > MAX_BYTES:
-        raise InputError(f"It has more than {MAX_BYTES} bytes.")
-    try:
-        document = _parsed(text if isinstance(text, str) else text.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"It is not UTF-8 text (byte {error.start}).") from None
-    except RecursionError:
-        raise InputError("It is nested too deep.") from None
+    document = read_document(text)
     entries = document.get(_LIST) if isinstance(document, dict) and len(document) == 1 else None
     if not isinstance(entries, list):
         raise InputError(f"It must be a mapping with the key '{_LIST}', a list of loops, and no other.")
     return entries
+
+
+def read_document(text: bytes | str) -> Any:
+    """Give what a document in YAML or JSON holds.
+
+    Raises:
+        InputError: It is too large, nested too deep, not UTF-8, or neither JSON nor YAML.
+    """
+    if len(text) > MAX_BYTES:
+        raise InputError(f"It has more than {MAX_BYTES} bytes.")
+    try:
+        return _parsed(text if isinstance(text, str) else text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"It is not UTF-8 text (byte {error.start}).") from None
+    except RecursionError:
+        raise InputError("It is nested too deep.") from None
 
 
 def _parsed(text: str) -> Any:
@@ -129,7 +132,12 @@ def _shown(value: object) -> str:
     return shortened(reprlib.repr(value))  # YAML can name one list a million times in another
 
 
-def _text(name: str, value: object) -> str:
+def read_text(name: str, value: object) -> str:
+    """Read a text that is not empty.
+
+    Raises:
+        InputError: It is none.
+    """
     if not isinstance(value, str) or not value:
         raise InputError(f"'{name}' must be a text that is not empty, got {_shown(value)}.")
     return value
@@ -146,7 +154,12 @@ def _number(name: str, value: object) -> float:
     return number
 
 
-def _numbers(name: str, value: object, count: int) -> tuple[float, ...]:
+def read_numbers(name: str, value: object, count: int) -> tuple[float, ...]:
+    """Read a list of numbers.
+
+    Raises:
+        InputError: It is none, of another length, or a number is too large.
+    """
     if not isinstance(value, list) or len(value) != count:
         raise InputError(f"'{name}' must be a list of {count} numbers, got {_shown(value)}.")
     return tuple(_number(name, number) for number in value)
@@ -155,7 +168,7 @@ def _numbers(name: str, value: object, count: int) -> tuple[float, ...]:
 def _transform(name: str, value: object) -> Transform:
     """Read a transform: seven numbers, or its position and its rotation by their names."""
     if not isinstance(value, Mapping):
-        return _numbers(name, value, 7)
+        return read_numbers(name, value, 7)
     positions, rotations = value.keys() & {"position", "xyz"}, value.keys() & {"orientation_xyzw", "rpy"}
     if len(positions) + len(rotations) != len(value) or len(positions) > 1 or len(rotations) > 1:
         raise InputError(
@@ -163,18 +176,18 @@ def _transform(name: str, value: object) -> Transform:
         )
     place, turn = IDENTITY[:3], IDENTITY[3:]
     for key in positions:
-        place = _numbers(f"{key} of {name}", value[key], 3)
+        place = read_numbers(f"{key} of {name}", value[key], 3)
     for key in rotations:
-        numbers = _numbers(f"{key} of {name}", value[key], 4 if key == "orientation_xyzw" else 3)
+        numbers = read_numbers(f"{key} of {name}", value[key], 4 if key == "orientation_xyzw" else 3)
         turn = numbers if key == "orientation_xyzw" else tuple(quaternion_from_rpy(*numbers).tolist())
     return (*place, *turn)
 
 
 _READERS: Mapping[str, Callable[[str, object], Any]] = {
-    "name": _text,
-    "joint": _text,
-    "link": _text,
-    "reference_link": _text,
+    "name": read_text,
+    "joint": read_text,
+    "link": read_text,
+    "reference_link": read_text,
     "offset": _transform,
     "reference_offset": _transform,
     "pitch": _number,

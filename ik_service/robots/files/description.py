@@ -3,12 +3,16 @@
 The URDF and MJCF readers write descriptions; ``assembly`` turns one into a ``RobotModel``.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from typing import NamedTuple
 
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, identity_transform
+
+MAX_CONSTRAINTS = 256
+"""Most loops that a document may have; those after them are left out."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,48 @@ class JointDescription:
     line: int | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class HingeDescription:
+    """A revolute joint that was cut to make a tree, where it stands when all coordinates are 0.
+
+    Attributes:
+        name: Name of the loop that it closes.
+        link: Link on one side of it.
+        reference_link: Link on the other side.
+        X_base: Frame of the hinge, which turns about z, in the link ``base_link`` or else the root, shape [7].
+    """
+
+    name: str
+    link: str
+    reference_link: str
+    X_base: Float64Array
+
+
+class ReadConstraints(NamedTuple):
+    """Constraints of a document.
+
+    Attributes:
+        loops: Loops that a robot closes.
+        warnings: What was left out, a sentence each.
+        hinges: Loops whose frames follow from the robot.
+        freed: Joints that follow others only for readers that close no loops.
+    """
+
+    loops: tuple[LoopConstraint, ...] = ()
+    warnings: tuple[str, ...] = ()
+    hinges: tuple[HingeDescription, ...] = ()
+    freed: tuple[str, ...] = ()
+
+    def joined(self, other: "ReadConstraints") -> "ReadConstraints":
+        """Give these and others."""
+        return ReadConstraints(
+            self.loops + other.loops,
+            self.warnings + other.warnings,
+            self.hinges + other.hinges,
+            self.freed + other.freed,
+        )
+
+
 @dataclass(frozen=True)
 class RobotDescription:
     """A robot as its file describes it, links and joints in document order.
@@ -81,12 +127,15 @@ class RobotDescription:
         name: Name of the robot.
         links: Its links.
         joints: Its joints.
-        loops: Loops that it closes.
-        warnings: What was left out, a sentence each.
+        constraints: What closes loops of links.
     """
 
     name: str
     links: tuple[LinkDescription, ...]
     joints: tuple[JointDescription, ...]
-    loops: tuple[LoopConstraint, ...] = ()
-    warnings: tuple[str, ...] = ()
+    constraints: ReadConstraints = field(default_factory=ReadConstraints)
+
+    def with_constraints(self, found: ReadConstraints) -> "RobotDescription":
+        """Give the robot with further constraints; joints that these free follow no other."""
+        joints = (replace(joint, mimic=None) if joint.name in found.freed else joint for joint in self.joints)
+        return replace(self, joints=tuple(joints), constraints=self.constraints.joined(found))

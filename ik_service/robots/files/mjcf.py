@@ -15,7 +15,13 @@ import numpy as np
 
 from ik_service.errors import RobotFileError
 from ik_service.extras import how_to_install
-from ik_service.robots.files.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
+from ik_service.robots.files.description import (
+    JointDescription,
+    LinkDescription,
+    MimicDescription,
+    ReadConstraints,
+    RobotDescription,
+)
 from ik_service.robots.files.mjcf_equalities import MjcfEqualities
 from ik_service.robots.files.xml_reader import shortened
 from ik_service.robots.joint_type import JointType
@@ -97,8 +103,7 @@ class _Conversion:
             self._name,
             tuple(map(self._describe_link, self._links)),
             tuple(self._joints),
-            loops,
-            tuple(self._equalities.warnings),
+            ReadConstraints(loops, tuple(self._equalities.warnings)),
         )
 
     def _describe_link(self, name: str) -> LinkDescription:

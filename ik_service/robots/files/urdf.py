@@ -3,28 +3,54 @@
 Links with their masses and centres of mass, joints, origins, axes, limits and mimic. Meshes, moments of inertia,
 transmissions and simulator extensions are passed over and nothing that the file refers to is opened. Lengths are
 metres, angles radians, masses kilograms.
+
+Two ways to name loops are read, neither of them part of the format: elements ``<constraint>`` as proposed for urdfdom,
+with a frame and an axis on a parent and on a child link, and pairs of links ``closing_NAME_1``, ``closing_NAME_2`` as
+onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning.
 """
 
 import math
+import re
+from collections.abc import Sequence
 
 import numpy as np
 
-from ik_service.robots.files.description import JointDescription, LinkDescription, MimicDescription, RobotDescription
+from ik_service.errors import RobotFileError
+from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.files.description import (
+    MAX_CONSTRAINTS,
+    JointDescription,
+    LinkDescription,
+    MimicDescription,
+    ReadConstraints,
+    RobotDescription,
+)
 from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
-from ik_service.robots.transforms import Float64Array, quaternion_from_rpy
+from ik_service.robots.transforms import (
+    Float64Array,
+    quaternion_between,
+    quaternion_from_rpy,
+    quaternion_multiply,
+)
+from objectives.errors import InputError
 
 MAX_COUNT = 2048
 """Most links and most joints that a robot may have."""
 _TYPES = {joint_type.name.lower(): joint_type for joint_type in JointType} | {"spherical": JointType.BALL}
+_CLOSING_JOINTS = {"link": "weld", "fixed": "weld", "continuous": "revolute", "ball": "spherical"}
+_AXES_ALONE = ("revolute", "cylindrical", "planar")  # joints for which a turn of a frame about its axis is nothing
+_CLOSING_LINK = re.compile(r"closing_(.+)_([12])")
+_X_AXIS, _Z_AXIS = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
-def read_urdf(data: bytes) -> RobotDescription:
+def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescription:
     """Read a URDF document.
 
     Args:
         data: The document, UTF-8.
+        reads_constraints: Whether loops are read.
 
     Returns:
         Links and joints in document order.
@@ -38,7 +64,8 @@ def read_urdf(data: bytes) -> RobotDescription:
     _refuse_xacro(root)
     links = tuple(_read_link(element) for element in _capped(root, "link"))
     joints = tuple(_read_joint(element) for element in _capped(root, "joint"))
-    return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints)
+    constraints = _read_loops(root, links) if reads_constraints else ReadConstraints()
+    return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints, constraints)
 
 
 def _refuse_xacro(root: XmlElement) -> None:
@@ -112,6 +139,10 @@ def _read_axis(element: XmlElement, joint_type: JointType) -> tuple[float, float
     axis = element.one("axis")
     if axis is None or joint_type in (JointType.FIXED, JointType.FLOATING, JointType.BALL):
         return 1.0, 0.0, 0.0
+    return _read_direction(axis)
+
+
+def _read_direction(axis: XmlElement) -> tuple[float, float, float]:
     # Halves are exact, and have a length where that of the whole would overflow.
     x, y, z = (0.5 * number for number in axis.numbers("xyz", (1.0, 0.0, 0.0)))
     length = math.hypot(x, y, z)
@@ -159,3 +190,74 @@ def _read_mimic(element: XmlElement, joint_type: JointType) -> MimicDescription 
         raise mimic.error(f"a {joint_type.name.lower()} joint cannot follow another; it has several coordinates.")
     multiplier, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
     return MimicDescription(mimic.text("joint"), multiplier, offset, mimic.line)
+
+
+def _read_loops(root: XmlElement, links: Sequence[LinkDescription]) -> ReadConstraints:
+    elements, loops, warnings = [*root.all("constraint")], [], []
+    for element in elements[:MAX_CONSTRAINTS]:
+        try:
+            loops.append(_read_constraint(element))
+        except RobotFileError as error:
+            warnings.append(f"A loop is left out: {error}")
+        except InputError as error:
+            warnings.append(f"A loop is left out: {element.error(str(error))}")
+    pairs = _closing_pairs(links)
+    loops += [
+        LoopConstraint(f"closing_{name}", "spherical", ends["2"], ends["1"])
+        for name, ends in pairs.items()
+        if len(ends) == 2
+    ]
+    warnings += [
+        f"Link '{shortened(link)}' closes no loop: the other one of its pair is missing."
+        for ends in pairs.values()
+        for link in ends.values()
+        if len(ends) == 1
+    ]
+    if len(elements) > MAX_CONSTRAINTS or len(loops) > MAX_CONSTRAINTS:
+        warnings.append(f"Loops after the first {MAX_CONSTRAINTS} are left out; more are not read.")
+    return ReadConstraints(tuple(loops[:MAX_CONSTRAINTS]), tuple(warnings))
+
+
+def _read_constraint(element: XmlElement) -> LoopConstraint:
+    """Read a loop: the frame of the child stands to that of the parent as its type allows."""
+    kind = element.text("type").lower()
+    joint = _CLOSING_JOINTS.get(kind, kind)
+    child, parent = (_read_origin(element.one(f"{end}_origin")) for end in ("child", "parent"))
+    if joint not in ("weld", "spherical"):
+        axis = _closing_axis(element, "parent", _X_AXIS)
+        parent = _turned(parent, _Z_AXIS, axis)
+        if joint == "universal":  # the second axis, at right angles to the first
+            child = _turned(child, _X_AXIS, _closing_axis(element, "child", _X_AXIS))
+        else:
+            child = _turned(child, _Z_AXIS, _closing_axis(element, "child", axis) if joint in _AXES_ALONE else axis)
+    attributes = ((name, name in element.attributes) for name in ("pitch", "distance"))
+    pitch, distance = (element.number(name, 0.0) if is_given else None for name, is_given in attributes)
+    return LoopConstraint(
+        element.text("name"),
+        joint,
+        _required(element, "child").text("link"),
+        _required(element, "parent").text("link"),
+        tuple(child.tolist()),
+        tuple(parent.tolist()),
+        pitch,
+        distance,
+    )
+
+
+def _closing_axis(element: XmlElement, end: str, default: Float64Array) -> Float64Array:
+    axis = element.one(f"{end}_axis")
+    return default if axis is None else np.array(_read_direction(axis))
+
+
+def _turned(frame: Float64Array, own: Float64Array, axis: Float64Array) -> Float64Array:
+    """Give a frame at the same place whose axis ``own`` is along an axis in the frame."""
+    return np.concatenate([frame[:3], quaternion_multiply(frame[3:], quaternion_between(own, axis))])
+
+
+def _closing_pairs(links: Sequence[LinkDescription]) -> dict[str, dict[str, str]]:
+    """Give the links of each pair by their numbers, by the pair's name."""
+    pairs: dict[str, dict[str, str]] = {}
+    for link in links:
+        if match := _CLOSING_LINK.fullmatch(link.name):
+            pairs.setdefault(match[1], {})[match[2]] = link.name
+    return pairs
