@@ -4,6 +4,8 @@ The tangent of every joint is expressed in its joint-parent frame: floating (v, 
 origin, ball w; a rotation is integrated by the left product ``exp(w) * q``.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,16 +16,35 @@ from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternio
 from objectives.errors import InputError
 
 
+class BodyMotion(NamedTuple):
+    """Poses of all bodies and how DOFs move them, in many configurations.
+
+    Attributes:
+        T_world_body: [m, xyzw], shape [n, body_count, 7].
+        S: Twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
+    """
+
+    T_world_body: Float64Array
+    S: Float64Array
+
+
 def motion_subspace(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     """Give the twist per unit of each DOF, shape [n, joint_dof_count, 6]; see ``RobotModel.motion_subspace``."""
+    return body_motion(robot, joint_q).S
+
+
+def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
+    """Give the poses of all bodies together with the motion subspace."""
     configurations = checked_joint_q(robot, joint_q)
     n = len(configurations)
     poses = poses_of_bodies(robot, configurations, range(robot.body_count))
     still = np.tile([[0.0], [0.0], [0.0], [1.0]], (1, n))
     twists = np.zeros((n, robot.joint_dof_count, 6))
+    T_world_body = np.empty((n, robot.body_count, 7))
     for body, step in enumerate(robot.joint_steps):
         parent = poses[step.parent] if step.parent >= 0 else BodyPose(np.zeros((3, n)), still)
         origin = poses[body].position.T
+        T_world_body[:, body, :3], T_world_body[:, body, 3:] = origin, poses[body].q_xyzw.T
         first = int(robot.joint_qd_start[body])
         for k, axis in enumerate(step.axes):
             world_axis = rotated(parent.q_xyzw, axis).T
@@ -32,7 +53,34 @@ def motion_subspace(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
             else:
                 twists[:, first + k, :3] = np.cross(origin, world_axis)
                 twists[:, first + k, 3:] = world_axis
-    return twists
+    return BodyMotion(T_world_body, twists)
+
+
+def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
+    """Give the time derivative of the motion subspace, shape [n, joint_dof_count, 6].
+
+    Axes turn with the body that carries the joint; those of angular DOFs pass through the child's origin.
+
+    Args:
+        robot: The robot.
+        motion: Poses and motion subspace of configurations.
+        joint_qd: Velocities there, shape [n, joint_dof_count].
+    """
+    rate = np.zeros_like(motion.S)
+    twists = np.zeros((len(joint_qd), robot.body_count + 1, 6))  # the last is that of the world
+    for body, step in enumerate(robot.joint_steps):
+        own = slice(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1]))
+        linear = own.start + step.joint_type.linear_dof_count
+        S = motion.S[:, own]
+        twists[:, body] = twists[:, step.parent] + np.einsum("nd,ndk->nk", joint_qd[:, own], S)
+        turn = twists[:, step.parent, np.newaxis, 3:]
+        rate[:, own.start : linear, :3] = np.cross(turn, motion.S[:, own.start : linear, :3])
+        axes = motion.S[:, linear : own.stop, 3:]
+        origin = motion.T_world_body[:, body, np.newaxis, :3]
+        velocity = twists[:, body, np.newaxis, :3] + np.cross(twists[:, body, np.newaxis, 3:], origin)
+        rate[:, linear : own.stop, 3:] = np.cross(turn, axes)
+        rate[:, linear : own.stop, :3] = np.cross(velocity, axes) + np.cross(origin, rate[:, linear : own.stop, 3:])
+    return rate
 
 
 def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:

@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ik_service.robots import JointType, RobotModel, load_robot, load_urdf
+from ik_service.robots.host_kinematics.tangent import body_motion, motion_subspace_rate
 from objectives.errors import InputError, UnknownNameError
 
 Float64Array = NDArray[np.float64]
@@ -169,6 +170,14 @@ def _angular_velocity(start_xyzw: Float64Array, end_xyzw: Float64Array) -> Float
     """Give 2 vec(end * conj(start)), the rotation vector of a small turn in the world frame."""
     v0, w0, v1, w1 = start_xyzw[..., :3], start_xyzw[..., 3:], end_xyzw[..., :3], end_xyzw[..., 3:]
     return np.asarray(2.0 * (w0 * v1 - w1 * v0 - np.cross(v1, v0)))
+
+
+def test_rate_of_the_motion_subspace_is_its_derivative_along_a_motion(robot: RobotModel, joint_q: Float64Array) -> None:
+    joint_qd = np.random.default_rng(2).standard_normal((len(joint_q), robot.joint_dof_count))
+    rate = motion_subspace_rate(robot, body_motion(robot, joint_q), joint_qd)
+    ahead, behind = (robot.motion_subspace(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))
+    np.testing.assert_allclose(rate, (ahead - behind) / (2.0 * STEP), atol=10.0 * DERIVATIVE_TOLERANCE)
+    assert (np.abs(rate).max(axis=(0, 2)) > 0.1).sum() > 10
 
 
 def test_integration_turns_by_left_products_in_the_joint_parent_frame(robot: RobotModel) -> None:
