@@ -162,7 +162,7 @@ def state_rows(group: RowGroup) -> StatedRows:
         raise ObjectiveError(f"Row group '{group.name}' states {len(stated)} rows instead of {group.row_count}.")
     weight = graph.variable(WEIGHT)
     rows = tuple(weight * row_weight * row for row_weight, row in zip(data[-1], stated, strict=True))
-    frame_derivatives = tuple(tuple(_by_twist(row, frame) for row in rows) for frame in frames)
+    frame_derivatives = tuple(tuple(by_twist(row, frame) for row in rows) for frame in frames)
     cancels = len(frames) > 1 and _common_motion_cancels(frame_names, frame_derivatives)
     if cancels and len(frames) == 2:  # the second derivatives need no arithmetic of their own
         first = frame_derivatives[0]
@@ -204,7 +204,7 @@ def _by_left_tangent(row: Expression, q: Sequence[Expression]) -> tuple[Expressi
     return _expressions(row.graph, _rotation_part(gradient(row, q), quaternion(q)))
 
 
-def _by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, ...]:
+def by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, ...]:
     """Derivative by a twist at the world origin: dp = v + w x p, dq = 1/2 (w, 0) q."""
     by_frame = gradient(row, frame)
     by_position = vector(by_frame[:3])

@@ -24,7 +24,7 @@ from objectives.frame_algebra import (
 from objectives.model import FloatArray, IKModel
 from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
 from objectives.statement.rows import RowGroup
-from objectives.tasks.closing_joint import CLOSING_COORDINATES, relative_group
+from objectives.tasks.closing_joint import CLOSING_COORDINATES, RelativeRows, relative_group
 
 OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
@@ -92,18 +92,38 @@ def _distance(frame: Frame, distance: Scalar) -> Sequence[Scalar]:
     return [(dot(frame.position, frame.position) / distance - distance) * 0.5]
 
 
+LOOP_COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "weld": ("px", "py", "pz", "ex", "ey", "ez"),
+    "revolute": ("px", "py", "pz", "zx", "zy"),
+    "prismatic": ("px", "py", "ex", "ey", "ez"),
+    "helical": ("px", "py", "zx", "zy", "screw"),
+    "cylindrical": ("px", "py", "zx", "zy"),
+    "universal": ("px", "py", "pz", "xz"),
+    "spherical": ("px", "py", "pz"),
+    "planar": ("pz", "zx", "zy"),
+    "point_on_line": ("px", "py"),
+    "point_in_plane": ("pz",),
+    "distance": ("distance",),
+}
+"""Names of the rows of the joints that close a loop."""
+
+
+def _group(joint: str, rows: RelativeRows, *, has_size: bool = False) -> RowGroup:
+    return relative_group(f"loop_{joint}", len(LOOP_COMPONENTS[joint]), rows, has_size=has_size)
+
+
 LOOP_GROUPS: Mapping[str, RowGroup] = {
-    "weld": relative_group("loop_weld", 6, _weld),
-    "revolute": relative_group("loop_revolute", 5, _revolute),
-    "prismatic": relative_group("loop_prismatic", 5, _prismatic),
-    "helical": relative_group("loop_helical", 5, _helical, has_size=True),
-    "cylindrical": relative_group("loop_cylindrical", 4, _cylindrical),
-    "universal": relative_group("loop_universal", 4, _universal),
-    "spherical": relative_group("loop_spherical", 3, _spherical),
-    "planar": relative_group("loop_planar", 3, _planar),
-    "point_on_line": relative_group("loop_point_on_line", 2, _point_on_line),
-    "point_in_plane": relative_group("loop_point_in_plane", 1, _point_in_plane),
-    "distance": relative_group("loop_distance", 1, _distance, has_size=True),
+    "weld": _group("weld", _weld),
+    "revolute": _group("revolute", _revolute),
+    "prismatic": _group("prismatic", _prismatic),
+    "helical": _group("helical", _helical, has_size=True),
+    "cylindrical": _group("cylindrical", _cylindrical),
+    "universal": _group("universal", _universal),
+    "spherical": _group("spherical", _spherical),
+    "planar": _group("planar", _planar),
+    "point_on_line": _group("point_on_line", _point_on_line),
+    "point_in_plane": _group("point_in_plane", _point_in_plane),
+    "distance": _group("distance", _distance, has_size=True),
 }
 """Rows of the joints that close a loop, by name."""
 SIZES = {"helical": "pitch", "distance": "distance"}
