@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.arrays import Int32Array
+from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
@@ -305,6 +306,11 @@ class RobotModel(KinematicRobot):
             InputError: A link is not below the root, or a kept joint follows one that is left out.
         """
         return subtree.subrobot(self, root, branches, stop_at)
+
+    @cached_property
+    def constraints(self) -> ConstraintSet:
+        """What closes loops, and its kinematics without targets."""
+        return ConstraintSet(self)
 
     def with_loops(self, loops: Sequence[LoopConstraint]) -> "RobotModel":
         """Give a model that closes loops, in place of those that it closes now.

@@ -71,6 +71,15 @@ def quaternion_exp(rotation_vector: Float64Array) -> Float64Array:
     return np.concatenate([scale * rotation_vector, np.cos(0.5 * angle)], axis=-1)
 
 
+def rotation_vector(q_xyzw: Float64Array) -> Float64Array:
+    """Give the shortest rotation vectors [rad, shape ..., 3] of unit quaternions [..., 4]."""
+    length = np.linalg.norm(q_xyzw[..., :3], axis=-1, keepdims=True)
+    safe = np.where(length < SMALL_ANGLE, 1.0, length)
+    half = np.arctan2(length, np.abs(q_xyzw[..., 3:]))
+    scale = np.where(length < SMALL_ANGLE, 2.0, 2.0 * half / safe)
+    return np.asarray(np.where(q_xyzw[..., 3:] < 0.0, -scale, scale) * q_xyzw[..., :3])
+
+
 def quaternion_between(start: Float64Array, end: Float64Array) -> Float64Array:
     """Give the smallest rotation that takes the unit vector ``start`` [3] to ``end`` [3], shape [4]."""
     cosine = float(start @ end)

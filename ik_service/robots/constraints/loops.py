@@ -63,6 +63,11 @@ class LoopConstraint:
         )
 
     @property
+    def size(self) -> float:
+        """The pitch or the distance; 0 for a joint that has neither."""
+        return self.pitch or self.distance or 0.0
+
+    @property
     def links(self) -> tuple[str, ...]:
         """The links that it joins, the world left out."""
         return (self.link,) if self.reference_link is None else (self.link, self.reference_link)

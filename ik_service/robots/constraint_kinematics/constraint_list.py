@@ -1,0 +1,170 @@
+"""The constraints of a robot by name: their rows in both packings, their links, their closing joints' coordinates."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots.constraint_kinematics.rows.error_rows import ERROR_COMPONENTS, ErrorRows
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
+from ik_service.robots.constraint_kinematics.rows.row_map import ConstraintRow, RowMap, constraint_index
+from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.structure.link_paths import path_between
+from ik_service.robots.structure.names import DofInfo, dof_at
+from objectives.errors import InputError
+from objectives.tasks.loop import LOOP_COMPONENTS
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConstraintList:
+    """Constraints in the order in which the robot has them.
+
+    Attributes:
+        robot: The robot.
+    """
+
+    robot: KinematicRobot
+
+    def __len__(self) -> int:
+        """Give the number of constraints."""
+        return len(self.robot.loops)
+
+    def __iter__(self) -> Iterator[LoopConstraint]:
+        """Go through the constraints."""
+        return iter(self.robot.loops)
+
+    def __getitem__(self, name: str) -> LoopConstraint:
+        """Give the constraint of a name.
+
+        Raises:
+            UnknownNameError: There is none; the message lists them and the closest ones.
+        """
+        return self.robot.loops[constraint_index(self.names(), name)]
+
+    def names(self, kind: str | None = None, enabled: ArrayLike | None = None) -> tuple[str, ...]:
+        """Name the constraints, those of one kind of joint, or those that a mask enables, shape [constraints]."""
+        on = np.ones(len(self), dtype=bool) if enabled is None else self.mask(enabled)[0]
+        loops = zip(self.robot.loops, on, strict=True)
+        return tuple(one.name for one, is_on in loops if is_on and kind in (None, one.joint))
+
+    def enabled(self, names: Sequence[str]) -> BoolArray:
+        """Give the mask that enables these constraints and disables all others, shape [constraints].
+
+        Raises:
+            UnknownNameError: There is no constraint of a name.
+            InputError: The names are a text instead of a list.
+        """
+        if isinstance(names, str):
+            raise InputError(f"Constraints to enable must be a list of names, got the text {names!r}.")
+        known, mask = self.names(), np.zeros(len(self), dtype=bool)
+        mask[[constraint_index(known, name) for name in names]] = True
+        return mask
+
+    def mask(self, enabled: ArrayLike | None) -> BoolArray:
+        """Read which constraints are enabled, shape [1 or n, constraints]; None enables all.
+
+        Raises:
+            InputError: Not booleans of shape [constraints] or [n, constraints].
+        """
+        if enabled is None:
+            return np.ones((1, len(self)), dtype=bool)
+        mask = np.asarray(enabled)
+        if mask.dtype != bool or mask.ndim not in (1, 2) or mask.shape[-1] != len(self):
+            allowed = f"booleans of shape [{len(self)}] or [n, {len(self)}]"
+            raise InputError(f"enabled is an array of {mask.dtype} of shape {list(mask.shape)}. Allowed: {allowed}.")
+        return mask.reshape(-1, len(self))
+
+    def of_link(self, link: str, kind: str | None = None) -> tuple[str, ...]:
+        """Name the constraints, or those of one kind of joint, that have a frame on a link.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+        """
+        self.robot.link_index(link)
+        return tuple(one.name for one in self if link in one.links and kind in (None, one.joint))
+
+    def loop_links(self, name: str) -> tuple[str, ...]:
+        """Name the links that make a loop: those on the ways to both frames that move against each other.
+
+        Raises:
+            UnknownNameError: There is no such constraint.
+        """
+        robot, loop = self.robot, self[name]
+        ends = [0 if link is None else robot.link_index(link) for link in (loop.link, loop.reference_link)]
+        path, common = path_between(robot, *ends)
+        return tuple(robot.link_names[k] for k in path if robot.link_body[k] != robot.link_body[common])
+
+    @cached_property
+    def _error_map(self) -> RowMap:
+        return RowMap({one.name: ERROR_COMPONENTS for one in self})
+
+    @cached_property
+    def _residual_map(self) -> RowMap:
+        return RowMap({one.name: LOOP_COMPONENTS[one.joint] for one in self})
+
+    @property
+    def error_count(self) -> int:
+        """Number of rows in error packing: six for each loop."""
+        return self._error_map.count
+
+    @property
+    def residual_count(self) -> int:
+        """Number of rows in residual packing: those that the joint of each loop does not leave free."""
+        return self._residual_map.count
+
+    def error_row_at(self, row: int) -> ConstraintRow:
+        """Name a row of the error packing.
+
+        Raises:
+            InputError: There is no such row.
+        """
+        return self._error_map.row_at(row)
+
+    def error_rows(self, name: str) -> slice:
+        """Give the rows of a constraint in error packing.
+
+        Raises:
+            UnknownNameError: There is no such constraint.
+        """
+        return self._error_map.rows(name)
+
+    def residual_row_at(self, row: int) -> ConstraintRow:
+        """Name a row of the residual packing.
+
+        Raises:
+            InputError: There is no such row.
+        """
+        return self._residual_map.row_at(row)
+
+    def residual_rows(self, name: str) -> slice:
+        """Give the rows of a constraint in residual packing.
+
+        Raises:
+            UnknownNameError: There is no such constraint.
+        """
+        return self._residual_map.rows(name)
+
+    @cached_property
+    def _error_rows(self) -> ErrorRows:
+        return ErrorRows.of(self.robot)
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """Names of the coordinates of the closing joints: the constraint's, with ``/angle`` and the like."""
+        return self._error_rows.whole.coordinate_names[self.robot.joint_coord_count :]
+
+    @property
+    def dof_names(self) -> tuple[str, ...]:
+        """Names of the DOFs of the closing joints alike."""
+        return self._error_rows.whole.dof_names[self.robot.joint_dof_count :]
+
+    def coordinate_at(self, column: int) -> DofInfo:
+        """Describe a column of the error packing: a DOF of the tree, or of a closing joint after them.
+
+        Raises:
+            InputError: There is no such column.
+        """
+        return dof_at(self._error_rows.whole, column)

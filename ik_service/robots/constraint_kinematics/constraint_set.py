@@ -1,0 +1,304 @@
+"""The constraints of a robot and their kinematics without targets: `robot.constraints`."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots.constraint_kinematics import closing, sweep
+from ik_service.robots.constraint_kinematics.constraint_list import ConstraintList
+from ik_service.robots.constraint_kinematics.descent import restored
+from ik_service.robots.constraint_kinematics.feasible_motion import nearest_rates
+from ik_service.robots.constraint_kinematics.partition import partitioned
+from ik_service.robots.constraint_kinematics.results import (
+    Closure,
+    FeasibleAcceleration,
+    FeasibleVelocity,
+    Partition,
+    SweptPath,
+)
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, applied, free_dofs
+from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
+from ik_service.robots.host_kinematics.tangent import body_motion, integrate
+from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
+from ik_service.robots.structure.coupling import complete_joint_q
+from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
+
+
+class ConstraintSet(ConstraintList):
+    """What closes loops of a robot: immutable, in float64 on the host, over many configurations at once.
+
+    Configurations are [joint_coord_count] (then n = 1) or [n, joint_coord_count], rates alike. Rows stand in two
+    packings. *Error packing*: six rows per loop, the position [m] and rotation vector [rad] of its frame in the frame
+    where its closing joint ends, over the DOFs of the tree and then of the closing joints; there, joint_q and rates may
+    have columns for the closing joints too, which otherwise stand and move as comes nearest to closing. *Residual
+    packing*: the rows of ``IKObjectiveLoop``, over the DOFs of the tree. Rows are there whether constraints are enabled
+    or not; `enabled` says which are to be met, for all or each configuration, shape [constraints] or [n, constraints].
+
+    All methods raise InputError for arrays of a wrong shape or that are not finite, and UnknownNameError for names that
+    the robot does not have.
+    """
+
+    def __repr__(self) -> str:
+        """Give the names and the sizes in one line."""
+        rows = f"{self.error_count} error rows, {self.residual_count} residual rows"
+        return f"<ConstraintSet: {', '.join(self.names()) or 'none'}; {rows}>"
+
+    # ------------------------------------------------------------------ error packing
+    def with_closing_joints(self, joint_q: ArrayLike) -> Float64Array:
+        """Add the coordinates of the closing joints, shape [n, joint_coord_count + closing coordinates]."""
+        return self._error_rows.configurations(self.robot, joint_q)
+
+    def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
+        """Move configurations with closing joints along tangents with closing joints; see ``RobotModel.integrate``."""
+        return integrate(self._error_rows.whole, joint_q, dq)
+
+    def error_frames(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the frames of loops and the ends of their closing joints in the world, shape [2, n, constraints, 7]."""
+        whole_q = self.with_closing_joints(joint_q)
+        return self._error_rows.frames.poses(self._error_rows.whole.body_poses(whole_q))
+
+    def error(self, joint_q: ArrayLike) -> Float64Array:
+        """Give how far frames are from where they close their loops, shape [n, error_count]."""
+        whole_q = self.with_closing_joints(joint_q)
+        return self._error_rows.error(self._error_rows.whole.body_poses(whole_q))
+
+    def error_gradient(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the derivatives of `error` by all DOFs, shape [n, error_count, DOFs with those of closing joints]."""
+        return self._error_rows.gradient(body_motion(self._error_rows.whole, self.with_closing_joints(joint_q)))
+
+    def jacobian(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the map of velocities to `error_velocity`, shape [n, error_count, DOFs with those of closing joints]."""
+        return self._error_rows.jacobian(body_motion(self._error_rows.whole, self.with_closing_joints(joint_q)))
+
+    def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
+        """Give the time derivative of `jacobian` along a motion, same shape."""
+        whole_q, whole_qd = self._moving(joint_q, joint_qd)
+        return self._error_rows.jacobian_dot(body_motion(self._error_rows.whole, whole_q), whole_qd)
+
+    def error_velocity(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
+        """Give the velocity and angular velocity of frames against the ends of closing joints, [n, error_count]."""
+        whole_q, whole_qd = self._moving(joint_q, joint_qd)
+        return applied(self._error_rows.jacobian(body_motion(self._error_rows.whole, whole_q)), whole_qd)
+
+    def error_acceleration(self, joint_q: ArrayLike, joint_qd: ArrayLike, joint_qdd: ArrayLike) -> Float64Array:
+        """Give the time derivative of `error_velocity`, shape [n, error_count]."""
+        rows, (whole_q, whole_qd) = self._error_rows, self._moving(joint_q, joint_qd)
+        whole_qdd = rows.accelerations(self.robot, whole_q, whole_qd, joint_qdd)
+        motion = body_motion(rows.whole, whole_q)
+        return applied(rows.jacobian(motion), whole_qdd) + rows.drift(motion, whole_qd)
+
+    def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
+        whole_q = self.with_closing_joints(joint_q)
+        whole_qd = self._error_rows.velocities(self.robot, whole_q, joint_qd)
+        return _alike("joint_q", whole_q, "joint_qd", whole_qd)
+
+    # ------------------------------------------------------------------ residual packing
+    @cached_property
+    def _residual(self) -> ResidualRows:
+        return ResidualRows.of(self.robot)
+
+    def residual(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the rows that joints of loops do not leave free, shape [n, residual_count]."""
+        return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[0]
+
+    def residual_jacobian(self, joint_q: ArrayLike) -> Float64Array:
+        """Give the derivatives of `residual` by the DOFs of the tree, shape [n, residual_count, joint_dof_count]."""
+        return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[1]
+
+    # ------------------------------------------------------------------ solves
+    def close(
+        self,
+        joint_q: ArrayLike,
+        frozen: Sequence[str] = (),
+        *,
+        enabled: ArrayLike | None = None,
+        solutions: int = 1,
+        attempts: int = 16,
+        seed: int = 0,
+    ) -> Closure:
+        """Find configurations near to given ones that close all enabled loops within the joint limits.
+
+        Steps go from the given configuration; where they do not close, from others, of which the one that ends nearest
+        counts. With `solutions`, what drives the mechanism is then held, and other ways to assemble the rest are
+        looked for.
+
+        Args:
+            joint_q: Where to start.
+            frozen: Names of joints or DOFs that stay where they are, to the bit and also outside their limits.
+            enabled: Constraints to be closed; None for all.
+            solutions: Assembly modes wanted.
+            attempts: Starts tried at most.
+            seed: Of the random numbers for starts.
+
+        Raises:
+            InputError: `solutions` or `attempts` is below 1.
+        """
+        if min(solutions, attempts) < 1:
+            raise InputError(f"solutions is {solutions} and attempts {attempts}. Allowed: 1 and above.")
+        start = complete_joint_q(self.robot, joint_q)
+        start, on = _alike("joint_q", start, "enabled", self._rows_on(enabled))
+        free, rng = free_dofs(self.robot, frozen), np.random.default_rng(seed)
+        found = closing.nearest_closed(self._residual, start, free, on, attempts, rng)
+        modes = number = None
+        if solutions > 1:
+            modes, number = closing.assembly_modes(self._residual, found, free, on, solutions, rng)
+        given = np.broadcast_to(np.asarray(joint_q, np.float64), start.shape)
+        closed_q = restored(self.robot, found.joint_q, given, free)
+        residual = self.residual(closed_q)
+        return Closure(
+            joint_q=closed_q,
+            closing_joint_q=self._closing_part(closed_q),
+            status=closing.statuses(found),
+            residual=residual,
+            constraint_error=self._residual_map.largest(residual),
+            iterations=found.iterations,
+            solutions=modes,
+            solution_count=number,
+        )
+
+    def velocity(
+        self, joint_q: ArrayLike, joint_qd: ArrayLike, frozen: Sequence[str] = (), *, enabled: ArrayLike | None = None
+    ) -> FeasibleVelocity:
+        """Find the velocities nearest to given ones with which enabled loops stay as they are.
+
+        Args:
+            joint_q: Configurations, closed ones as a rule.
+            joint_qd: Velocities wanted; followers and locked joints move as they do.
+            frozen: Names of joints or DOFs that keep their velocities to the bit.
+            enabled: Constraints that count; None for all.
+        """
+        q, qd = _alike(
+            "joint_q", checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd)
+        )
+        q, on = _alike("joint_q", q, "enabled", self._rows_on(enabled))
+        jacobian = self.residual_jacobian(q)
+        drift, free = np.zeros(jacobian.shape[:2]), free_dofs(self.robot, frozen)
+        rates, rest = nearest_rates(self.robot, jacobian, drift, np.broadcast_to(qd, (len(q), qd.shape[1])), free, on)
+        whole_qd = self._error_rows.velocities(self.robot, self.with_closing_joints(q), rates)
+        closing_qd = whole_qd[:, self.robot.joint_dof_count :]
+        return FeasibleVelocity(rates, closing_qd, rest, self._residual_map.largest(rest))
+
+    def acceleration(
+        self,
+        joint_q: ArrayLike,
+        joint_qd: ArrayLike,
+        joint_qdd: ArrayLike,
+        frozen: Sequence[str] = (),
+        *,
+        enabled: ArrayLike | None = None,
+    ) -> FeasibleAcceleration:
+        """Find the accelerations nearest to given ones with which the rates of enabled loops stay as they are.
+
+        Args:
+            joint_q: Configurations, closed ones as a rule.
+            joint_qd: Velocities there, feasible ones as a rule.
+            joint_qdd: Accelerations wanted; followers and locked joints move as they do.
+            frozen: Names of joints or DOFs that keep their accelerations to the bit.
+            enabled: Constraints that count; None for all.
+        """
+        q, qd = _alike(
+            "joint_q", checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd)
+        )
+        q, qdd = _alike("joint_q", q, "joint_qdd", checked_tangent(self.robot, joint_qdd))
+        q, on = _alike("joint_q", q, "enabled", self._rows_on(enabled))
+        qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
+        drift, free = self._residual.accelerations(q, qd), free_dofs(self.robot, frozen)
+        rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
+        whole_q, whole_qd = self._moving(q, qd)
+        whole_qdd = self._error_rows.accelerations(self.robot, whole_q, whole_qd, rates)
+        return FeasibleAcceleration(
+            rates, whole_qdd[:, self.robot.joint_dof_count :], rest, self._residual_map.largest(rest)
+        )
+
+    def partition(
+        self, joint_q: ArrayLike, independent: Sequence[str] | None = None, *, enabled: ArrayLike | None = None
+    ) -> Partition:
+        """Divide the DOFs that may move into those that drive the mechanism and those that follow from them.
+
+        Args:
+            joint_q: Configurations, closed ones as a rule; the choice is made in the first.
+            independent: Names of joints or DOFs to drive it by; None to choose.
+            enabled: Constraints that count; None for all.
+
+        Raises:
+            InputError: The named ones are not as many as there are freedoms, or do not drive it; the message has the
+                rank and the reason.
+        """
+        q, on = _alike("joint_q", checked_joint_q(self.robot, joint_q), "enabled", self._rows_on(enabled))
+        values, jacobian = self._residual.values_and_jacobian(q)
+        return partitioned(self.robot, values, jacobian, on, self._residual_map, independent)
+
+    def sweep(
+        self,
+        joint: str,
+        bounds: tuple[float, float],
+        step: float,
+        *,
+        component: str | None = None,
+        joint_q: ArrayLike | None = None,
+        frozen: Sequence[str] = (),
+        enabled: ArrayLike | None = None,
+        close: bool = True,
+    ) -> SweptPath:
+        """Move a coordinate from one value to another by steps and close the loops at each.
+
+        Args:
+            joint: Name of a joint of the tree, or of the part of a closing joint, such as ``pin/angle``.
+            bounds: First and last value [m or rad].
+            step: Step between values, above 0.
+            component: Component of a joint that has several DOFs.
+            joint_q: Where to start; None for the middle of the limits.
+            frozen: Names of further joints or DOFs that stay where they are.
+            enabled: Constraints to be closed; None for all.
+            close: Whether to close loops; False to move that coordinate alone.
+        """
+        is_tree = joint in self.robot.joint_names
+        rows = self._residual if is_tree else self._whole_rows
+        robot, values = rows.robot, sweep.steps_of(bounds, step)
+        dof = sweep.scalar_coordinate(robot, joint, component)
+        given = self.robot.mid_joint_q if joint_q is None else joint_q
+        start = complete_joint_q(self.robot, given) if is_tree else self.with_closing_joints(given)
+        mask = np.repeat(self.mask(enabled), np.diff(self._error_map.starts), axis=1)
+        on = self._rows_on(enabled) if is_tree else mask
+        start, on = _alike("joint_q", start, "enabled", on)
+        free = free_dofs(robot, [*frozen, robot.dof_names[dof]]) & close
+        path, status, _ = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
+        tree_q = path[..., : self.robot.joint_coord_count]
+        flat = tree_q.reshape(-1, self.robot.joint_coord_count)
+        errors = self._residual_map.largest(self.residual(flat))
+        closing_q = path[..., self.robot.joint_coord_count :].reshape(len(flat), -1)
+        shape = status.shape
+        return SweptPath(
+            values=values,
+            joint_q=tree_q,
+            closing_joint_q=(self._closing_part(flat) if is_tree else closing_q).reshape(*shape, -1),
+            status=status,
+            constraint_error=errors.reshape(*shape, -1),
+        )
+
+    @cached_property
+    def _whole_rows(self) -> ResidualRows:
+        """Rows over the tree and the closing joints: each loop is a weld."""
+        return ResidualRows.of(self._error_rows.whole)
+
+    def _closing_part(self, joint_q: Float64Array) -> Float64Array:
+        return self.with_closing_joints(joint_q)[:, self.robot.joint_coord_count :]
+
+    def _rows_on(self, enabled: ArrayLike | None) -> BoolArray:
+        """Give which rows of the residual packing are enabled, shape [1 or n, residual_count]."""
+        return np.asarray(self._residual_map.of_rows(self.mask(enabled)))
+
+
+def _alike(what: str, a: np.ndarray, other: str, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give two arrays with as many lines; one line counts for all.
+
+    Raises:
+        InputError: They have different numbers of lines, and neither has one.
+    """
+    if len(a) != len(b) and 1 not in (len(a), len(b)):
+        raise InputError(f"{what} has {len(a)} lines and {other} {len(b)}; they must be as many, or one.")
+    n = len(b) if len(a) == 1 else len(a)
+    return np.broadcast_to(a, (n, *a.shape[1:])), np.broadcast_to(b, (n, *b.shape[1:]))

@@ -1,0 +1,210 @@
+"""Closing joints: the joint of each loop as a chain of elementary joints that stands on the reference frame.
+
+A robot with these chains has coordinates for its tree and for its closing joints; every loop is closed where the end of
+its chain meets the frame. Followed by nothing, so that only this module knows the kinds of joints one by one.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ik_service.robots.constraint_kinematics.rows.frame_pairs import frame_pairs
+from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.joint_type import JointType
+from ik_service.robots.kinematic_robot import KinematicRobot, Robot
+from ik_service.robots.transforms import (
+    Float64Array,
+    identity_transform,
+    quaternion_conjugate,
+    quaternion_from_axis_angle,
+    quaternion_multiply,
+)
+
+X, Y, Z = np.eye(3)
+FREE_AXES: Mapping[JointType, Float64Array] = {JointType.PLANAR: np.eye(3), JointType.BALL: np.eye(3)}
+
+
+class _Part(NamedTuple):
+    """An elementary joint: its name within the closing joint, its type, and its axis where it has one.
+
+    Attributes:
+        name: Name within the closing joint.
+        joint_type: Its type.
+        axis: Its axis, of a scalar joint.
+        is_screw: Whether it follows the part before it, pitch times its angle.
+        is_distant: Whether it stands at the loop's distance along x.
+    """
+
+    name: str
+    joint_type: JointType
+    axis: Float64Array = Z
+    is_screw: bool = False
+    is_distant: bool = False
+
+
+_ANGLE, _SLIDE = _Part("angle", JointType.CONTINUOUS), _Part("slide", JointType.PRISMATIC)
+_TURN = _Part("turn", JointType.BALL)
+CLOSING_PARTS: Mapping[str, tuple[_Part, ...]] = {
+    "weld": (),
+    "revolute": (_ANGLE,),
+    "prismatic": (_SLIDE,),
+    "helical": (_ANGLE, _SLIDE._replace(is_screw=True)),
+    "cylindrical": (_SLIDE, _ANGLE),
+    "universal": (_Part("angle_z", JointType.CONTINUOUS), _Part("angle_x", JointType.CONTINUOUS, X)),
+    "spherical": (_TURN,),
+    "planar": (_Part("plane", JointType.PLANAR),),
+    "point_on_line": (_SLIDE, _TURN),
+    "point_in_plane": (_Part("x", JointType.PRISMATIC, X), _Part("y", JointType.PRISMATIC, Y), _TURN),
+    "distance": (
+        _Part("azimuth", JointType.CONTINUOUS),
+        _Part("elevation", JointType.CONTINUOUS, -Y),
+        _TURN._replace(is_distant=True),
+    ),
+}
+"""Elementary joints of each kind of closing joint, from the reference frame on."""
+
+
+def with_closing_joints(robot: Robot) -> Robot:
+    """Give a robot whose last joints are the closing joints of its loops, and whose loops weld frames to their ends.
+
+    Its coordinates and DOFs are those of the robot, then those of the closing joints in the order of the loops.
+    """
+    frames = frame_pairs(robot, robot.loops)
+    chain = _Chain(robot)
+    loops = []
+    for k, loop in enumerate(robot.loops):
+        body, T = int(frames.body[1, k]), frames.T_body_frame[1, k]
+        parts = CLOSING_PARTS[loop.joint]
+        for part in parts:
+            if part.is_distant:
+                T = np.array([loop.size, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+            body, T = chain.add(loop, part, body, T), identity_transform()
+        end = (f"{loop.name}/{parts[-1].name}", tuple(identity_transform())) if parts else None
+        link, offset = end or (loop.reference_link, loop.reference_offset)
+        loops.append(LoopConstraint(loop.name, "weld", loop.link, link, loop.offset, offset))
+    return chain.appended(robot, loops)
+
+
+class _Chain:
+    """Bodies to be appended to a robot."""
+
+    def __init__(self, robot: KinematicRobot) -> None:
+        self._bodies, self._links = robot.body_count, len(robot.link_names)
+        self._first_dof = robot.joint_dof_count
+        self._names: list[str] = []
+        self._parents: list[int] = []
+        self._frames: list[Float64Array] = []
+        self._parts: list[_Part] = []
+        self._multipliers: list[float] = []
+
+    def add(self, loop: LoopConstraint, part: _Part, body: int, T_body_joint: Float64Array) -> int:
+        """Put one joint on a body; give the body that it moves."""
+        self._names.append(f"{loop.name}/{part.name}")
+        self._parents.append(body)
+        self._frames.append(T_body_joint)
+        self._parts.append(part)
+        self._multipliers.append(loop.size if part.is_screw else 1.0)
+        return self._bodies + len(self._names) - 1
+
+    def appended(self, robot: Robot, loops: Sequence[LoopConstraint]) -> Robot:
+        """Give the robot with the bodies, one link on each, and other loops."""
+        count = len(self._names)
+        axes = [FREE_AXES.get(part.joint_type, part.axis[np.newaxis]) for part in self._parts]
+        dof_counts = [len(one) for one in axes]
+        first = self._first_dof + np.cumsum([0, *dof_counts], dtype=np.int32)
+        leaders = [
+            own - part.is_screw
+            for start, part, size in zip(first, self._parts, dof_counts, strict=False)
+            for own in range(start, start + size)
+        ]
+        multipliers = np.repeat(self._multipliers, dof_counts)
+        unlimited = np.full(len(leaders), np.inf)
+        bodies = np.arange(self._bodies, self._bodies + count)
+
+        def joined(own: np.ndarray, more: object) -> np.ndarray:
+            return np.concatenate([own, np.asarray(more, own.dtype).reshape(-1, *own.shape[1:])])
+
+        return dataclasses.replace(
+            robot,
+            joint_names=(*robot.joint_names, *self._names),
+            link_names=(*robot.link_names, *self._names),
+            link_parent=joined(robot.link_parent, np.zeros(count)),
+            link_body=joined(robot.link_body, bodies),
+            link_X_body=joined(robot.link_X_body, np.tile(identity_transform(), (count, 1))),
+            link_mass=joined(robot.link_mass, np.zeros(count)),
+            link_com=joined(robot.link_com, np.zeros((count, 3))),
+            joint_type=joined(robot.joint_type, [part.joint_type for part in self._parts]),
+            joint_parent=joined(robot.joint_parent, self._parents),
+            joint_X_p=joined(robot.joint_X_p, self._frames),
+            joint_axis=joined(robot.joint_axis, np.concatenate([np.zeros((0, 3)), *axes])),
+            joint_limit_lower=joined(robot.joint_limit_lower, -unlimited),
+            joint_limit_upper=joined(robot.joint_limit_upper, unlimited),
+            joint_velocity_limit=joined(robot.joint_velocity_limit, unlimited),
+            joint_effort_limit=joined(robot.joint_effort_limit, unlimited),
+            dof_leader=joined(robot.dof_leader, leaders),
+            dof_multiplier=joined(robot.dof_multiplier, multipliers),
+            dof_offset=joined(robot.dof_offset, np.zeros(len(leaders))),
+            loops=tuple(loops),
+        )
+
+
+def closing_coordinates(loops: Sequence[LoopConstraint], T_reference_frame: Float64Array) -> Float64Array:
+    """Measure the closing joints where they come nearest to closing their loops, shape [n, closing coordinates].
+
+    Args:
+        loops: The loops.
+        T_reference_frame: Frames seen in their reference frames, shape [n, loops, 7].
+    """
+    found = [np.zeros((len(T_reference_frame), 0))]
+    for k, loop in enumerate(loops):
+        found += _MEASURES[loop.joint](T_reference_frame[:, k], loop.size)
+    return np.concatenate(found, axis=1)
+
+
+_Measure = Callable[[Float64Array, float], list[Float64Array]]
+
+
+def _angle_z(T: Float64Array) -> Float64Array:
+    """Give the angle about z, from -pi to pi, shape [n, 1]."""
+    angle = 2.0 * np.arctan2(T[:, 5:6], T[:, 6:])
+    return np.asarray(angle - 2.0 * np.pi * np.round(angle / (2.0 * np.pi)))
+
+
+def _helical(T: Float64Array, pitch: float) -> list[Float64Array]:
+    """Count whole turns by the way along the axis."""
+    angle = _angle_z(T)
+    angle += 2.0 * np.pi * np.round((T[:, 2:3] / pitch - angle) / (2.0 * np.pi))
+    return [angle, pitch * angle]
+
+
+def _universal(T: Float64Array, _size: float) -> list[Float64Array]:
+    """Take the first angle from where x points, the second from how z tilts."""
+    x, y, z, w = T[:, 3:].T
+    first = np.arctan2(2.0 * (x * y + w * z), 1.0 - 2.0 * (y * y + z * z))
+    second = np.arctan2(2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y))
+    return [first[:, np.newaxis], second[:, np.newaxis]]
+
+
+def _distance(T: Float64Array, _size: float) -> list[Float64Array]:
+    azimuth = np.arctan2(T[:, 1], T[:, 0])
+    elevation = np.arctan2(T[:, 2], np.hypot(T[:, 0], T[:, 1]))
+    rod = quaternion_multiply(quaternion_from_axis_angle(Z, azimuth), quaternion_from_axis_angle(-Y, elevation))
+    turn = quaternion_multiply(quaternion_conjugate(rod), T[:, 3:])
+    return [azimuth[:, np.newaxis], elevation[:, np.newaxis], turn]
+
+
+_MEASURES: Mapping[str, _Measure] = {
+    "weld": lambda T, _: [],
+    "revolute": lambda T, _: [_angle_z(T)],
+    "prismatic": lambda T, _: [T[:, 2:3]],
+    "helical": _helical,
+    "cylindrical": lambda T, _: [T[:, 2:3], _angle_z(T)],
+    "universal": _universal,
+    "spherical": lambda T, _: [T[:, 3:]],
+    "planar": lambda T, _: [T[:, :2], _angle_z(T)],
+    "point_on_line": lambda T, _: [T[:, 2:3], T[:, 3:]],
+    "point_in_plane": lambda T, _: [T[:, :2], T[:, 3:]],
+    "distance": _distance,
+}

@@ -1,0 +1,76 @@
+"""Sweeps: a coordinate moved step by step, loops closed at each step from where they were at the step before."""
+
+import numpy as np
+
+from ik_service.robots.constraint_kinematics.closing import statuses
+from ik_service.robots.constraint_kinematics.descent import ClosingProblem, Descent, close_from
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
+from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
+from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.structure.names import dof_at
+from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
+
+MAX_STEPS = 100_000
+
+
+def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
+    """Give the values of a sweep: from the first bound by steps, the second one included.
+
+    Raises:
+        InputError: The step is not a positive number, a bound is not finite, or there are too many steps.
+    """
+    first, last = map(float, bounds)
+    if not (np.isfinite([first, last]).all() and np.isfinite(step) and step > 0.0):
+        raise InputError(f"A sweep from {first} to {last} by {step}. Allowed: finite bounds and a step above 0.")
+    count = abs(last - first) / step
+    if count > MAX_STEPS:
+        raise InputError(f"A sweep of {count:.0f} steps. Allowed: {MAX_STEPS}.")
+    values = first + np.sign(last - first) * step * np.arange(int(count * (1.0 + 1e-12)) + 1)
+    return values if np.isclose(values[-1], last, rtol=0.0, atol=1e-9 * step) else np.append(values, last)
+
+
+def swept(
+    rows: ResidualRows, start: Float64Array, coordinate: int, values: Float64Array, free: BoolArray, on: BoolArray
+) -> tuple[Float64Array, np.ndarray, Float64Array]:
+    """Close at each value of a coordinate.
+
+    Args:
+        rows: The rows of the loops.
+        start: Configurations, shape [n, joint_coord_count].
+        coordinate: The coordinate.
+        values: What it is, step by step.
+        free: Which active DOFs may move, that of the coordinate not among them, shape [active_dof_count].
+        on: Rows of enabled constraints, shape [n, rows].
+
+    Returns:
+        Configurations [n, steps, joint_coord_count], statuses [n, steps] and rows [n, steps, rows].
+    """
+    problem, joint_q = ClosingProblem(rows, free), start.copy()
+    found: list[Descent] = []
+    for value in values:
+        joint_q[:, coordinate] = value
+        found.append(close_from(problem, joint_q, on))
+        joint_q = found[-1].joint_q.copy()
+    return (
+        np.stack([one.joint_q for one in found], axis=1),
+        np.stack([statuses(one) for one in found], axis=1),
+        np.stack([one.rows for one in found], axis=1),
+    )
+
+
+def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) -> int:
+    """Find the DOF of a joint, or of a component of it, that has a coordinate of its own.
+
+    Raises:
+        UnknownNameError: The robot has no such joint.
+        InputError: The joint has no such component, or it has several and none is named, or it is a quaternion's.
+    """
+    index = robot.joint_index(joint)
+    dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))
+    names = {dof_at(robot, dof).component: dof for dof in dofs if robot.dof_coordinate[dof] >= 0}
+    wanted = component or ""
+    if wanted not in names:
+        allowed = ", ".join(repr(name) for name in names) or "none, its coordinates are a quaternion"
+        raise InputError(f"Joint '{joint}' has no component {wanted!r} to sweep. Allowed: {allowed}.")
+    return names[wanted]
