@@ -319,7 +319,7 @@ class RobotModel(KinematicRobot):
         ``activate`` keep loops; ``subrobot`` keeps those whose links it has, but for those to the world.
 
         Raises:
-            InputError: Two loops have one name, or one names a link that the robot does not have.
+            InputError: Two loops have one name or say the same, or one names a link that the robot does not have.
         """
         return dataclasses.replace(self, loops=checked_loops(loops, self.link_names))
 

@@ -40,11 +40,13 @@ class LoopConstraint:
         """Take numbers of any type as floats.
 
         Raises:
-            InputError: There is no such joint, a number is missing or does not belong to it, or an offset is not seven
-                finite numbers with a quaternion of unit length.
+            InputError: There is no such joint, a number is missing or does not belong to it, both frames are on one
+                link, or an offset is not seven finite numbers with a quaternion of unit length.
         """
         for field in ("offset", "reference_offset"):
             object.__setattr__(self, field, tuple(map(float, getattr(self, field))))
+        if self.link == self.reference_link:
+            raise InputError(f"Loop '{self.name}' joins link '{self.link}' to itself. Allowed: two links.")
         try:
             self.rows()
         except InputError as error:
@@ -72,19 +74,30 @@ class LoopConstraint:
         """The links that it joins, the world left out."""
         return (self.link,) if self.reference_link is None else (self.link, self.reference_link)
 
+    @property
+    def frames(self) -> frozenset[tuple[str | None, Transform]]:
+        """Both frames, each as its link and where it stands there."""
+        return frozenset({(self.link, self.offset), (self.reference_link, self.reference_offset)})
+
 
 def checked_loops(loops: Iterable[LoopConstraint], link_names: Sequence[str]) -> tuple[LoopConstraint, ...]:
     """Give loops as a tuple.
 
     Raises:
-        InputError: Two have one name, or one names a link that the robot does not have.
+        InputError: Two have one name or say the same, or one names a link that the robot does not have.
     """
     found: dict[str, LoopConstraint] = {}
+    said: dict[object, str] = {}
     for loop in loops:
         if loop.name in found:
             raise InputError(f"Two loops have the name '{loop.name}'.")
         for link in loop.links:
             if link not in link_names:
                 raise InputError(f"Loop '{loop.name}' is about link '{link}', which the robot does not have.")
+        other = said.setdefault((loop.joint, loop.frames), loop.name)
+        if other != loop.name:
+            raise InputError(
+                f"Loops '{loop.name}' and '{other}' join the same frames by the same joint. Leave one out."
+            )
         found[loop.name] = loop
     return tuple(found.values())

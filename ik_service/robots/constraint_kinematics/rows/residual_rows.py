@@ -13,7 +13,7 @@ import numpy as np
 
 from ik_service.robots.constraint_kinematics.rows.frame_pairs import SIDES, FramePairs, frame_pairs
 from ik_service.robots.constraints.loops import LoopConstraint
-from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion, motion_subspace_rate
+from ik_service.robots.host_kinematics.tangent import body_motion, motion_subspace_rate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array
 from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
@@ -84,10 +84,6 @@ class ResidualRows:
         """Collect the rows of the loops of a robot."""
         return cls(robot, robot.loops, frame_pairs(robot, robot.loops))
 
-    def values(self, joint_q: Float64Array) -> Float64Array:
-        """Give the rows, shape [n, rows]."""
-        return self.values_and_jacobian(joint_q)[0]
-
     def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
         motion = body_motion(self.robot, joint_q)
@@ -109,7 +105,8 @@ class ResidualRows:
         motion = body_motion(self.robot, joint_q)
         poses, moved = self.frames.poses(motion.T_world_body), self.frames.moved
         twists = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, motion.S)
-        rates = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, self._subspace_rate(motion, joint_qd))
+        subspace_rate = motion_subspace_rate(self.robot, motion, joint_qd)
+        rates = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, subspace_rate)
         found = [np.zeros((len(motion.S), 0))]
         for k, loop in enumerate(self.loops):
             stated = _statement(loop.joint)
@@ -118,9 +115,6 @@ class ResidualRows:
             by_twist = parts[:, count:].reshape(-1, count, TWIST)
             found.append(parts[:, :count] + np.einsum("nrk,nk->nr", by_twist, rates[0, :, k] - rates[1, :, k]))
         return np.concatenate(found, axis=1)
-
-    def _subspace_rate(self, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
-        return motion_subspace_rate(self.robot, motion, joint_qd)
 
 
 def _evaluated(
