@@ -154,12 +154,14 @@ class ConstraintList:
     @property
     def coordinate_names(self) -> tuple[str, ...]:
         """Names of the coordinates of the closing joints: the constraint's, with ``/angle`` and the like."""
-        return self._error_rows.whole.coordinate_names[self.robot.joint_coord_count :]
+        rows = self._error_rows
+        return tuple(rows.whole.coordinate_names[k] for k in rows.coordinates[self.robot.joint_coord_count :])
 
     @property
     def dof_names(self) -> tuple[str, ...]:
         """Names of the DOFs of the closing joints alike."""
-        return self._error_rows.whole.dof_names[self.robot.joint_dof_count :]
+        rows = self._error_rows
+        return tuple(rows.whole.dof_names[k] for k in rows.dofs[self.robot.joint_dof_count :])
 
     def coordinate_at(self, column: int) -> DofInfo:
         """Describe a column of the error packing: a DOF of the tree, or of a closing joint after them.
@@ -167,4 +169,8 @@ class ConstraintList:
         Raises:
             InputError: There is no such column.
         """
-        return dof_at(self._error_rows.whole, column)
+        rows = self._error_rows
+        if not 0 <= column < len(rows.dofs):
+            last = len(rows.dofs) - 1
+            raise InputError(f"Column {column} is not among those of constraints: 0 to {last}.")
+        return dof_at(rows.whole, int(rows.dofs[column]))

@@ -13,14 +13,14 @@ from ik_service.robots.constraint_kinematics.feasible_motion import nearest_rate
 from ik_service.robots.constraint_kinematics.partition import partitioned
 from ik_service.robots.constraint_kinematics.results import (
     Closure,
+    DofPartition,
     FeasibleAcceleration,
     FeasibleVelocity,
-    Partition,
     SweptPath,
 )
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, applied, free_dofs
 from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
-from ik_service.robots.host_kinematics.tangent import body_motion, integrate
+from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion, integrate
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.robots.transforms import Float64Array
@@ -49,51 +49,55 @@ class ConstraintSet(ConstraintList):
     # ------------------------------------------------------------------ error packing
     def with_closing_joints(self, joint_q: ArrayLike) -> Float64Array:
         """Add the coordinates of the closing joints, shape [n, joint_coord_count + closing coordinates]."""
-        return self._error_rows.configurations(self.robot, joint_q)
+        return self._error_rows.configurations(joint_q)[:, self._error_rows.coordinates]
 
     def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
         """Move configurations with closing joints along tangents with closing joints; see ``RobotModel.integrate``."""
-        return integrate(self._error_rows.whole, joint_q, dq)
+        rows = self._error_rows
+        whole_q = rows.configurations(joint_q)
+        dq = rows.velocities(whole_q, dq) @ rows.spread.T
+        return integrate(rows.whole, whole_q, dq)[:, rows.coordinates]
 
     def error_frames(self, joint_q: ArrayLike) -> Float64Array:
         """Give the frames of loops and the ends of their closing joints in the world, shape [2, n, constraints, 7]."""
-        whole_q = self.with_closing_joints(joint_q)
-        return self._error_rows.frames.poses(self._error_rows.whole.body_poses(whole_q))
+        return self._error_rows.frames.poses(self._motion(joint_q).T_world_body)
 
     def error(self, joint_q: ArrayLike) -> Float64Array:
         """Give how far frames are from where they close their loops, shape [n, error_count]."""
-        whole_q = self.with_closing_joints(joint_q)
-        return self._error_rows.error(self._error_rows.whole.body_poses(whole_q))
+        return self._error_rows.error(self._motion(joint_q).T_world_body)
 
     def error_gradient(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `error` by all DOFs, shape [n, error_count, DOFs with those of closing joints]."""
-        return self._error_rows.gradient(body_motion(self._error_rows.whole, self.with_closing_joints(joint_q)))
+        return self._error_rows.gradient(self._motion(joint_q))
 
     def jacobian(self, joint_q: ArrayLike) -> Float64Array:
         """Give the map of velocities to `error_velocity`, shape [n, error_count, DOFs with those of closing joints]."""
-        return self._error_rows.jacobian(body_motion(self._error_rows.whole, self.with_closing_joints(joint_q)))
+        return self._error_rows.jacobian(self._motion(joint_q))
 
     def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
         """Give the time derivative of `jacobian` along a motion, same shape."""
-        whole_q, whole_qd = self._moving(joint_q, joint_qd)
-        return self._error_rows.jacobian_dot(body_motion(self._error_rows.whole, whole_q), whole_qd)
+        whole_q, qd = self._moving(joint_q, joint_qd)
+        return self._error_rows.jacobian_dot(body_motion(self._error_rows.whole, whole_q), qd)
 
     def error_velocity(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
         """Give the velocity and angular velocity of frames against the ends of closing joints, [n, error_count]."""
-        whole_q, whole_qd = self._moving(joint_q, joint_qd)
-        return applied(self._error_rows.jacobian(body_motion(self._error_rows.whole, whole_q)), whole_qd)
+        whole_q, qd = self._moving(joint_q, joint_qd)
+        return applied(self._error_rows.jacobian(body_motion(self._error_rows.whole, whole_q)), qd)
 
     def error_acceleration(self, joint_q: ArrayLike, joint_qd: ArrayLike, joint_qdd: ArrayLike) -> Float64Array:
         """Give the time derivative of `error_velocity`, shape [n, error_count]."""
-        rows, (whole_q, whole_qd) = self._error_rows, self._moving(joint_q, joint_qd)
-        whole_qdd = rows.accelerations(self.robot, whole_q, whole_qd, joint_qdd)
+        rows, (whole_q, qd) = self._error_rows, self._moving(joint_q, joint_qd)
+        whole_q, qdd = _alike("joint_q", whole_q, "joint_qdd", rows.accelerations(whole_q, qd, joint_qdd))
         motion = body_motion(rows.whole, whole_q)
-        return applied(rows.jacobian(motion), whole_qdd) + rows.drift(motion, whole_qd)
+        return applied(rows.jacobian(motion), qdd) + rows.drift(motion, np.broadcast_to(qd, qdd.shape))
+
+    def _motion(self, joint_q: ArrayLike) -> BodyMotion:
+        return body_motion(self._error_rows.whole, self._error_rows.configurations(joint_q))
 
     def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
-        whole_q = self.with_closing_joints(joint_q)
-        whole_qd = self._error_rows.velocities(self.robot, whole_q, joint_qd)
-        return _alike("joint_q", whole_q, "joint_qd", whole_qd)
+        """Read configurations of the whole and rates of all DOFs."""
+        whole_q = self._error_rows.configurations(joint_q)
+        return _alike("joint_q", whole_q, "joint_qd", self._error_rows.velocities(whole_q, joint_qd))
 
     # ------------------------------------------------------------------ residual packing
     @cached_property
@@ -177,8 +181,7 @@ class ConstraintSet(ConstraintList):
         jacobian = self.residual_jacobian(q)
         drift, free = np.zeros(jacobian.shape[:2]), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, jacobian, drift, np.broadcast_to(qd, (len(q), qd.shape[1])), free, on)
-        whole_qd = self._error_rows.velocities(self.robot, self.with_closing_joints(q), rates)
-        closing_qd = whole_qd[:, self.robot.joint_dof_count :]
+        closing_qd = self._moving(q, rates)[1][:, self.robot.joint_dof_count :]
         return FeasibleVelocity(rates, closing_qd, rest, self._residual_map.largest(rest))
 
     def acceleration(
@@ -207,15 +210,12 @@ class ConstraintSet(ConstraintList):
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
         drift, free = self._residual.accelerations(q, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
-        whole_q, whole_qd = self._moving(q, qd)
-        whole_qdd = self._error_rows.accelerations(self.robot, whole_q, whole_qd, rates)
-        return FeasibleAcceleration(
-            rates, whole_qdd[:, self.robot.joint_dof_count :], rest, self._residual_map.largest(rest)
-        )
+        closing_qdd = self._error_rows.accelerations(*self._moving(q, qd), rates)[:, self.robot.joint_dof_count :]
+        return FeasibleAcceleration(rates, closing_qdd, rest, self._residual_map.largest(rest))
 
     def partition(
         self, joint_q: ArrayLike, independent: Sequence[str] | None = None, *, enabled: ArrayLike | None = None
-    ) -> Partition:
+    ) -> DofPartition:
         """Divide the DOFs that may move into those that drive the mechanism and those that follow from them.
 
         Args:
@@ -246,7 +246,7 @@ class ConstraintSet(ConstraintList):
         """Move a coordinate from one value to another by steps and close the loops at each.
 
         Args:
-            joint: Name of a joint of the tree, or of the part of a closing joint, such as ``pin/angle``.
+            joint: Name of a joint of the tree, or of the part of a closing joint, such as ``pin`` or ``slot/z``.
             bounds: First and last value [m or rad].
             step: Step between values, above 0.
             component: Component of a joint that has several DOFs.
@@ -260,23 +260,22 @@ class ConstraintSet(ConstraintList):
         robot, values = rows.robot, sweep.steps_of(bounds, step)
         dof = sweep.scalar_coordinate(robot, joint, component)
         given = self.robot.mid_joint_q if joint_q is None else joint_q
-        start = complete_joint_q(self.robot, given) if is_tree else self.with_closing_joints(given)
-        mask = np.repeat(self.mask(enabled), np.diff(self._error_map.starts), axis=1)
-        on = self._rows_on(enabled) if is_tree else mask
-        start, on = _alike("joint_q", start, "enabled", on)
+        start = complete_joint_q(self.robot, given) if is_tree else self._error_rows.configurations(given)
+        row_map = self._residual_map if is_tree else self._error_map
+        start, on = _alike("joint_q", start, "enabled", row_map.of_rows(self.mask(enabled)))
         free = free_dofs(robot, [*frozen, robot.dof_names[dof]]) & close
-        path, status, _ = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
+        path, status = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
         tree_q = path[..., : self.robot.joint_coord_count]
         flat = tree_q.reshape(-1, self.robot.joint_coord_count)
-        errors = self._residual_map.largest(self.residual(flat))
-        closing_q = path[..., self.robot.joint_coord_count :].reshape(len(flat), -1)
-        shape = status.shape
+        closing_q = self._closing_part(flat)
+        if not is_tree:
+            closing_q = path[..., self._error_rows.coordinates[self.robot.joint_coord_count :]]
         return SweptPath(
             values=values,
             joint_q=tree_q,
-            closing_joint_q=(self._closing_part(flat) if is_tree else closing_q).reshape(*shape, -1),
+            closing_joint_q=closing_q.reshape(*status.shape, -1),
             status=status,
-            constraint_error=errors.reshape(*shape, -1),
+            constraint_error=self._residual_map.largest(self.residual(flat)).reshape(*status.shape, -1),
         )
 
     @cached_property

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots.constraint_kinematics.results import Partition
+from ik_service.robots.constraint_kinematics.results import DofPartition
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import (
     NO_ROW,
     RANK_TOLERANCE,
@@ -32,7 +32,7 @@ def partitioned(
     on: BoolArray,
     row_map: RowMap,
     independent: Sequence[str] | None = None,
-) -> Partition:
+) -> DofPartition:
     """Divide the active DOFs of a mechanism.
 
     Args:
@@ -60,7 +60,7 @@ def partitioned(
     map_of_active[:, dependent] = -np.linalg.pinv(columns, rcond=RANK_TOLERANCE) @ rows[:, :, ~dependent]
     redundant, conflicting = _verdicts(rows, values * on)
     names = [robot.dof_names[dof] for dof in robot.active_dof]
-    return Partition(
+    return DofPartition(
         independent=tuple(name for name, follows in zip(names, dependent, strict=True) if not follows),
         dependent=tuple(name for name, follows in zip(names, dependent, strict=True) if follows),
         rank=rank,

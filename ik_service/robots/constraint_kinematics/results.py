@@ -98,7 +98,7 @@ class FeasibleAcceleration:
 
 
 @dataclass(frozen=True, eq=False)
-class Partition:
+class DofPartition:
     """Coordinates that a mechanism can be driven by, and those that follow.
 
     One choice for all configurations; where it is a poor one shows in `condition`.

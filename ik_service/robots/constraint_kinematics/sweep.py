@@ -1,6 +1,7 @@
 """Sweeps: a coordinate moved step by step, loops closed at each step from where they were at the step before."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.robots.constraint_kinematics.closing import statuses
 from ik_service.robots.constraint_kinematics.descent import ClosingProblem, Descent, close_from
@@ -32,7 +33,7 @@ def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
 
 def swept(
     rows: ResidualRows, start: Float64Array, coordinate: int, values: Float64Array, free: BoolArray, on: BoolArray
-) -> tuple[Float64Array, np.ndarray, Float64Array]:
+) -> tuple[Float64Array, NDArray[np.int32]]:
     """Close at each value of a coordinate.
 
     Args:
@@ -44,7 +45,7 @@ def swept(
         on: Rows of enabled constraints, shape [n, rows].
 
     Returns:
-        Configurations [n, steps, joint_coord_count], statuses [n, steps] and rows [n, steps, rows].
+        Configurations [n, steps, joint_coord_count] and statuses [n, steps].
     """
     problem, joint_q = ClosingProblem(rows, free), start.copy()
     found: list[Descent] = []
@@ -52,11 +53,7 @@ def swept(
         joint_q[:, coordinate] = value
         found.append(close_from(problem, joint_q, on))
         joint_q = found[-1].joint_q.copy()
-    return (
-        np.stack([one.joint_q for one in found], axis=1),
-        np.stack([statuses(one) for one in found], axis=1),
-        np.stack([one.rows for one in found], axis=1),
-    )
+    return np.stack([one.joint_q for one in found], axis=1), np.stack([statuses(one) for one in found], axis=1)
 
 
 def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) -> int:

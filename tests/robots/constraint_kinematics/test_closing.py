@@ -216,7 +216,7 @@ def test_a_closing_joint_is_swept():
     robot = four_bar()
     start = robot.constraints.close(np.array([1.0, 0.0, 0.0])).joint_q
     pin = float(robot.constraints.with_closing_joints(start)[0, 3])
-    path = robot.constraints.sweep("pin/angle", (pin, pin + 0.3), 0.1, joint_q=start)
+    path = robot.constraints.sweep("pin", (pin, pin + 0.3), 0.1, joint_q=start)
     assert (path.status == 0).all()
     np.testing.assert_allclose(path.closing_joint_q[0, :, 0], path.values, atol=CLOSED_FORM)
     measured = robot.constraints.with_closing_joints(path.joint_q[0])[:, 3]

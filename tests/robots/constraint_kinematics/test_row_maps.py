@@ -1,5 +1,7 @@
 """Names of constraints, their rows in both packings, their links, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,6 @@ from ik_service.robots import LoopConstraint
 from objectives.errors import UnknownNameError
 from objectives.tasks.loop import LOOP_GROUPS
 from tests.robots.constraint_kinematics.mechanisms import SEEN_CLOSED, at, branches, delta, four_bar, stewart
-
-CLOSING_DOFS = {"helical": 2}  # the slide follows the angle
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def test_rows_are_counted_by_the_joints_of_the_loops(constraints):
     assert constraints.error_count == 6 * len(constraints) == 6 * len(SEEN_CLOSED)
     assert constraints.residual_count == sum(LOOP_GROUPS[one.joint].row_count for one in constraints)
     free = sum(6 - LOOP_GROUPS[one.joint].row_count for one in constraints)
-    assert len(constraints.dof_names) == free + 1  # the slide of the helical one follows its angle
+    assert len(constraints.dof_names) == free
     assert load_robot("panda").constraints.residual_count == load_robot("panda").constraints.error_count == 0
 
 
@@ -88,26 +88,34 @@ def test_columns_are_the_dofs_of_the_tree_and_then_of_closing_joints():
     assert constraints.coordinate_at(0) == robot.dof_at(0)
     assert [constraints.coordinate_at(tree + k).name for k in range(6)] == list(constraints.dof_names)
     place = constraints.coordinate_at(tree + 2)
-    assert (place.joint, place.component) == ("planar_loop/plane", "angle")
-    assert constraints.coordinate_names[-4:] == tuple(f"spherical_loop/turn/q{axis}" for axis in "xyzw")
+    assert (place.joint, place.component) == ("planar_loop", "angle")
+    assert constraints.coordinate_names[-4:] == tuple(f"spherical_loop/q{axis}" for axis in "xyzw")
     assert constraints.with_closing_joints(robot.mid_joint_q).shape == (1, robot.joint_coord_count + 7)
-    with pytest.raises(InputError, match=f"DOF {tree + 6} is not in robot"):
+    with pytest.raises(InputError, match=f"Column {tree + 6} is not among"):
         constraints.coordinate_at(tree + 6)
 
 
 def test_closing_joints_have_names_and_coordinates_of_their_own():
     closed_at = branches().random_joint_q(np.random.default_rng(3), 1)
-    for joint, seen in SEEN_CLOSED.items():
+    for joint in SEEN_CLOSED:
         constraints = branches([joint], closed_at=closed_at).constraints
         whole = constraints.with_closing_joints(closed_at)
         assert np.abs(constraints.error(closed_at)).max() < 1e-12, joint
         coordinates = whole[0, closed_at.shape[1] :]
         if joint == "helical":
-            np.testing.assert_allclose(coordinates, [0.9 + 2.0 * np.pi, seen[2]], atol=1e-9)
+            np.testing.assert_allclose(coordinates, [0.9 + 2.0 * np.pi], atol=1e-9)
         elif joint == "planar":
             np.testing.assert_allclose(coordinates, [0.2, -0.1, 1.4], atol=1e-9)
         elif joint == "universal":
             np.testing.assert_allclose(coordinates, [0.8, -0.5], atol=1e-9)
+
+
+def test_closing_joints_are_called_as_in_results():
+    robot = branches([joint for joint in SEEN_CLOSED if joint not in ("point_on_line", "point_in_plane", "distance")])
+    assert robot.constraints.coordinate_names == robot.closing_coordinate_names
+    taken = four_bar().with_loops([dataclasses.replace(four_bar().loops[0], name="drive")])
+    assert taken.constraints.coordinate_names == ("drive'",)
+    assert taken.lock({"drive": 0.0}).constraints.close(taken.mid_joint_q).closed.all()
 
 
 def test_what_no_loop_can_be_is_refused():

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ik_service.robots.constraint_kinematics.rows.frame_pairs import frame_pairs
-from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraint_kinematics.rows.statements import closing_statement, evaluated
+from ik_service.robots.constraints.loops import IDENTITY, LoopConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
 from ik_service.robots.transforms import (
@@ -20,17 +21,20 @@ from ik_service.robots.transforms import (
     quaternion_conjugate,
     quaternion_from_axis_angle,
     quaternion_multiply,
+    transform_inverse,
+    transform_multiply,
 )
+from objectives.tasks.closing_joint import CLOSING_COORDINATES
 
 X, Y, Z = np.eye(3)
 FREE_AXES: Mapping[JointType, Float64Array] = {JointType.PLANAR: np.eye(3), JointType.BALL: np.eye(3)}
 
 
 class _Part(NamedTuple):
-    """An elementary joint: its name within the closing joint, its type, and its axis where it has one.
+    """An elementary joint of a closing joint.
 
     Attributes:
-        name: Name within the closing joint.
+        name: Name within the closing joint; empty where it is all of it.
         joint_type: Its type.
         axis: Its axis, of a scalar joint.
         is_screw: Whether it follows the part before it, pitch times its angle.
@@ -44,23 +48,22 @@ class _Part(NamedTuple):
     is_distant: bool = False
 
 
-_ANGLE, _SLIDE = _Part("angle", JointType.CONTINUOUS), _Part("slide", JointType.PRISMATIC)
-_TURN = _Part("turn", JointType.BALL)
+_BALL = _Part("turn", JointType.BALL)
 CLOSING_PARTS: Mapping[str, tuple[_Part, ...]] = {
     "weld": (),
-    "revolute": (_ANGLE,),
-    "prismatic": (_SLIDE,),
-    "helical": (_ANGLE, _SLIDE._replace(is_screw=True)),
-    "cylindrical": (_SLIDE, _ANGLE),
+    "revolute": (_Part("", JointType.CONTINUOUS),),
+    "prismatic": (_Part("", JointType.PRISMATIC),),
+    "helical": (_Part("", JointType.CONTINUOUS), _Part("screw", JointType.PRISMATIC, is_screw=True)),
+    "cylindrical": (_Part("z", JointType.PRISMATIC), _Part("angle", JointType.CONTINUOUS)),
     "universal": (_Part("angle_z", JointType.CONTINUOUS), _Part("angle_x", JointType.CONTINUOUS, X)),
-    "spherical": (_TURN,),
-    "planar": (_Part("plane", JointType.PLANAR),),
-    "point_on_line": (_SLIDE, _TURN),
-    "point_in_plane": (_Part("x", JointType.PRISMATIC, X), _Part("y", JointType.PRISMATIC, Y), _TURN),
+    "spherical": (_BALL._replace(name=""),),
+    "planar": (_Part("", JointType.PLANAR),),
+    "point_on_line": (_Part("z", JointType.PRISMATIC), _BALL),
+    "point_in_plane": (_Part("x", JointType.PRISMATIC, X), _Part("y", JointType.PRISMATIC, Y), _BALL),
     "distance": (
         _Part("azimuth", JointType.CONTINUOUS),
         _Part("elevation", JointType.CONTINUOUS, -Y),
-        _TURN._replace(is_distant=True),
+        _BALL._replace(is_distant=True),
     ),
 }
 """Elementary joints of each kind of closing joint, from the reference frame on."""
@@ -81,9 +84,8 @@ def with_closing_joints(robot: Robot) -> Robot:
             if part.is_distant:
                 T = np.array([loop.size, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
             body, T = chain.add(loop, part, body, T), identity_transform()
-        end = (f"{loop.name}/{parts[-1].name}", tuple(identity_transform())) if parts else None
-        link, offset = end or (loop.reference_link, loop.reference_offset)
-        loops.append(LoopConstraint(loop.name, "weld", loop.link, link, loop.offset, offset))
+        end = (chain.last_link, IDENTITY) if parts else (loop.reference_link, loop.reference_offset)
+        loops.append(LoopConstraint(loop.name, "weld", loop.link, end[0], loop.offset, end[1]))
     return chain.appended(robot, loops)
 
 
@@ -93,7 +95,9 @@ class _Chain:
     def __init__(self, robot: KinematicRobot) -> None:
         self._bodies, self._links = robot.body_count, len(robot.link_names)
         self._first_dof = robot.joint_dof_count
+        self._taken = {*robot.joint_names}, {*robot.link_names}
         self._names: list[str] = []
+        self._link_names: list[str] = []
         self._parents: list[int] = []
         self._frames: list[Float64Array] = []
         self._parts: list[_Part] = []
@@ -101,12 +105,19 @@ class _Chain:
 
     def add(self, loop: LoopConstraint, part: _Part, body: int, T_body_joint: Float64Array) -> int:
         """Put one joint on a body; give the body that it moves."""
-        self._names.append(f"{loop.name}/{part.name}")
+        name = f"{loop.name}/{part.name}" if part.name else loop.name
+        for names, taken in zip((self._names, self._link_names), self._taken, strict=True):
+            names.append(_free_name(name, taken))
         self._parents.append(body)
         self._frames.append(T_body_joint)
         self._parts.append(part)
         self._multipliers.append(loop.size if part.is_screw else 1.0)
         return self._bodies + len(self._names) - 1
+
+    @property
+    def last_link(self) -> str:
+        """Name of the link that the last joint moves."""
+        return self._link_names[-1]
 
     def appended(self, robot: Robot, loops: Sequence[LoopConstraint]) -> Robot:
         """Give the robot with the bodies, one link on each, and other loops."""
@@ -129,7 +140,7 @@ class _Chain:
         return dataclasses.replace(
             robot,
             joint_names=(*robot.joint_names, *self._names),
-            link_names=(*robot.link_names, *self._names),
+            link_names=(*robot.link_names, *self._link_names),
             link_parent=joined(robot.link_parent, np.zeros(count)),
             link_body=joined(robot.link_body, bodies),
             link_X_body=joined(robot.link_X_body, np.tile(identity_transform(), (count, 1))),
@@ -150,44 +161,38 @@ class _Chain:
         )
 
 
-def closing_coordinates(loops: Sequence[LoopConstraint], T_reference_frame: Float64Array) -> Float64Array:
+def _free_name(name: str, taken: set[str]) -> str:
+    """Give the name, marked by strokes if it is taken, and take it."""
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
+
+
+def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) -> Float64Array:
     """Measure the closing joints where they come nearest to closing their loops, shape [n, closing coordinates].
 
     Args:
         loops: The loops.
-        T_reference_frame: Frames seen in their reference frames, shape [n, loops, 7].
+        poses: Frames and reference frames, shape [2, n, loops, 7].
     """
-    found = [np.zeros((len(T_reference_frame), 0))]
+    found = [np.zeros((poses.shape[1], 0))]
     for k, loop in enumerate(loops):
-        found += _MEASURES[loop.joint](T_reference_frame[:, k], loop.size)
+        T_reference_frame = transform_multiply(transform_inverse(poses[1, :, k]), poses[0, :, k])
+        if loop.joint in _CONTACTS:
+            found += _CONTACTS[loop.joint](T_reference_frame)
+        elif loop.joint in CLOSING_COORDINATES:
+            found.append(_stated(loop, poses[:, :, k]))
     return np.concatenate(found, axis=1)
 
 
-_Measure = Callable[[Float64Array, float], list[Float64Array]]
+def _stated(loop: LoopConstraint, poses: Float64Array) -> Float64Array:
+    """Evaluate the stated coordinates of a closing joint, shape [n, coordinates]; of a screw, its way too."""
+    coordinates = evaluated(closing_statement(loop.joint), loop.size, poses)
+    return np.column_stack([coordinates, loop.size * coordinates]) if loop.joint == "helical" else coordinates
 
 
-def _angle_z(T: Float64Array) -> Float64Array:
-    """Give the angle about z, from -pi to pi, shape [n, 1]."""
-    angle = 2.0 * np.arctan2(T[:, 5:6], T[:, 6:])
-    return np.asarray(angle - 2.0 * np.pi * np.round(angle / (2.0 * np.pi)))
-
-
-def _helical(T: Float64Array, pitch: float) -> list[Float64Array]:
-    """Count whole turns by the way along the axis."""
-    angle = _angle_z(T)
-    angle += 2.0 * np.pi * np.round((T[:, 2:3] / pitch - angle) / (2.0 * np.pi))
-    return [angle, pitch * angle]
-
-
-def _universal(T: Float64Array, _size: float) -> list[Float64Array]:
-    """Take the first angle from where x points, the second from how z tilts."""
-    x, y, z, w = T[:, 3:].T
-    first = np.arctan2(2.0 * (x * y + w * z), 1.0 - 2.0 * (y * y + z * z))
-    second = np.arctan2(2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y))
-    return [first[:, np.newaxis], second[:, np.newaxis]]
-
-
-def _distance(T: Float64Array, _size: float) -> list[Float64Array]:
+def _distance(T: Float64Array) -> list[Float64Array]:
     azimuth = np.arctan2(T[:, 1], T[:, 0])
     elevation = np.arctan2(T[:, 2], np.hypot(T[:, 0], T[:, 1]))
     rod = quaternion_multiply(quaternion_from_axis_angle(Z, azimuth), quaternion_from_axis_angle(-Y, elevation))
@@ -195,16 +200,9 @@ def _distance(T: Float64Array, _size: float) -> list[Float64Array]:
     return [azimuth[:, np.newaxis], elevation[:, np.newaxis], turn]
 
 
-_MEASURES: Mapping[str, _Measure] = {
-    "weld": lambda T, _: [],
-    "revolute": lambda T, _: [_angle_z(T)],
-    "prismatic": lambda T, _: [T[:, 2:3]],
-    "helical": _helical,
-    "cylindrical": lambda T, _: [T[:, 2:3], _angle_z(T)],
-    "universal": _universal,
-    "spherical": lambda T, _: [T[:, 3:]],
-    "planar": lambda T, _: [T[:, :2], _angle_z(T)],
-    "point_on_line": lambda T, _: [T[:, 2:3], T[:, 3:]],
-    "point_in_plane": lambda T, _: [T[:, :2], T[:, 3:]],
+_CONTACTS: Mapping[str, Callable[[Float64Array], list[Float64Array]]] = {
+    "point_on_line": lambda T: [T[:, 2:3], T[:, 3:]],
+    "point_in_plane": lambda T: [T[:, :2], T[:, 3:]],
     "distance": _distance,
 }
+"""Joints whose coordinates are of use here alone: a solver does not report them."""

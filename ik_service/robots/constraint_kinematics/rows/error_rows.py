@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ik_service.robots.arrays import Int32Array
 from ik_service.robots.constraint_kinematics.rows.closing_joints import closing_coordinates, with_closing_joints
 from ik_service.robots.constraint_kinematics.rows.frame_pairs import FramePairs, frame_pairs
-from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied, coupling_matrix, least_change
-from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied, least_change
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion, motion_subspace_rate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
@@ -35,73 +35,97 @@ SERIES_ANGLE = 1e-4
 class ErrorRows:
     """Loops of a robot with their closing joints.
 
+    *All* coordinates and DOFs are those of the tree and, after them, those of the closing joints; the way of a screw,
+    which follows its angle, is none of them.
+
     Attributes:
-        loops: The loops as the robot has them.
-        tree_frames: Their frames and reference frames on the robot.
+        robot: The robot.
         whole: The robot with its closing joints as last joints; each of its loops is a weld.
-        frames: Frames and ends of the closing joints on it.
-        tree_coordinates: Number of coordinates of the tree.
-        tree_dofs: Number of DOFs of the tree.
+        tree_frames: Frames and reference frames of the loops on the robot.
+        frames: Frames and ends of the closing joints on the whole.
+        coordinates: All coordinates among those of the whole.
+        dofs: All DOFs among those of the whole.
+        spread: Changes of the DOFs of the whole by those of all DOFs, shape [DOFs of the whole, all DOFs].
     """
 
-    loops: tuple[LoopConstraint, ...]
-    tree_frames: FramePairs
+    robot: KinematicRobot
     whole: KinematicRobot
+    tree_frames: FramePairs
     frames: FramePairs
-    tree_coordinates: int
-    tree_dofs: int
+    coordinates: Int32Array
+    dofs: Int32Array
+    spread: Float64Array
 
     @classmethod
     def of(cls, robot: KinematicRobot) -> "ErrorRows":
         """Add the closing joints of a robot's loops."""
         whole = with_closing_joints(robot)
-        pairs = frame_pairs(robot, robot.loops), frame_pairs(whole, whole.loops)
-        return cls(robot.loops, pairs[0], whole, pairs[1], robot.joint_coord_count, robot.joint_dof_count)
+        following = whole.follower_dofs[whole.follower_dofs >= robot.joint_dof_count]
+        dofs = np.setdiff1d(np.arange(whole.joint_dof_count, dtype=np.int32), following)
+        coordinates = np.arange(whole.joint_coord_count, dtype=np.int32)
+        spread = np.eye(whole.joint_dof_count)
+        spread[following, whole.dof_leader[following]] = whole.dof_multiplier[following]
+        return cls(
+            robot,
+            whole,
+            frame_pairs(robot, robot.loops),
+            frame_pairs(whole, whole.loops),
+            np.setdiff1d(coordinates, whole.dof_coordinate[following]),
+            dofs,
+            spread[:, dofs],
+        )
 
     @property
     def count(self) -> int:
         """Number of rows."""
-        return len(ERROR_COMPONENTS) * len(self.loops)
+        return len(ERROR_COMPONENTS) * len(self.robot.loops)
 
-    def configurations(self, robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
-        """Read configurations of all joints, or of the tree: closing joints are then where they come nearest."""
-        if np.shape(joint_q)[-1:] == (self.whole.joint_coord_count,):
-            return checked_joint_q(self.whole, joint_q)
-        tree_q = checked_joint_q(robot, joint_q)
-        frame, reference = self.tree_frames.poses(robot.body_poses(tree_q))
-        closing = closing_coordinates(self.loops, transform_multiply(transform_inverse(reference), frame))
-        return np.concatenate([tree_q, closing], axis=1)
+    def configurations(self, joint_q: ArrayLike) -> Float64Array:
+        """Read configurations of the whole from all coordinates, or from the tree's and what closes best."""
+        columns = np.shape(joint_q)[-1:]
+        if columns == (len(self.coordinates),) != (self.robot.joint_coord_count,):
+            given = np.atleast_2d(np.asarray(joint_q, np.float64))
+            whole_q = np.zeros((len(given), self.whole.joint_coord_count))
+            whole_q[:, self.coordinates] = given
+            followers = self.whole.follower_dofs[self.whole.follower_dofs >= self.robot.joint_dof_count]
+            own, leader = self.whole.dof_coordinate[followers], self.whole.dof_leader[followers]
+            whole_q[:, own] = self.whole.dof_multiplier[followers] * whole_q[:, self.whole.dof_coordinate[leader]]
+            return checked_joint_q(self.whole, whole_q)
+        tree_q = checked_joint_q(self.robot, joint_q)
+        poses = self.tree_frames.poses(self.robot.body_poses(tree_q))
+        return np.concatenate([tree_q, closing_coordinates(self.robot.loops, poses)], axis=1)
 
-    def velocities(self, robot: KinematicRobot, whole_q: Float64Array, joint_qd: ArrayLike) -> Float64Array:
-        """Read velocities of all joints, or of the tree: those of closing joints are then what closes best."""
-        if np.shape(joint_qd)[-1:] == (self.whole.joint_dof_count,):
-            return checked_tangent(self.whole, joint_qd)
-        tree_qd = checked_tangent(robot, joint_qd)
-        jacobian = self.jacobian(body_motion(self.whole, whole_q))
-        return self._with_closing(jacobian, tree_qd, applied(jacobian[:, :, : self.tree_dofs], tree_qd))
+    def velocities(self, whole_q: Float64Array, joint_qd: ArrayLike) -> Float64Array:
+        """Read velocities of all DOFs, or of the tree: those of closing joints are then what closes best."""
+        given = self._rates(joint_qd)
+        if given.shape[1] == len(self.dofs):
+            return given
+        return self._with_closing(self.jacobian(body_motion(self.whole, whole_q)), given, 0.0)
 
-    def accelerations(
-        self, robot: KinematicRobot, whole_q: Float64Array, whole_qd: Float64Array, joint_qdd: ArrayLike
-    ) -> Float64Array:
-        """Read accelerations of all joints, or of the tree: those of closing joints are then what closes best."""
-        if np.shape(joint_qdd)[-1:] == (self.whole.joint_dof_count,):
-            return checked_tangent(self.whole, joint_qdd)
-        tree_qdd = checked_tangent(robot, joint_qdd)
+    def accelerations(self, whole_q: Float64Array, qd: Float64Array, joint_qdd: ArrayLike) -> Float64Array:
+        """Read accelerations of all DOFs, or of the tree: those of closing joints are then what closes best."""
+        given = self._rates(joint_qdd)
+        if given.shape[1] == len(self.dofs):
+            return given
         motion = body_motion(self.whole, whole_q)
-        jacobian = self.jacobian(motion)
-        rows = applied(jacobian[:, :, : self.tree_dofs], tree_qdd)
-        return self._with_closing(jacobian, tree_qdd, rows + self.drift(motion, whole_qd))
+        return self._with_closing(self.jacobian(motion), given, self.drift(motion, qd))
 
-    def _with_closing(self, jacobian: Float64Array, tree: Float64Array, rows: Float64Array) -> Float64Array:
-        """Add rates of closing joints that bring rows nearest to zero."""
-        spread = coupling_matrix(self.whole)[self.tree_dofs :]
-        own = spread.any(axis=0)
-        columns = jacobian[:, :, self.tree_dofs :] @ spread[:, own]
-        rates = least_change(columns, rows)
-        return np.concatenate([np.broadcast_to(tree, (len(rows), self.tree_dofs)), rates @ spread[:, own].T], axis=1)
+    def _rates(self, rates: ArrayLike) -> Float64Array:
+        """Read rates of all DOFs or of those of the tree."""
+        if np.shape(rates)[-1:] != (len(self.dofs),):
+            return checked_tangent(self.robot, rates)
+        whole = checked_tangent(self.whole, np.asarray(rates, np.float64) @ self.spread.T)
+        return np.asarray(whole[:, self.dofs])
+
+    def _with_closing(self, jacobian: Float64Array, tree: Float64Array, drift: Float64Array | float) -> Float64Array:
+        """Add rates of closing joints that bring the rows' rates nearest to zero."""
+        count = self.robot.joint_dof_count
+        rows = applied(jacobian[:, :, :count], np.broadcast_to(tree, (len(jacobian), count))) + drift
+        closing = least_change(jacobian[:, :, count:], rows)
+        return np.concatenate([np.broadcast_to(tree, (len(rows), count)), closing], axis=1)
 
     def error(self, T_world_body: Float64Array) -> Float64Array:
-        """Give the rows, shape [n, rows]."""
+        """Give the rows from poses of the bodies of the whole, shape [n, rows]."""
         frame, end = self.frames.poses(T_world_body)
         seen = transform_multiply(transform_inverse(end), frame)
         return np.concatenate([seen[..., :3], rotation_vector(seen[..., 3:])], axis=-1).reshape(len(seen), self.count)
@@ -111,43 +135,42 @@ class ErrorRows:
         frame, end = self.frames.poses(motion.T_world_body)
         return self._blocks(_seen_from(end, self._relative_twists(frame[..., :3], motion.S)))
 
-    def jacobian_dot(self, motion: BodyMotion, whole_qd: Float64Array) -> Float64Array:
+    def jacobian_dot(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the time derivative of the Jacobian, shape [n, rows, all DOFs]."""
         frame, end = self.frames.poses(motion.T_world_body)
-        at, S = frame[..., :3], motion.S
+        at, S, whole_qd = frame[..., :3], motion.S, qd @ self.spread.T
         twists = np.einsum("sld,nd,ndk->snlk", self.frames.moved, whole_qd, S)
         velocity = twists[0, ..., :3] + np.cross(twists[0, ..., 3:], at)
         rate = self._relative_twists(at, motion_subspace_rate(self.whole, motion, whole_qd))
-        columns = self._moves()[:, :, np.newaxis] * S[:, np.newaxis]
+        columns = self.frames.moves_apart[:, :, np.newaxis] * S[:, np.newaxis]
         rate[..., :3] += np.cross(columns[..., 3:], velocity[:, :, np.newaxis])
         relative, turn = self._relative_twists(at, S), twists[1, :, :, np.newaxis, 3:]
         for part in (slice(0, 3), slice(3, 6)):
             rate[..., part] -= np.cross(turn, relative[..., part])
         return self._blocks(_seen_from(end, rate))
 
-    def drift(self, motion: BodyMotion, whole_qd: Float64Array) -> Float64Array:
-        """Give the accelerations of the rows at constant joint velocities, shape [n, rows]."""
-        return applied(self.jacobian_dot(motion, whole_qd), whole_qd)
+    def drift(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
+        """Give the accelerations of the rows at constant rates of all DOFs, shape [n, rows]."""
+        return applied(self.jacobian_dot(motion, qd), qd)
 
     def gradient(self, motion: BodyMotion) -> Float64Array:
         """Give the derivatives of the rows by all DOFs, shape [n, rows, all DOFs]."""
-        turns = self.error(motion.T_world_body).reshape(-1, len(self.loops), len(ERROR_COMPONENTS))[..., 3:]
-        rows = self.jacobian(motion).reshape(*turns.shape[:2], len(ERROR_COMPONENTS), -1).copy()
+        loops = len(self.robot.loops)
+        turns = self.error(motion.T_world_body).reshape(-1, loops, len(ERROR_COMPONENTS))[..., 3:]
+        rows = self.jacobian(motion).reshape(*turns.shape[:2], len(ERROR_COMPONENTS), len(self.dofs)).copy()
         rows[:, :, 3:] = _rotation_vector_rates(turns) @ rows[:, :, 3:]
-        return np.asarray(rows.reshape(len(turns), self.count, -1))
-
-    def _moves(self) -> Float64Array:
-        """Give 1 where a DOF moves the frame alone, -1 where it moves the end alone, shape [loops, all DOFs]."""
-        return np.asarray(self.frames.moved[0].astype(float) - self.frames.moved[1])
+        return np.asarray(rows.reshape(len(turns), self.count, len(self.dofs)))
 
     def _relative_twists(self, at: Float64Array, S: Float64Array) -> Float64Array:
-        """Give twists at points [n, loops, 3] of frames less those of ends, world axes, [n, loops, all DOFs, 6]."""
-        columns = self._moves()[:, :, np.newaxis] * S[:, np.newaxis]
+        """Give twists at points [n, loops, 3] of frames less those of ends, world axes, [n, loops, DOFs, 6]."""
+        columns = self.frames.moves_apart[:, :, np.newaxis] * S[:, np.newaxis]
         columns[..., :3] += np.cross(columns[..., 3:], at[:, :, np.newaxis])
         return np.asarray(columns)
 
     def _blocks(self, columns: Float64Array) -> Float64Array:
-        return np.asarray(np.swapaxes(columns, 2, 3).reshape(len(columns), self.count, self.whole.joint_dof_count))
+        """Put the columns [n, loops, DOFs of the whole, 6] of loops one below the other, over all DOFs."""
+        rows = np.swapaxes(columns, 2, 3).reshape(len(columns), self.count, self.whole.joint_dof_count)
+        return np.asarray(rows @ self.spread)
 
 
 def _seen_from(frame: Float64Array, columns: Float64Array) -> Float64Array:

@@ -28,6 +28,11 @@ class FramePairs:
     T_body_frame: Float64Array
     moved: NDArray[np.bool_]
 
+    @property
+    def moves_apart(self) -> Float64Array:
+        """1 where a DOF moves the frame alone, -1 where the reference frame alone, shape [loops, joint_dof_count]."""
+        return np.asarray(self.moved[0].astype(float) - self.moved[1])
+
     def poses(self, T_world_body: Float64Array) -> Float64Array:
         """Place the frames in the world, shape [2, n, loops, 7].
 

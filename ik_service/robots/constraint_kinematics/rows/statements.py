@@ -1,0 +1,91 @@
+"""What joints of loops state over the poses of two frames, evaluated in float64 with its derivatives.
+
+The expressions are those from which the kernels of solvers are made. Derivatives are by the twists of both frames,
+once, and once more for accelerations.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ik_service.robots.constraint_kinematics.rows.frame_pairs import SIDES
+from ik_service.robots.transforms import Float64Array
+from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
+from objectives.frame_algebra import Frame, quaternion, vector
+from objectives.statement.rows import RowGroup, RowInputs, by_twist
+from objectives.tasks.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE
+from objectives.tasks.loop import LOOP_GROUPS
+
+TWIST = 6
+_POSES = tuple(tuple(f"pose{side}_{k}" for k in range(7)) for side in range(SIDES))
+_TWISTS = tuple(tuple(f"twist{side}_{k}" for k in range(TWIST)) for side in range(SIDES))
+
+
+class RowStatement(NamedTuple):
+    """Rows of one joint on symbols.
+
+    Attributes:
+        rows: The rows.
+        by_twist: Derivatives by the twist of the frame less that of the reference frame, row after row, 6 each.
+        bend: Second time derivatives of the rows where both frames keep their twists.
+    """
+
+    rows: tuple[Expression, ...]
+    by_twist: tuple[Expression, ...]
+    bend: tuple[Expression, ...]
+
+
+@functools.cache
+def row_statement(joint: str) -> RowStatement:
+    """State the rows of a joint; moving both frames alike changes none of them."""
+    graph = ExpressionGraph()
+    rows = _stated(LOOP_GROUPS[joint], graph)
+    poses = [[graph.variable(name) for name in names] for names in _POSES]
+    twists = [[graph.variable(name) for name in names] for names in _TWISTS]
+    derivatives = [by_twist(row, poses[0]) for row in rows]
+    relative = [a - b for a, b in zip(*twists, strict=True)]
+    zero, bend = graph.constant(0.0), []
+    for derivative in derivatives:
+        speed = zero + _dot(derivative, relative)
+        bend.append(zero + sum(_dot(by_twist(speed, pose), twist) for pose, twist in zip(poses, twists, strict=True)))
+    return RowStatement(rows, tuple(part for one in derivatives for part in one), tuple(bend))
+
+
+@functools.cache
+def closing_statement(joint: str) -> tuple[Expression, ...]:
+    """State the coordinates of a closing joint."""
+    return _stated(CLOSING_COORDINATES[joint][0], ExpressionGraph())
+
+
+def _stated(group: RowGroup, graph: ExpressionGraph) -> tuple[Expression, ...]:
+    poses = [[graph.variable(name) for name in names] for names in _POSES]
+    frames = [Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses]
+    named = dict(zip((FRAME, REFERENCE_FRAME), frames, strict=True))
+    inputs = RowInputs(named, {}, {}, {}, {SIZE: graph.variable(SIZE)})
+    zero = graph.constant(0.0)
+    return tuple(zero + row for row in group.state(inputs))
+
+
+def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    return sum((x * y for x, y in zip(a, b, strict=True)), start=0.0)
+
+
+def evaluated(
+    outputs: Sequence[Expression], size: float, poses: Float64Array, twists: Float64Array | None = None
+) -> Float64Array:
+    """Evaluate expressions in many configurations, shape [n, outputs].
+
+    Args:
+        outputs: Of one statement.
+        size: Pitch or distance of the loop.
+        poses: Frame and reference frame, shape [2, n, 7].
+        twists: Their twists, shape [2, n, 6], where the outputs need them.
+    """
+    values: dict[str, Float64Array] = {SIZE: np.asarray(size)}
+    for names, columns in ((_POSES, poses), (_TWISTS, twists)):
+        if columns is not None:
+            values |= {name: columns[side, :, k] for side in range(SIDES) for k, name in enumerate(names[side])}
+    n = poses.shape[1]
+    return np.stack([np.broadcast_to(result, n) for result in evaluate(outputs, values)], axis=1)
