@@ -118,6 +118,7 @@ class AttemptFunctions(AttemptStart):
             blocked = int(0)
             slope = float(0.0)
             at_bound = Bounds()
+            gain = float(UNKNOWN_GAIN)
             if norm2 > RESIDUAL_FLOOR2 * task.lightest2[w, island]:  # else it has converged whatever these are
                 line = wp.min(p, task.limit_lower.shape[0] - 1)
                 for k in range(DOFS):
@@ -137,13 +138,12 @@ class AttemptFunctions(AttemptStart):
                         blocked = 1
                     if not stays or not wp.isfinite(cosine2):
                         slope = wp.max(slope, cosine2)
+                if wp.static(self.source.with_hessian):
+                    gain = predicted_gain(state, lane, at_bound) / norm2
             ended = int(RUNNING)
             if float(at(state, FACTOR * W + lane)) > FACTOR_MAX:
                 ended = STALLED
             left = task.settings[ITERATIONS] - int(at(state, STEPS * W + lane))
-            gain = float(UNKNOWN_GAIN)
-            if wp.static(self.source.with_hessian):
-                gain = predicted_gain(state, lane, at_bound) / norm2
             status = phase_after(
                 norm2, task.lightest2[w, island], task.heaviest2[w, island], slope, gain, blocked, ended, left
             )
