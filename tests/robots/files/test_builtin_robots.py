@@ -68,7 +68,9 @@ def _matrices(name: str, joint_q: Float64Array, link: str) -> Float64Array:
 
 
 def test_the_names_are_those_of_the_design() -> None:
-    assert builtin_robot_names() == ("allegro", "dual_panda", "humanoid", "iiwa14", "panda", "panda_gripper", "ur5e")
+    arms = ("iiwa14", "panda", "panda_gripper", "ur5e")
+    mechanisms = ("delta", "five_bar", "four_bar", "stewart")
+    assert builtin_robot_names() == tuple(sorted((*arms, *mechanisms, "allegro", "dual_panda", "humanoid")))
     for name in builtin_robot_names():
         assert load_robot(name).name == name
 
@@ -187,10 +189,10 @@ def test_limits_speeds_and_torques_are_given_for_every_hinge() -> None:
     for name in builtin_robot_names():
         robot = load_robot(name)
         hinge = robot.dof_coordinate >= 0
-        if name == "humanoid":
+        if name in ("humanoid", "stewart"):
             hinge[:6] = False
-        assert hinge.sum() >= 6
+        assert hinge.sum() >= {"four_bar": 3, "five_bar": 4}.get(name, 6)
         for array in (robot.joint_limit_lower, robot.joint_limit_upper):
-            assert np.isfinite(array[hinge]).all()
+            assert np.isfinite(array[hinge]).all() == (name != "four_bar")  # whose joints are continuous
         for array in (robot.joint_velocity_limit, robot.joint_effort_limit):
             assert (np.isfinite(array[hinge]) & (array[hinge] > 0)).all()
