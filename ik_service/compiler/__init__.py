@@ -17,7 +17,7 @@ from ik_service.compiler.code.state import (
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.program.build import build_program
+from ik_service.compiler.program.build import ATTEMPT_SLACK, build_program
 from ik_service.compiler.program.coverage import uncovered
 from ik_service.compiler.program.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.program.island_program import (
@@ -33,6 +33,7 @@ from ik_service.compiler.program.island_program import (
 from ik_service.compiler.program.signature import IslandSignature
 
 __all__ = [
+    "ATTEMPT_SLACK",
     "FIXED",
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",

@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
+from ik_service.solver.compiled.loop_closing import LoopClosing
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -72,8 +73,9 @@ def choose_engine(
     reason = why_uncovered(layout, options, join=join)
     if wanted == "compiled" and reason is not None:
         raise EngineError(f"The compiled engine does not cover this problem: {reason}. Use engine='staged'.")
-    if layout.rows.of_kind(RowKind.CONSTRAINT) and (wanted == "staged" or reason is not None):
-        raise EngineError(f"Loops are closed by the compiled engine only: {reason or 'the staged one is asked for'}.")
+    limited = options.joint_limits == "hard"
     if wanted == "staged" or reason is not None:
-        return StagedEngine(layout, options, join=join)
-    return CompiledEngine(layout, join=join, hard_limits=options.joint_limits == "hard", threads=threads)
+        closes = bool(layout.rows.of_kind(RowKind.CONSTRAINT))
+        closing = LoopClosing(layout, hard_limits=limited) if closes else None
+        return StagedEngine(layout, options, join=join, closing=closing)
+    return CompiledEngine(layout, join=join, hard_limits=limited, threads=threads)

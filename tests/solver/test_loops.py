@@ -197,11 +197,8 @@ def test_a_loop_that_no_joint_moves_is_judged(is_open):
     assert set(result.status_names) == {"loop_open" if is_open else "converged"}
 
 
-def test_the_staged_engine_and_the_controller_refuse_loops():
+def test_the_controller_refuses_loops():
     robot = four_bar()
-    posture = IKObjectivePosture(robot.mid_joint_q)
-    with pytest.raises(EngineError, match="compiled engine only"):
-        ik_service.IKSolver(robot, objectives=[posture], engine="staged", device="cpu")
     with pytest.raises(EngineError, match="has loop 'pin'"):
         IKController(robot, ["coupler"])
 

@@ -76,6 +76,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     def looped(names: Sequence[str | None]) -> Expression:
         return total((graph.variable(name) for name in names if name is not None), zero)
 
+    met = {*targets, *signature.constraints}  # what an attempt has to meet
     n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
     turns = _turns(quaternions) if signature.limit_turns else []
     return IslandProgram(
@@ -93,7 +94,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         ),
         errors=tuple(errors),
         row_error2=_largest(shares),
-        has_other_rows=bool(loops) or any(one.objective not in targets for one in applied),
+        has_other_rows=bool(loops) or any(one.objective not in met for one in applied),
         rows=tuple(stated),
         residuals=tuple(left),
         jacobian=tuple(tuple(row) for row in columns),

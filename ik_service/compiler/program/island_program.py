@@ -136,7 +136,7 @@ class IslandProgram:
         gradient: J'r, per DOF.
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
-        has_other_rows: Whether there are rows besides those of the pose targets.
+        has_other_rows: Whether there are rows besides those of pose targets and constraints.
         rows: The weighted rows, without goals, but for those of loops.
         residuals: r: the weighted rows less their goals.
         jacobian: Their Jacobian, [rows][dofs].

@@ -237,7 +237,7 @@ class CompiledEngine:
         if settle:
             found += [partial(_record_settling, problems), partial(record, settle)]
         if finished is not None:
-            found += [partial(_record_widening, problems, finished.device), partial(record, finish)]
+            found += [partial(record_widening, problems, finished.device), partial(record, finish)]
         return found
 
     def _verify_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> _Record:
@@ -269,7 +269,7 @@ def _begin_settling(
             searches.end_seed[p, island] = 1
 
 
-def _record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:
+def record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:
     """Record the copy of the best attempts into float64."""
     inputs = [problems.settings, part, parts, problems.best.joint_q, joint_q_float64]
     return PartLaunches([per_problem(wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True))])

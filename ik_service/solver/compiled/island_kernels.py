@@ -206,6 +206,8 @@ class IslandKernels:
         partition: Partition,
         problem_count: int,
         joint_q_float64: wp.array[Any],
+        *,
+        is_verdict: bool = True,
     ) -> list[IslandWork]:
         """Return kernels and tasks that improve the best attempts in float64: one attempt each, from where they stand.
 
@@ -215,6 +217,7 @@ class IslandKernels:
             partition: Islands of the problems.
             problem_count: Problems of the solve.
             joint_q_float64: Where to; holds the best attempts before.
+            is_verdict: Whether its status is that of the answer, where there are no targets.
         """
         found = self._all_tasks(problems, inputs, partition, problem_count, "float64")
         scratch = allocate_attempts(problems.capacity, 1, problems.best.rank.shape[1], self._model.device)
@@ -224,7 +227,7 @@ class IslandKernels:
             task.start_joint_q, task.best_joint_q_float64 = problems.best.joint_q, joint_q_float64
             # Without targets, what is returned is a minimum or not.
             task.best, task.searches = scratch, problems.searches
-            if one.source.with_hessian:
+            if one.source.with_hessian and is_verdict:
                 task.best.status = problems.best.status
         return found
 

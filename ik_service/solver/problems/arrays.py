@@ -14,9 +14,12 @@ from ik_service.solver.lm.codes import SETTINGS_COUNT
 from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.problems.rows.kinds import TARGET_ROW, RowKind
+from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.problems.rows.priorities import (
+    CONSTRAINED_STAGE,
     HEAVIEST,
+    SHARE,
+    STAGE,
     Priorities,
     priorities_of,
     row_scale,
@@ -181,24 +184,40 @@ def _weigh_islands(
     p = wp.tid()
     for island in range(islands.nisland[p]):
         has_target = bool(False)
-        lightest = float(HEAVIEST)
+        lightest = float(HEAVIEST)  # of rows that are no constraints and do not yield beside targets
         heaviest = float(0.0)
+        constraint = float(HEAVIEST)  # the lightest
+        yielding = float(0.0)  # the heaviest
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
             row = islands.row[p, m]
             has_target = has_target or priorities.kind[row] == TARGET_ROW
             if priorities.yields[row] == 1:
-                heaviest = wp.max(heaviest, row_weight2[p, row])
+                yielding = wp.max(yielding, row_weight2[p, row])
+            elif priorities.kind[row] == CONSTRAINT_ROW:
+                constraint = wp.min(constraint, row_weight2[p, row])
             else:
                 lightest = wp.min(lightest, row_weight2[p, row])
-        priorities.scale[p, island] = 1.0
+                heaviest = wp.max(heaviest, row_weight2[p, row])
+        scale = float(1.0)
+        priorities.stage[p, island] = STAGE
+        priorities.first_stage[p, island] = 1.0
+        if constraint < HEAVIEST and has_target:
+            priorities.first_stage[p, island] = CONSTRAINED_STAGE
+            scale = scale_of_weights(1.0, constraint, heaviest)
+        elif constraint < HEAVIEST:
+            priorities.stage[p, island] = 1.0
+            scale = scale_of_weights(CONSTRAINED_STAGE, constraint, wp.max(heaviest, yielding))
+        priorities.first_scale[p, island] = scale
+        lightest *= scale * scale
         if has_target:
-            priorities.scale[p, island] = scale_of_weights(lightest, heaviest)
-        first = float(lightest)
+            scale = scale_of_weights(SHARE, lightest, yielding)
+        priorities.scale[p, island] = scale
+        first = wp.min(lightest, constraint)
         lightest = float(HEAVIEST)
         heaviest = float(0.0)
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
             row = islands.row[p, m]
-            scale = row_scale(priorities, p, island, row)
+            scale = row_scale(priorities, p, island, row, 1.0)
             lightest = wp.min(lightest, scale * scale * row_weight2[p, row])
             heaviest = wp.max(heaviest, scale * scale * row_weight2[p, row])
         if has_target and first < HEAVIEST:  # rows that yield do not count

@@ -52,13 +52,40 @@ def common_partition(
     """
     on = weights.on
     assert on is not None  # else the islands are found on the device
-    nisland, tree_island, row_island = find_islands(incidence, on, join=join)
+    return _partition_of(weights, on[None], incidence, device, join=join, lines=lines)
+
+
+def host_partition(weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device) -> Partition:
+    """Return the partition of problems whose islands are few enough to be found on the host, pattern by pattern.
+
+    Args:
+        weights: Weights of the rows.
+        incidence: Whether the support of a row holds DOFs of a tree, bool [rows, trees].
+        device: Where it is needed.
+    """
+    on = ~(weights.lines <= 0.0) if weights.on is None else weights.on[None]
+    return _partition_of(weights, on, incidence, device, join=False, lines=len(weights.lines))
+
+
+def _partition_of(
+    weights: RowWeights,
+    on: NDArray[np.bool_],
+    incidence: NDArray[np.bool_],
+    device: wp.Device,
+    *,
+    join: bool,
+    lines: int,
+) -> Partition:
+    """The partition of problems in which rows are on as one line says, or each as its own does, [1 or n, rows]."""
 
     def on_device(values: NDArray[Any]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)
 
-    counts, of_rows = np.array([nisland], np.int32), row_island.astype(np.int32)[None]
-    of_trees = tree_island.astype(np.int32)[None]
+    patterns, inverse = np.unique(on, axis=0, return_inverse=True)
+    found = [find_islands(incidence, pattern, join=join) for pattern in patterns]
+    counts, of_trees, of_rows = (
+        np.array([parts[k] for parts in found], np.int32)[inverse.reshape(-1)] for k in range(3)
+    )
     scales = IslandScales(lines, incidence.shape[1], device)
     scales.write(weights, of_rows)
     return Partition(counts, of_trees, of_rows, on_device(counts), on_device(of_trees), on_device(of_rows), scales)

@@ -28,8 +28,14 @@ from ik_service.solver.lm.termination import (
     squared_cosine,
 )
 from ik_service.solver.problems.best_attempts import BestAttempts
-from ik_service.solver.problems.rows.kinds import TARGET_ROW
-from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS, Priorities
+from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW, TARGET_ROW
+from ik_service.solver.problems.rows.priorities import (
+    STAGE,
+    STAGE_STEPS,
+    Priorities,
+    first_row_scale,
+    yielding_scale,
+)
 from ik_service.solver.staged.slots import Slots
 
 
@@ -59,21 +65,30 @@ def assess(
     p = slots.problem_idx[i]
     norm2 = float(0.0)
     first_norm2 = float(0.0)
+    constraint_norm2 = float(0.0)
+    unscaled_norm2 = float(0.0)  # of the other rows that do not yield, without their factor
     second_norm2 = float(0.0)  # of rows that yield, without their factors
-    scale = slots.stage[i, island] * priorities.scale[p, island]
+    scale = yielding_scale(priorities, p, island, slots.stage[i, island])
+    first_scale = first_row_scale(priorities, p, island, slots.stage[i, island])
     has_target = bool(False)
     has_second = bool(False)
+    has_constraint = bool(False)
     for r in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
         row = islands.row[p, r]
         residual2 = equations.residuals[i, r] * equations.residuals[i, r]
         yields = float(priorities.yields[row])
         norm2 += residual2
         first_norm2 += (1.0 - yields) * residual2
+        if priorities.kind[row] == CONSTRAINT_ROW:
+            has_constraint = True
+            constraint_norm2 += residual2
+        else:
+            unscaled_norm2 += (1.0 - yields) * residual2 / (first_scale * first_scale)
         second_norm2 += yields * residual2 / (scale * scale)
         has_second = has_second or yields == 1.0
         has_target = has_target or priorities.kind[row] == TARGET_ROW
     slots.cost[i, island] = 0.5 * norm2
-    slots.unscaled_cost[i, island] = 0.5 * (first_norm2 + second_norm2)
+    slots.unscaled_cost[i, island] = 0.5 * (constraint_norm2 + unscaled_norm2 + second_norm2)
     blocked = int(0)
     slope = float(0.0)  # largest squared cosine of a free DOF
     largest = float(0.0)  # entry on the diagonal of J'J
@@ -101,7 +116,7 @@ def assess(
     share = wp.min(DAMPING_SHARE * damped_norm2, DAMPING_MAX * largest)
     slots.damping[i, island] = slots.damping_factor[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - slots.iterations[i, island]
-    is_first_stage = has_target and has_second and slots.stage[i, island] == 1.0
+    is_first_stage = has_target and (has_second or has_constraint) and slots.stage[i, island] == 1.0
     if is_first_stage:
         left -= STAGE_STEPS
     gain = float(UNKNOWN_GAIN)
@@ -116,7 +131,10 @@ def assess(
         slots.stage[i, island] = STAGE
         slots.damping_factor[i, island] = 1.0
         slots.ended[i, island] = RUNNING
-        slots.cost[i, island] = 0.5 * (first_norm2 + STAGE * STAGE * scale * scale * second_norm2)
+        first_scale = first_row_scale(priorities, p, island, STAGE)
+        scale = yielding_scale(priorities, p, island, STAGE)
+        yielding_norm2 = first_scale * first_scale * unscaled_norm2 + scale * scale * second_norm2
+        slots.cost[i, island] = 0.5 * (constraint_norm2 + yielding_norm2)
         phase = RUNNING
     if is_beaten(best.rank[p, island], slots.seed[i]):
         phase = CANCELLED

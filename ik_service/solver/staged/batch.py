@@ -5,6 +5,7 @@ import typing
 import numpy as np
 import warp as wp
 
+from ik_service.compiler import ATTEMPT_SLACK
 from ik_service.linear_solve import allocate_equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
 from ik_service.solver.lm.codes import IDLE
@@ -13,7 +14,7 @@ from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
-from ik_service.solver.problems.rows.binding import has_row_tolerances
+from ik_service.solver.problems.rows.binding import has_row_tolerances, is_constraint
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.priorities import scale_jacobian, scale_residuals
@@ -146,7 +147,7 @@ class Batch:
 
     def _scale(self, kernel: typing.Any, poses: Poses, rows: "wp.array[typing.Any]") -> None:
         """Multiply rows that yield to others with their factor, if there are any."""
-        if self._rows.secondary:
+        if self._rows.secondary or self._rows.of_kind(RowKind.CONSTRAINT):
             inputs = [self._problems.priorities, self._problems.islands, poses.problem_idx, self._slots.stage, rows]
             self._launch(kernel, rows.shape[:1], *inputs)
 
@@ -166,12 +167,12 @@ class Batch:
         rows = [islands, problems.priorities]
         self._launch(assess, per_island, self._coordinates, *rows, *solve, joint_q, slots, equations)
         for k, weights in zip(self._rows.of_kind(RowKind.TARGET), problems.row_weights, strict=True):
-            target = [self._rows.start[k], weights, problems.tolerances, islands]
+            target = [self._rows.start[k], weights, problems.tolerances, islands, problems.priorities]
             self._launch(meet_target, slots.seed.shape, *target, accepted.residuals, slots)
         for start, objective in zip(self._rows.start, self._rows.objectives, strict=True):
             if has_row_tolerances(objective):
                 own = [start, objective.weight, objective.row_weights(), objective.data(ROW_TOLERANCES)]
-                own += [islands, problems.priorities]
+                own += [ATTEMPT_SLACK if is_constraint(objective) else 1.0, islands, problems.priorities]
                 self._launch(meet_rows, slots.seed.shape, *own, accepted.residuals, slots)
         self._launch(rank_ended, per_island, slots, problems.best)
         self._launch(collect, per_island, islands, joint_q, slots, problems.best)

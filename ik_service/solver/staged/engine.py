@@ -1,7 +1,7 @@
 """The staged engine: any objective, by separate launches for each step of an iteration."""
 
 import math
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol
 
 import warp as wp
 
@@ -10,6 +10,7 @@ from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.staged.batch import Batch
@@ -21,6 +22,13 @@ SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is laid out anew
 
 
+class Closing(Protocol):
+    """What closes the loops of answers in float64."""
+
+    def close(self, work: Workspace, count: int) -> HostDeviceArray:
+        """Return the best attempts of a solve in float64, loops closed."""
+
+
 class StagedEngine:
     """The staged engine of one solver.
 
@@ -28,16 +36,20 @@ class StagedEngine:
         layout: The rows.
         options: The solver's options.
         join: Whether all touched trees are one island.
+        closing: What closes the loops of its answers in float64, where the robot has some.
 
     Attributes:
+        finish: The finest precision of its answers.
         batch: The batch of the last solve; None once the layout has changed.
     """
 
     name: Literal["staged"] = "staged"
-    finish: Literal["float32"] = "float32"
 
-    def __init__(self, layout: RowLayout, options: SolverOptions, *, join: bool) -> None:
-        self._layout, self._options, self._join = layout, options, join
+    def __init__(
+        self, layout: RowLayout, options: SolverOptions, *, join: bool, closing: Closing | None = None
+    ) -> None:
+        self._layout, self._options, self._join, self._closing = layout, options, join, closing
+        self.finish: Literal["float32", "float64"] = "float32" if closing is None else "float64"
         self._data_version = -1
         self.batch: Batch | None = None
 
@@ -51,7 +63,7 @@ class StagedEngine:
         Raises:
             InputError: One is not, or there are too many.
         """
-        if settings.runs_all_seeds or settings.float64_finish:
+        if settings.runs_all_seeds or (settings.float64_finish and self._closing is None):
             raise InputError(
                 "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
@@ -84,9 +96,12 @@ class StagedEngine:
         while True:
             batch = self._fit_batch(work.problems, settings)  # binds the objectives, whose weights tell the islands
             work.read(count)
-            prepared = PreparedSolve(work.discovered(count, join=self._join))
+            partition, joint_q = work.discovered(count, join=self._join), None
             if not work.inputs.is_faulty():
                 batch.run(self._options.use_graph, self._options.check_jacobians)
+            if self._closing is not None:
+                joint_q = self._closing.close(work, count)
+            prepared = PreparedSolve(partition, joint_q_float64=joint_q)
             if not self._layout.support.extend():
                 work.verify(prepared, count)
                 return prepared

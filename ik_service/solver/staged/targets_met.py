@@ -10,7 +10,7 @@ import warp as wp
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.tolerances import chord_angle, is_within
-from ik_service.solver.problems.rows.priorities import Priorities, row_scale
+from ik_service.solver.problems.rows.priorities import Priorities, row_scale, scale_in_slot
 from ik_service.solver.staged.slots import Slots
 
 
@@ -34,6 +34,7 @@ def meet_target(
     row_weights: wp.array2d[float],  # [problem_capacity, 6]
     tolerances: wp.array[float],  # [2]: position [m], orientation [rad]
     islands: Islands,
+    priorities: Priorities,
     residuals: wp.array2d[float],  # [n_batch, total_residuals]
     # in and out
     slots: Slots,
@@ -52,7 +53,8 @@ def meet_target(
     for k in range(6):
         weight = row_weights[p, k]
         if weight > 0.0:
-            error = residuals[i, start_idx + k] / weight
+            scale = scale_in_slot(priorities, islands, slots.stage, i, p, start_idx + k)
+            error = residuals[i, start_idx + k] / (scale * weight)
             if k < 3:
                 position += error * error
             else:
@@ -72,6 +74,7 @@ def meet_rows(
     weight: float,
     row_weights: wp.array2d[float],  # [1 or problems, rows of the objective]
     row_tolerances: wp.array2d[float],  # [1 or problems, rows of the objective]
+    slack: float,  # so many times the tolerances
     islands: Islands,
     priorities: Priorities,
     residuals: wp.array2d[float],  # [n_batch, total_residuals]
@@ -91,9 +94,7 @@ def meet_rows(
         island = islands.row_island[p, start_idx + r]
         if island >= 0:
             scale = weight * row_weights[wp.min(p, row_weights.shape[0] - 1), r]
-            scale *= row_scale(priorities, p, island, start_idx + r)
-            if priorities.yields[start_idx + r] == 1:
-                scale *= slots.stage[i, island]
-            tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), r]
+            scale *= row_scale(priorities, p, island, start_idx + r, slots.stage[i, island])
+            tolerance = slack * row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), r]
             if slots.met[i, island] == 1 and not is_within(wp.abs(residuals[i, start_idx + r]), scale * tolerance):
                 slots.met[i, island] = 0

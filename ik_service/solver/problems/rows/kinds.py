@@ -18,3 +18,4 @@ class RowKind(IntEnum):
 
 
 TARGET_ROW = wp.constant(int(RowKind.TARGET))
+CONSTRAINT_ROW = wp.constant(int(RowKind.CONSTRAINT))

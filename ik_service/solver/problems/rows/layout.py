@@ -1,6 +1,8 @@
 """The rows of a solver: which objective has which, and which trees they depend on."""
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from ik_service.linear_solve import RowStructure, row_structure
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.rows.binding import bind_objective
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 from ik_service.solver.problems.rows.support import Support
 from objectives import IKJacobianType, IKObjective
 
@@ -51,6 +54,14 @@ class RowLayout:
         self.rows = Rows(model, targets, others, mode)
         self.support = Support(model, self.rows)
         self.refresh()
+
+    def of_kind(self, kind: RowKind) -> Self:
+        """Return the layout of the rows of one kind alone; their objectives stay bound as they are."""
+        found = copy(self)
+        found.rows = Rows(self._model, [], [self.rows.objectives[k] for k in self.rows.of_kind(kind)], self.rows.mode)
+        found.support = Support(self._model, found.rows)
+        found.refresh()
+        return found
 
     def refresh(self) -> None:
         """Take in the support as it is known now."""

@@ -1,4 +1,4 @@
-"""Rows that yield to others of an island with targets: the factor that makes them light, and its use on the device.
+"""Rows that yield to others of an island: the factors that make them light, and their use on the device.
 
 A row of weight w beside others of weight 1 moves these from where they would be by something like w^2. So the factor
 makes the heaviest of the rows that yield a small share of the lightest to which they do, whatever their weights are:
@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
 from ik_service.linear_solve import Islands
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW
 
 SECONDARY_SHARE = 2.0**-6
 SHARE = wp.constant(SECONDARY_SHARE)
 STAGE = wp.constant(SECONDARY_STAGE["float32"])
+CONSTRAINED_STAGE = wp.constant(2.0**-5)  # of rows beside constraints, which are met in float64 afterwards
 STAGE_STEPS = wp.constant(SECONDARY_STAGE_STEPS)
 HEAVIEST = wp.constant(3.0e38)
 EXPONENT_MAX = 50  # of the factor: float32 has to hold its square, in the last stage too
@@ -59,7 +61,11 @@ class Priorities:
 
     yields: wp.array[wp.int32]  # [rows]: 1 for those that do, beside targets
     kind: wp.array[wp.int32]  # [rows]: `RowKind`
-    scale: wp.array2d[wp.float32]  # [problem_capacity, trees]: their factor in each island
+    # Factors in each island, [problem_capacity, trees]:
+    scale: wp.array2d[wp.float32]  # of those that do
+    stage: wp.array2d[wp.float32]  # of these again in the last stage
+    first_scale: wp.array2d[wp.float32]  # of others that are no constraints; 1 where there are none of these
+    first_stage: wp.array2d[wp.float32]  # of these again in the last stage
 
 
 def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
@@ -71,31 +77,50 @@ def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
     found.kind = wp.array(rows.row_kind, dtype=wp.int32, device=rows.model.device)
     found.yields = wp.array(yields, dtype=wp.int32, device=rows.model.device)
     found.scale = wp.ones((capacity, trees), dtype=wp.float32, device=rows.model.device)
+    found.stage, found.first_scale, found.first_stage = (wp.ones_like(found.scale) for _ in range(3))
     return found
 
 
 @wp.func
 @typing.no_type_check
-def scale_of_weights(lightest2: float, heaviest2: float):
+def scale_of_weights(share: float, lightest2: float, heaviest2: float):
     """Return the factor from the squares of the least primary and the largest secondary weight, as on the host."""
     if not (lightest2 > 0.0 and lightest2 < HEAVIEST and heaviest2 > 0.0 and heaviest2 < HEAVIEST):
         return 1.0
-    share = SHARE * wp.sqrt(lightest2 / heaviest2)
+    most = share * wp.sqrt(lightest2 / heaviest2)
     scale = float(1.0)  # by halves and doubles, which are exact
-    while scale > share and scale > LEAST_SCALE:
+    while scale > most and scale > LEAST_SCALE:
         scale *= 0.5
-    while 2.0 * scale <= share and scale < 1.0 / LEAST_SCALE:
+    while 2.0 * scale <= most and scale < 1.0 / LEAST_SCALE:
         scale *= 2.0
     return scale
 
 
 @wp.func
 @typing.no_type_check
-def row_scale(priorities: Priorities, p: int, island: int, row: int):
+def yielding_scale(priorities: Priorities, p: int, island: int, stage: float):
+    """Return the factor of rows that yield beside targets, in a stage: 1 is the first."""
+    return priorities.scale[p, island] * wp.where(stage == 1.0, 1.0, priorities.stage[p, island])
+
+
+@wp.func
+@typing.no_type_check
+def first_row_scale(priorities: Priorities, p: int, island: int, stage: float):
+    """Return the factor of rows that are no constraints and do not yield beside targets."""
+    return priorities.first_scale[p, island] * wp.where(stage == 1.0, 1.0, priorities.first_stage[p, island])
+
+
+@wp.func
+@typing.no_type_check
+def row_scale(priorities: Priorities, p: int, island: int, row: int, stage: float):
     """Return the factor of a row of an island."""
-    if island >= 0 and priorities.yields[row] == 1:
-        return priorities.scale[p, island]
-    return 1.0
+    scale = float(1.0)
+    if island >= 0:
+        if priorities.yields[row] == 1:
+            scale = yielding_scale(priorities, p, island, stage)
+        elif priorities.kind[row] != CONSTRAINT_ROW:
+            scale = first_row_scale(priorities, p, island, stage)
+    return scale
 
 
 @wp.func
@@ -108,11 +133,9 @@ def scale_in_slot(
     p: int,
     row: int,
 ):
-    """Return the factor of a row of problem p, times that of the stage of its slot."""
+    """Return the factor of a row of problem p in the stage of its slot."""
     island = islands.row_island[p, row]
-    if island >= 0 and priorities.yields[row] == 1:
-        return stage[slot, island] * priorities.scale[p, island]
-    return 1.0
+    return row_scale(priorities, p, island, row, stage[slot, wp.max(island, 0)])
 
 
 @wp.kernel(module="unique", enable_backward=False)
@@ -130,8 +153,9 @@ def scale_residuals(
     p = problem_idx[i]
     slot = i / (residuals.shape[0] / stage.shape[0])
     for row in range(residuals.shape[1]):
-        if priorities.yields[row] == 1:
-            residuals[i, row] = scale_in_slot(priorities, islands, stage, slot, p, row) * residuals[i, row]
+        scale = scale_in_slot(priorities, islands, stage, slot, p, row)
+        if scale != 1.0:
+            residuals[i, row] = scale * residuals[i, row]
 
 
 @wp.func_native("""
@@ -156,7 +180,6 @@ def scale_jacobian(
     """Multiply the derivatives of the rows that yield alike."""
     i = wp.tid()
     for row in range(jacobian.shape[1]):
-        if priorities.yields[row] == 1:
-            scale = scale_in_slot(priorities, islands, stage, i, problem_idx[i], row)
-            if scale != 1.0:
-                scale_row(jacobian, i, row, scale)
+        scale = scale_in_slot(priorities, islands, stage, i, problem_idx[i], row)
+        if scale != 1.0:
+            scale_row(jacobian, i, row, scale)
