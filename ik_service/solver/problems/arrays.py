@@ -16,6 +16,7 @@ from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.problems.rows.priorities import (
+    CONSTRAINED_SHARE,
     CONSTRAINED_STAGE,
     HEAVIEST,
     SHARE,
@@ -205,8 +206,9 @@ def _weigh_islands(
             priorities.first_stage[p, island] = CONSTRAINED_STAGE
             scale = scale_of_weights(1.0, constraint, heaviest)
         elif constraint < HEAVIEST:
-            priorities.stage[p, island] = 1.0
-            scale = scale_of_weights(CONSTRAINED_STAGE, constraint, wp.max(heaviest, yielding))
+            priorities.first_stage[p, island] = CONSTRAINED_STAGE / CONSTRAINED_SHARE
+            priorities.stage[p, island] = CONSTRAINED_STAGE / CONSTRAINED_SHARE
+            scale = scale_of_weights(CONSTRAINED_SHARE, constraint, wp.max(heaviest, yielding))
         priorities.first_scale[p, island] = scale
         lightest *= scale * scale
         if has_target:

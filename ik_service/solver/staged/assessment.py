@@ -116,7 +116,7 @@ def assess(
     share = wp.min(DAMPING_SHARE * damped_norm2, DAMPING_MAX * largest)
     slots.damping[i, island] = slots.damping_factor[i, island] * (share + DAMPING_MIN * largest)
     left = settings[ITERATIONS] - slots.iterations[i, island]
-    is_first_stage = has_target and (has_second or has_constraint) and slots.stage[i, island] == 1.0
+    is_first_stage = (has_constraint or (has_target and has_second)) and slots.stage[i, island] == 1.0
     if is_first_stage:
         left -= STAGE_STEPS
     gain = float(UNKNOWN_GAIN)

@@ -24,7 +24,9 @@ from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW
 SECONDARY_SHARE = 2.0**-6
 SHARE = wp.constant(SECONDARY_SHARE)
 STAGE = wp.constant(SECONDARY_STAGE["float32"])
-CONSTRAINED_STAGE = wp.constant(2.0**-5)  # of rows beside constraints, which are met in float64 afterwards
+# Beside constraints, which are met in float64 afterwards: objectives without targets, and all rows in the last stage
+CONSTRAINED_SHARE = wp.constant(2.0**-2)
+CONSTRAINED_STAGE = wp.constant(2.0**-5)
 STAGE_STEPS = wp.constant(SECONDARY_STAGE_STEPS)
 HEAVIEST = wp.constant(3.0e38)
 EXPONENT_MAX = 50  # of the factor: float32 has to hold its square, in the last stage too
