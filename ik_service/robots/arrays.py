@@ -56,6 +56,8 @@ class RobotArrays:
         locked: Locked joints and their coordinates; their followers are locked through them.
         loops: Loops that the robot closes.
         warnings: What was left out of the robot's file, a sentence each; not part of ``content_hash``.
+        dropped_constraints: Names of the constraints that were left out when this robot was cut out of another; not
+            part of ``content_hash``.
     """
 
     name: str
@@ -80,6 +82,7 @@ class RobotArrays:
     locked: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     loops: tuple[LoopConstraint, ...] = ()
     warnings: tuple[str, ...] = ()
+    dropped_constraints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
@@ -101,11 +104,11 @@ class RobotArrays:
 
     @cached_property
     def content_hash(self) -> str:
-        """Hex digest of everything but its name and the warnings; equal digests mean interchangeable models."""
+        """Hex digest of everything but its name and what was left out; equal digests mean interchangeable models."""
         digest = sha256()
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
-            if item.name == "warnings" or (item.name == "loops" and not value):
+            if item.name in ("warnings", "dropped_constraints") or (item.name == "loops" and not value):
                 continue  # without loops: the digest that robots had before there were any
             if isinstance(value, np.ndarray):
                 digest.update(f"{item.name} {value.dtype} {value.shape}\n".encode() + value.tobytes())

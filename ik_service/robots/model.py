@@ -25,7 +25,7 @@ from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
 from ik_service.robots.structure.trees import kinematic_trees
 from ik_service.robots.transforms import Float64Array
-from ik_service.robots.variants import locking, subtree
+from ik_service.robots.variants import aggregation, locking, subtree
 from objectives.model import BodyMass
 
 if TYPE_CHECKING:
@@ -289,7 +289,11 @@ class RobotModel(KinematicRobot):
         return subtree.with_frame(self, name, link, offset)
 
     def subrobot(
-        self, root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
+        self,
+        root: str,
+        branches: Sequence[str] | None = None,
+        stop_at: Sequence[str] | None = None,
+        constraints: Sequence[str] | None = None,
     ) -> "RobotModel":
         """Cut a part of the robot out; its root link becomes the fixed base and its frame the world frame.
 
@@ -297,15 +301,32 @@ class RobotModel(KinematicRobot):
             root: Link that becomes the root; only links below it are kept.
             branches: Keep only the paths to these links and all that is below them; None keeps every branch.
             stop_at: Links that become ends: what is below them is left out; None cuts nothing.
+            constraints: Names of the constraints that the part has; None for all that it can have: those whose links it
+                has, and those to the world if its root stands still. ``dropped_constraints`` names the others.
 
         Returns:
             The part, locked joints still locked. ``subrobot(a, [b], [b])`` is the chain from a to b.
 
         Raises:
-            UnknownNameError: The robot has no such link.
-            InputError: A link is not below the root, or a kept joint follows one that is left out.
+            UnknownNameError: The robot has no such link or constraint.
+            InputError: A link is not below the root, a kept joint follows one that is left out, or the part cannot have
+                a constraint that is named.
         """
-        return subtree.subrobot(self, root, branches, stop_at)
+        return subtree.subrobot(self, root, branches, stop_at, constraints)
+
+    def aggregate(self, constraints: Sequence[str]) -> "RobotModel":
+        """Cut the smallest part out that constraints are about: their links and all links on ways between these.
+
+        Ways go through joints and through other constraints, which the part has too. Its root is the link above.
+
+        Args:
+            constraints: Names of the constraints.
+
+        Raises:
+            UnknownNameError: The robot has no such constraint.
+            InputError: No constraint is named, or a kept joint follows one that is left out.
+        """
+        return aggregation.aggregate(self, constraints)
 
     @cached_property
     def constraints(self) -> ConstraintSet:
@@ -316,7 +337,7 @@ class RobotModel(KinematicRobot):
         """Give a model that closes loops, in place of those that it closes now.
 
         A solver meets them before all targets and objectives, to 1e-6 m and rad, or says ``LOOP_OPEN``. ``lock`` and
-        ``activate`` keep loops; ``subrobot`` keeps those whose links it has, but for those to the world.
+        ``activate`` keep loops; ``subrobot`` keeps those that the part can have.
 
         Raises:
             InputError: Two loops have one name or say the same, or one names a link that the robot does not have.

@@ -99,9 +99,9 @@ class ClosingProblem:
 
 def restored(robot: KinematicRobot, joint_q: Float64Array, start: Float64Array, free: BoolArray) -> Float64Array:
     """Put quaternions that no free DOF moves back to where they were, in place: integration rounds them."""
+    moved = np.append(free, False)[robot.dof_active]
     for joint, first in robot.quaternion_starts.items():
-        active = robot.dof_active[robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]]
-        if not (free[active] & (active >= 0)).any():
+        if not moved[robot.joint_qd_start[joint + 1] - 3 : robot.joint_qd_start[joint + 1]].any():
             joint_q[:, first : first + 4] = start[:, first : first + 4]
     return joint_q
 

@@ -92,7 +92,7 @@ def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
     for given in named:
         try:
             loop = given if isinstance(given, LoopConstraint) else _closing_hinge(robot, given)
-            checked_loops([loop, *filter(None, [loops.get(loop.name)])], robot.link_names)
+            checked_loops([*loops.values(), loop], robot.link_names)
             loops[loop.name] = loop
         except InputError as error:
             warnings.append(f"Loop '{given.name}' is left out: {error}")

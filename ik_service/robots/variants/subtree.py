@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
+from ik_service.robots.structure.names import unknown_name
 from ik_service.robots.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
-from objectives.errors import InputError
+from objectives.errors import InputError, UnknownNameError
 
 BoolArray = NDArray[np.bool_]
 
@@ -33,12 +35,16 @@ def with_frame(robot: Robot, name: str, link: str, offset: ArrayLike) -> Robot:
 
 
 def subrobot(
-    robot: Robot, root: str, branches: Sequence[str] | None = None, stop_at: Sequence[str] | None = None
+    robot: Robot,
+    root: str,
+    branches: Sequence[str] | None = None,
+    stop_at: Sequence[str] | None = None,
+    constraints: Sequence[str] | None = None,
 ) -> Robot:
     """Cut a part of the robot out; see ``RobotModel.subrobot``."""
-    for names in (branches, stop_at):
+    for names in (branches, stop_at, constraints):
         if isinstance(names, str):
-            raise InputError(f"branches and stop_at must be a list of names, got the text {names!r}.")
+            raise InputError(f"branches, stop_at and constraints must be a list of names, got the text {names!r}.")
     base = robot.link_index(root)
     kept_links = _below(robot, base)
     if branches is not None:
@@ -47,7 +53,7 @@ def subrobot(
         ends = _below(robot, _checked_link(robot, kept_links, root, link))
         ends[robot.link_index(link)] = False
         kept_links &= ~ends
-    return _cut(robot, base, kept_links)
+    return cut(robot, base, kept_links, constraints)
 
 
 def _checked_link(robot: KinematicRobot, kept: BoolArray, root: str, link: str) -> int:
@@ -78,7 +84,19 @@ def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
     return on
 
 
-def _cut(robot: Robot, base: int, kept_links: BoolArray) -> Robot:
+def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[str] | None = None) -> Robot:
+    """Give the part of a robot that is made of some links.
+
+    Args:
+        robot: The robot.
+        base: Link that becomes the root.
+        kept_links: Links that are kept: the base and links below it, with all between, shape [link_count].
+        constraints: Names of constraints that the part has; None for all that it can have.
+
+    Raises:
+        UnknownNameError: The robot has no constraint of a name.
+        InputError: A kept joint follows one that is left out, or the part cannot have a constraint.
+    """
     links = np.flatnonzero(kept_links)
     moving = set(links.tolist()) - {base}
     # A joint stays when the link that it moves stays below the base: that link is the body's first one.
@@ -96,7 +114,8 @@ def _cut(robot: Robot, base: int, kept_links: BoolArray) -> Robot:
     )
     coupling = _kept_couplings(robot, dofs)
     names = tuple(robot.joint_names[j] for j in joints)
-    kept = {robot.link_names[i] for i in links}
+    loops = _kept_loops(robot, base, {robot.link_names[i] for i in links}, constraints)
+    inherited = {one.name for one in loops}
     return dataclasses.replace(
         robot,
         joint_names=names,
@@ -117,9 +136,41 @@ def _cut(robot: Robot, base: int, kept_links: BoolArray) -> Robot:
         dof_leader=coupling.leader,
         dof_multiplier=coupling.multiplier,
         dof_offset=coupling.offset,
-        loops=tuple(one for one in robot.loops if one.reference_link is not None and set(one.links) <= kept),
+        loops=loops,
+        dropped_constraints=tuple(one.name for one in robot.loops if one.name not in inherited),
         locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
     )
+
+
+def _kept_loops(
+    robot: KinematicRobot, base: int, kept: set[str], wanted: Sequence[str] | None
+) -> tuple[LoopConstraint, ...]:
+    """Give the loops of a part: those of links that it has, and those to the world if its base stands still there."""
+    names = [one.name for one in robot.loops]
+    for name in wanted or ():
+        if name not in names:
+            opening = f"Constraint '{name}' is not in robot '{robot.name}'."
+            raise UnknownNameError(unknown_name(opening, "Constraint", names, name))
+    stands_still = robot.link_body[base] < 0
+    T_base_world = transform_inverse(robot.link_X_body[base])
+    loops = []
+    for one in robot.loops:
+        if wanted is not None and one.name not in wanted:
+            continue
+        if set(one.links) <= kept and (one.reference_link is not None or stands_still):
+            loops.append(one if one.reference_link is not None else _seen_from(T_base_world, one))
+        elif wanted is not None:
+            raise InputError(
+                f"Constraint '{one.name}' cannot be in the part of robot '{robot.name}' below "
+                f"'{robot.link_names[base]}': a frame of it is elsewhere. Keep its links, or leave it out."
+            )
+    return tuple(loops)
+
+
+def _seen_from(T_base_world: Float64Array, loop: LoopConstraint) -> LoopConstraint:
+    """Give a loop to the world with the base's frame as the world frame."""
+    offset = transform_multiply(T_base_world, np.array(loop.reference_offset))
+    return dataclasses.replace(loop, reference_offset=tuple(offset.tolist()))
 
 
 def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:

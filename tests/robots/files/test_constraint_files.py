@@ -113,7 +113,7 @@ BAD_ENTRIES = {
 @pytest.mark.parametrize("case", BAD_ENTRIES)
 def test_an_entry_that_is_no_loop_is_left_out_and_named(case):
     bad, reason = BAD_ENTRIES[case]
-    robot = read(entry(name="first"), bad, entry(name="last"))
+    robot = read(entry(name="first"), bad, entry(name="last", joint="planar"))
     assert [loop.name for loop in robot.loops] == ["first", "last"]
     (warning,) = robot.warnings
     assert reason in warning
@@ -126,8 +126,14 @@ def test_of_two_loops_of_one_name_the_first_is_kept():
     assert robot.warnings == ("Loop 'pin' is left out: Two loops have the name 'pin'.",)
 
 
+def test_of_two_loops_that_say_the_same_the_first_is_kept():
+    robot = read(entry(), entry(name="again"))
+    assert robot.constraint_names == ("pin",)
+    assert "Loop 'again' is left out: Loops 'again' and 'pin' join the same frames" in robot.warnings[0]
+
+
 def test_more_loops_than_a_robot_may_have_are_left_out():
-    robot = read(*(entry(name=f"pin{k}") for k in range(MAX_CONSTRAINTS + 3)))
+    robot = read(*(entry(name=f"pin{k}", offset={"xyz": [k, 0, 0]}) for k in range(MAX_CONSTRAINTS + 3)))
     assert len(robot.loops) == MAX_CONSTRAINTS
     assert "after the first 256" in robot.warnings[0]
 
