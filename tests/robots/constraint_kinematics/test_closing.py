@@ -3,26 +3,19 @@
 import numpy as np
 import pytest
 
+from benchmarks.problems import mechanisms
+from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import load_robot
 from ik_service.robots import LoopConstraint
-from ik_service.robots.transforms import quaternion_exp, quaternion_rotate
 from objectives.errors import InputError
-from tests.robots.constraint_kinematics.mechanisms import (
-    LEG_ENDS,
-    LEG_ROOTS,
-    at,
-    branches,
-    delta,
-    delta_platform,
-    four_bar,
-    rocker_angles,
-    stewart,
-)
+from tests.robots.constraint_kinematics.mechanisms import at, branches, four_bar
 
 COUNT = 1000
 CLOSED = 1e-10
 CLOSED_FORM = 1e-9
+PERTURBED = 0.1
 SHARE = 0.995
+FOUR_BAR, FIVE_BAR, DELTA, STEWART = MECHANISMS
 
 
 def columns(robot, *joints):
@@ -30,54 +23,24 @@ def columns(robot, *joints):
     return [k for k, name in enumerate(robot.coordinate_names) if name.split("/")[0] in joints]
 
 
-def four_bar_starts(rng):
-    robot = four_bar()
-    return robot, robot.random_joint_q(rng, COUNT), ["drive"]
+def from_drives(mechanism, seed=11):
+    """A built-in mechanism closed with its drives frozen, from perturbed configurations; and those."""
+    robot, rng = load_robot(mechanism.name), np.random.default_rng(seed)
+    wanted = mechanism.configurations(COUNT, rng)
+    drives = columns(robot, *mechanism.drives)
+    starts = robot.integrate(wanted, rng.normal(scale=PERTURBED, size=(COUNT, robot.joint_dof_count)))
+    starts[:, drives] = wanted[:, drives]
+    return robot, starts, robot.constraints.close(starts, frozen=mechanism.drives), starts[:, drives]
 
 
-def delta_starts(rng):
-    robot = delta()
-    joint_q = np.tile(robot.mid_joint_q, (COUNT, 1))
-    drives = ["drive0", "drive1", "drive2"]
-    joint_q[:, columns(robot, *drives)] = rng.uniform(-0.6, 1.4, (COUNT, 3))
-    joint_q[:, columns(robot, "hang")[:3]] = rng.normal([0.0, 0.0, -0.6], 0.1, (COUNT, 3))
-    return robot, joint_q, drives
-
-
-def stewart_starts(rng):
-    """Legs of random poses, and everything else perturbed."""
-    robot = stewart()
-    closed, _ = stewart_poses(rng, robot)
-    joint_q = robot.integrate(closed, rng.normal(scale=0.1, size=(COUNT, robot.joint_dof_count)))
-    legs = [f"leg{k}" for k in range(6)]
-    joint_q[:, columns(robot, *legs)] = closed[:, columns(robot, *legs)]
-    return robot, joint_q, legs
-
-
-def stewart_poses(rng, robot):
-    pose = np.column_stack(
-        [
-            rng.uniform(-0.1, 0.1, (COUNT, 2)),
-            rng.uniform(0.6, 0.9, COUNT),
-            quaternion_exp(rng.uniform(-0.3, 0.3, (COUNT, 3))),
-        ]
-    )
-    joint_q = np.tile(robot.mid_joint_q, (COUNT, 1))
-    joint_q[:, columns(robot, "top")] = pose
-    found = robot.constraints.close(joint_q, frozen=["top"])
-    assert found.closed.all()
-    return found.joint_q, pose
-
-
-@pytest.mark.parametrize("starts", [four_bar_starts, delta_starts, stewart_starts])
-def test_perturbed_mechanisms_close_with_their_drives_frozen(starts):
-    robot, joint_q, drives = starts(np.random.default_rng(11))
-    found = robot.constraints.close(joint_q, frozen=drives)
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=[one.name for one in MECHANISMS])
+def test_perturbed_mechanisms_close_with_their_drives_frozen(mechanism):
+    robot, starts, found, drives = from_drives(mechanism)
     assert found.closed.mean() >= SHARE
     assert np.abs(robot.constraints.error(found.joint_q[found.closed])).max() <= 10.0 * CLOSED
     assert found.constraint_error[found.closed].max() <= CLOSED
-    frozen = columns(robot, *drives)
-    assert found.joint_q[:, frozen].tobytes() == joint_q[:, frozen].tobytes()
+    assert found.joint_q[:, columns(robot, *mechanism.drives)].tobytes() == drives.tobytes()
+    assert np.abs(found.joint_q - starts).max() > PERTURBED
     free = robot.dof_coordinate[robot.active_dof] >= 0
     coordinate = robot.dof_coordinate[robot.active_dof][free]
     assert (found.joint_q[:, coordinate] >= robot.active_limit_lower[free]).all()
@@ -85,12 +48,12 @@ def test_perturbed_mechanisms_close_with_their_drives_frozen(starts):
 
 
 def test_both_modes_of_a_four_bar_are_those_of_the_closed_form():
-    robot, joint_q, _ = four_bar_starts(np.random.default_rng(12))
-    joint_q = joint_q[:200]
+    robot = four_bar()
+    joint_q = robot.random_joint_q(np.random.default_rng(12), 200)
     found = robot.constraints.close(joint_q, frozen=["drive"], solutions=4)
     assert (found.solution_count == 2).all()
-    swing = robot.coordinate_names.index("swing")
-    modes, expected = found.solutions[:, :2, swing], rocker_angles(joint_q[:, 0])
+    expected = np.stack([mechanisms.four_bar(joint_q[:, 0], side)[0] for side in (1.0, -1.0)], axis=1)
+    modes = found.solutions[:, :2, robot.coordinate_names.index("swing")]
     apart = np.abs(np.angle(np.exp(1j * (modes[:, :, np.newaxis] - expected[:, np.newaxis]))))
     assert apart.min(axis=2).max() <= CLOSED_FORM
     assert (np.sort(apart.argmin(axis=2), axis=1) == [0, 1]).all()
@@ -108,28 +71,29 @@ def test_a_mode_is_looked_for_with_what_drives_the_mechanism_held():
     assert (held.sum(axis=1) == 1).all()
 
 
+def test_a_five_bar_has_its_tool_where_two_circles_meet():
+    robot, _, found, shoulders = from_drives(FIVE_BAR)
+    tool = robot.forward_kinematics(found.joint_q, [FIVE_BAR.link]).positions[found.closed, 0, :2]
+    shoulders = shoulders[found.closed]
+    far = [np.linalg.norm(tool - mechanisms.five_bar(shoulders, side), axis=1) for side in (1.0, -1.0)]
+    assert np.min(far, axis=0).max() <= CLOSED_FORM
+    assert len(tool) >= SHARE * COUNT
+
+
 def test_the_platform_of_a_delta_is_where_three_spheres_meet():
-    robot, joint_q, drives = delta_starts(np.random.default_rng(13))
-    found = robot.constraints.close(joint_q, frozen=drives)
-    hang = columns(robot, "hang")
-    expected = delta_platform(joint_q[:, columns(robot, *drives)])
-    np.testing.assert_allclose(found.joint_q[:, hang[:3]], expected, atol=CLOSED_FORM)
-    np.testing.assert_allclose(np.abs(found.joint_q[:, hang[6]]), 1.0, atol=CLOSED_FORM)
-    assert np.ptp(expected, axis=0).min() > 0.1
+    robot, _, found, arms = from_drives(DELTA)
+    platform = robot.forward_kinematics(found.joint_q, [DELTA.link]).positions[:, 0]
+    far = np.linalg.norm(platform - mechanisms.delta(arms), axis=1)[found.closed]
+    assert far.max() <= CLOSED_FORM
+    assert np.ptp(platform, axis=0).min() > 0.1
 
 
-def test_the_legs_of_a_stewart_platform_are_as_long_as_its_pose_says():
-    robot = stewart()
-    joint_q, pose = stewart_poses(np.random.default_rng(14), robot)
-    ends = np.broadcast_to(LEG_ENDS, (COUNT, 6, 3))
-    way = pose[:, np.newaxis, :3] + quaternion_rotate(pose[:, np.newaxis, 3:], ends) - LEG_ROOTS
-    legs = columns(robot, *(f"leg{k}" for k in range(6)))
-    np.testing.assert_allclose(joint_q[:, legs], np.linalg.norm(way, axis=2), atol=CLOSED_FORM)
-    back = joint_q.copy()
-    back[:, columns(robot, "top")[:3]] += np.random.default_rng(15).normal(scale=0.05, size=(COUNT, 3))
-    found = robot.constraints.close(back, frozen=[f"leg{k}" for k in range(6)])
-    same = np.abs(found.joint_q[:, columns(robot, "top")] - pose).max(axis=1) <= CLOSED_FORM
-    assert same.mean() >= 0.99  # the others closed in another mode
+def test_a_stewart_platform_stands_on_its_legs():
+    robot, _, found, lengths = from_drives(STEWART)
+    pose = robot.forward_kinematics(found.joint_q, [STEWART.link])
+    own = mechanisms.stewart(pose.positions[:, 0], pose.orientations_xyzw[:, 0])[0]
+    assert np.abs(own - lengths)[found.closed].max() <= CLOSED_FORM
+    assert np.ptp(lengths, axis=0).min() > 0.1
 
 
 @pytest.mark.parametrize("joint", ["weld", "helical", "universal", "distance"])
@@ -151,24 +115,26 @@ def test_loops_that_cannot_close_say_why():
     arms = load_robot("ur5e")
     far = arms.with_loops([LoopConstraint("far", "spherical", "tool0", None, at(), at(5.0))])
     assert far.constraints.close(far.mid_joint_q).status_names == ["open"]
-    legs = stewart()
+    legs = load_robot("stewart")
+    platform = columns(legs, "platform_joint")
     high = legs.mid_joint_q.copy()
-    high[2] = 3.0
-    found = legs.constraints.close(high, frozen=["top"])
+    high[platform[2]] += 1.0
+    found = legs.constraints.close(high, frozen=["platform_joint"])
     assert found.status_names == ["blocked_by_limits"]
-    assert (found.joint_q[0, columns(legs, "leg0")] == 1.5).all()
+    assert (found.joint_q[0, columns(legs, *STEWART.drives)] == mechanisms.LENGTHS[1]).all()
 
 
 def test_disabled_constraints_are_reported_and_not_closed():
-    robot = stewart()
+    robot = load_robot("stewart")
     rng = np.random.default_rng(6)
-    joint_q = np.repeat(robot.random_joint_q(rng, 1), 3, axis=0)
+    joint_q = np.repeat(STEWART.configurations(1, rng), 3, axis=0)
+    joint_q[:, columns(robot, *STEWART.drives)] -= 0.05
     on = np.ones((3, 6), dtype=bool)
     on[1, 2] = False
-    found = robot.constraints.close(joint_q, enabled=on, frozen=["top"])
+    found = robot.constraints.close(joint_q, enabled=on, frozen=["platform_joint"])
     apart = found.constraint_error > CLOSED
     assert found.closed.all()
-    alone = robot.constraints.close(joint_q[:1], enabled=on[1], frozen=["top"])
+    alone = robot.constraints.close(joint_q[:1], enabled=on[1], frozen=["platform_joint"])
     np.testing.assert_allclose(alone.joint_q[0], found.joint_q[1], atol=1e-12)
     assert not apart[[0, 2]].any()
     assert apart[1].tolist() == [False, False, True, False, False, False]
@@ -191,8 +157,9 @@ def test_locked_and_coupled_joints_are_respected():
 
 
 def test_the_same_seed_gives_the_same_bytes():
-    robot, joint_q, drives = four_bar_starts(np.random.default_rng(21))
-    one, two = (robot.constraints.close(joint_q[:30], drives, solutions=3, seed=7) for _ in range(2))
+    robot = four_bar()
+    joint_q = robot.random_joint_q(np.random.default_rng(21), 30)
+    one, two = (robot.constraints.close(joint_q, ["drive"], solutions=3, seed=7) for _ in range(2))
     assert one.solutions.tobytes() == two.solutions.tobytes()
 
 
@@ -203,7 +170,8 @@ def test_a_crank_is_swept_through_a_turn():
     assert (path.status == 0).all()
     np.testing.assert_allclose(path.values[[0, -1]], [0.0, 2.0 * np.pi])
     np.testing.assert_array_equal(path.joint_q[0, :, 0], path.values)
-    swing = np.angle(np.exp(1j * (path.joint_q[0, :, [2]].T - rocker_angles(path.values))))
+    modes = np.stack([mechanisms.four_bar(path.values, side)[0] for side in (1.0, -1.0)], axis=1)
+    swing = np.angle(np.exp(1j * (path.joint_q[0, :, [2]].T - modes)))
     assert np.abs(swing).min(axis=1).max() <= CLOSED_FORM
     assert len(set(np.abs(swing).argmin(axis=1))) == 1  # one mode all the way
     still = robot.constraints.sweep("drive", (1.0, 0.0), 0.25, joint_q=start, close=False)

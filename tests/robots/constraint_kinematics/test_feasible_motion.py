@@ -3,24 +3,20 @@
 import numpy as np
 import pytest
 
-from tests.robots.constraint_kinematics.mechanisms import delta, four_bar, stewart
+from benchmarks.problems.mechanisms import MECHANISMS
+from ik_service import load_robot
+from tests.robots.constraint_kinematics.mechanisms import four_bar
 from tests.robots.constraint_kinematics.test_partition import closed
 
 STEP = 1e-4
-MECHANISMS = {
-    "four_bar": (four_bar(), ["drive"]),
-    "delta": (delta(), ["drive0", "drive1", "drive2"]),
-    "stewart": (stewart(), [f"leg{k}" for k in range(6)]),
-}
 
 
-@pytest.fixture(scope="module", params=list(MECHANISMS))
+@pytest.fixture(scope="module", params=MECHANISMS, ids=[one.name for one in MECHANISMS])
 def driven(request):
     """A mechanism, its drives, closed configurations, and wanted rates."""
-    robot, drives = MECHANISMS[request.param]
-    joint_q = closed(robot, seed=4, count=10)
-    rng = np.random.default_rng(5)
-    return robot, drives, joint_q, *rng.standard_normal((2, len(joint_q), robot.joint_dof_count))
+    robot, rng = load_robot(request.param.name), np.random.default_rng(5)
+    joint_q = request.param.configurations(10, rng)
+    return robot, request.param.drives, joint_q, *rng.standard_normal((2, len(joint_q), robot.joint_dof_count))
 
 
 def test_driven_velocities_and_accelerations_are_those_of_closed_paths(driven):
