@@ -1,7 +1,7 @@
 """What both clients have in common: their state, and their methods as generators, see `actions`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import httpx2
 from numpy.typing import ArrayLike
@@ -193,6 +193,7 @@ class ClientMethods(ClientCore[Any, Any]):
         name: str,
         urdf: str | bytes,
         *,
+        constraints: Literal["read", "ignore"] = "read",
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> Steps[dict[str, Any]]:
@@ -201,6 +202,8 @@ class ClientMethods(ClientCore[Any, Any]):
         Args:
             name: Name of the robot.
             urdf: Text of a URDF.
+            constraints: Whether the service reads the loops that it names; what is none, `warnings` of the description
+                says.
             if_match: Replace the robot only if this is its ETag.
             if_none_match: "*" adds the robot only if there is none with this name.
 
@@ -210,7 +213,8 @@ class ClientMethods(ClientCore[Any, Any]):
         """
         content = urdf.encode() if isinstance(urdf, str) else urdf
         headers = {"Content-Type": "application/xml", **requests.conditions(if_match, if_none_match)}
-        call = Call("PUT", requests.address(name), content, headers)
+        query = "" if constraints == "read" else f"?constraints={constraints}"
+        call = Call("PUT", requests.address(name) + query, content, headers)
         return read_reply((yield from self._send(call)), robot_description)
 
     def delete_robot(self, name: str, *, if_match: str | None = None) -> Steps[None]:

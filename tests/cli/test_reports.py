@@ -11,6 +11,7 @@ import pytest
 import ik_service
 from ik_service import builtin_robot_names, load_robot
 from ik_service.cli.solving.random_report import random_request, report_of
+from ik_service.robots import builtin_urdf
 
 
 def test_the_random_report_as_json(run):
@@ -72,6 +73,13 @@ def test_a_robot_and_its_tree_name_every_joint_and_link(run, name):
     assert all(joint in tree for joint in robot.joint_names)
     assert all(link in tree and link in listed for link in robot.link_names)
     assert f": {robot.trees.ntree} kinematic tree" in tree
+    assert all(f"Loop {loop.name}: {loop.joint}, " in listed for loop in robot.loops)
+
+
+def test_what_was_left_out_of_a_file_is_shown_with_the_robot(run, tmp_path):
+    (tmp_path / "arm.urdf").write_bytes(builtin_urdf("ur5e"))
+    (tmp_path / "arm.constraints.json").write_text("[]")
+    assert "Warning: arm.constraints.json: It must be a mapping" in run("robots", str(tmp_path / "arm.urdf")).stdout
 
 
 def test_version(run):

@@ -160,6 +160,11 @@ def test_robots_are_listed_and_described(client):
     assert client.robot("panda")["coordinate_names"] == list(load_robot("panda").coordinate_names)
 
 
+LOOP = b"""<constraint name="held" type="spherical">
+  <parent link="base_link"/><parent_origin xyz="0.4 0.1 0.3"/><child link="tool0"/>
+</constraint>"""
+
+
 def test_robots_are_put_and_deleted(running_service, tmp_path):
     settings = {"api_keys": {"ann": KEY}, "catalog_dir": tmp_path, "uploads_enabled": True, "robots": ("panda",)}
     with running_service(**settings) as (url, _):
@@ -172,6 +177,9 @@ def test_robots_are_put_and_deleted(running_service, tmp_path):
             with pytest.raises(ServiceError) as caught:
                 client.put_robot("my_arm", builtin_urdf("ur5e").decode(), if_none_match="*")
             assert caught.value.code == "precondition_failed"
+            looped = builtin_urdf("ur5e").replace(b"</robot>", LOOP + b"</robot>")
+            assert [loop["name"] for loop in client.put_robot("my_arm", looped)["loops"]] == ["held"]
+            assert client.put_robot("my_arm", looped, constraints="ignore")["loops"] == []
             client.delete_robot("my_arm")
             with pytest.raises(ServiceError, match="unknown_robot"):
                 client.robot("my_arm")

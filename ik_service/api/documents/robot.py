@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from ik_service.api.schema.robot import DofBody, JointBody, LinkBody, Pose, RobotBody, RobotSummary, Source
-from ik_service.robots import RobotModel
+from ik_service.api.schema.robot import DofBody, JointBody, LinkBody, LoopBody, Pose, RobotBody, RobotSummary, Source
+from ik_service.robots import LoopConstraint, RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.names import leaf_links
 
@@ -33,6 +33,8 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
         tree_count=robot.trees.ntree,
         joints=[_joint(robot, index, child) for index, child in enumerate(_child_links(robot))],
         links=[_link(robot, index) for index in range(len(robot.link_names))],
+        loops=[_loop(loop) for loop in robot.loops],
+        warnings=list(robot.warnings),
     )
 
 
@@ -80,6 +82,19 @@ def _link(robot: RobotModel, index: int) -> LinkBody:
         parent=None if parent < 0 else robot.link_names[parent],
         joint=None if body < 0 else robot.joint_names[body],
         pose=_pose(robot.link_X_body[index].tolist()),
+    )
+
+
+def _loop(loop: LoopConstraint) -> LoopBody:
+    return LoopBody(
+        name=loop.name,
+        joint=loop.joint,
+        link=loop.link,
+        reference_link=loop.reference_link,
+        offset=_pose(list(loop.offset)),
+        reference_offset=_pose(list(loop.reference_offset)),
+        pitch=loop.pitch,
+        distance=loop.distance,
     )
 
 

@@ -4,13 +4,14 @@ Robots are put and deleted where the operator allows it, by API key only.
 """
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from ik_service.api.admission.access import KEY_NAME, owner_of
 from ik_service.api.catalog.served_robot import Precondition, ServedRobot
+from ik_service.api.catalog.uploaded_urdf import without_constraints
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.documents.robot import robot_body, robot_summary
 from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError, NoUrdfError
@@ -27,6 +28,10 @@ URDF_MEDIA_TYPES = (URDF_MEDIA_TYPE, "text/xml", "application/urdf+xml")
 _AS_A_FILE = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 NewName = Annotated[str, Path(description="Name of the robot: a-z, then a-z, 0-9, _ and -.", examples=["my_arm"])]
+Constraints = Annotated[
+    Literal["read", "ignore"],
+    Query(description="Whether the loops that the URDF names are read; `ignore` is kept as its last line."),
+]
 IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
 IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
 
@@ -99,6 +104,7 @@ async def put_robot(
     state: State,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
+    constraints: Constraints = "read",
 ) -> Response:
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
     _require_rights(request, state, robot)
@@ -107,6 +113,7 @@ async def put_robot(
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
+    text = without_constraints(text) if constraints == "ignore" else text
     precondition = Precondition(if_match, if_none_match)
     putting = state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone

@@ -58,6 +58,19 @@ class LinkBody(BaseModel):
     pose: Pose = Field(description="Its frame in the frame of that joint's child link (of the world without one).")
 
 
+class LoopBody(BaseModel):
+    """One loop that the robot closes: a frame on a link stands to a frame on another as a joint between them allows."""
+
+    name: str
+    joint: str = Field(description="As of `joint` of the objective `loop` in Python: weld, revolute and so on.")
+    link: str
+    reference_link: str | None = Field(description="The other link; null for the world.")
+    offset: Pose = Field(description="The frame in the frame of `link`; axes of joints are along its z.")
+    reference_offset: Pose = Field(description="The other frame in that of `reference_link`.")
+    pitch: float | None = Field(description="Way along the axis per angle about it [m/rad]; null but for helical.")
+    distance: float | None = Field(description="Distance of the two origins [m]; null but for distance.")
+
+
 class RobotSummary(BaseModel):
     """A robot in the list."""
 
@@ -85,3 +98,5 @@ class RobotBody(RobotSummary):
     tree_count: int = Field(description="Kinematic trees: parts that only targets couple.")
     joints: list[JointBody]
     links: list[LinkBody]
+    loops: list[LoopBody]
+    warnings: list[str] = Field(description="What was left out of the robot's file: constraints that are none.")

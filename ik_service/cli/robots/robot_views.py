@@ -37,6 +37,11 @@ def print_robot(name: str) -> None:
     console = output_console()
     console.print(table)
     console.print(f"Links: {', '.join(link.name for link in robot.links)}", markup=False, soft_wrap=True)
+    for loop in robot.loops:
+        other = "the world" if loop.reference_link is None else loop.reference_link
+        console.print(f"Loop {loop.name}: {loop.joint}, {loop.link} to {other}", markup=False, soft_wrap=True)
+    for warning in robot.warnings:
+        console.print(f"Warning: {warning}", markup=False, soft_wrap=True)
 
 
 def print_tree(name: str) -> None:

@@ -1,6 +1,6 @@
 """Loops of a robot: pairs of frames that a joint holds together, beside the joints of the tree."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from objectives.errors import InputError
@@ -80,7 +80,7 @@ class LoopConstraint:
         return frozenset({(self.link, self.offset), (self.reference_link, self.reference_offset)})
 
 
-def checked_loops(loops: Iterable[LoopConstraint], link_names: Sequence[str]) -> tuple[LoopConstraint, ...]:
+def checked_loops(loops: Iterable[LoopConstraint], link_names: Container[str]) -> tuple[LoopConstraint, ...]:
     """Give loops as a tuple.
 
     Raises:

@@ -86,19 +86,18 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
 
 
 def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
-    loops: dict[str, LoopConstraint] = {}
-    warnings = list(found.warnings)
+    loops: list[LoopConstraint] = []
+    warnings, link_names = list(found.warnings), frozenset(robot.link_names)
     named: list[LoopConstraint | HingeDescription] = [*found.loops, *found.hinges]
     for given in named:
         try:
             loop = given if isinstance(given, LoopConstraint) else _closing_hinge(robot, given)
-            checked_loops([*loops.values(), loop], robot.link_names)
-            loops[loop.name] = loop
+            loops = [*checked_loops([*loops, loop], link_names)]
         except InputError as error:
             warnings.append(f"Loop '{given.name}' is left out: {error}")
     if not loops and not warnings:
         return robot
-    return dataclasses.replace(robot.with_loops([*loops.values()]), warnings=tuple(warnings))
+    return dataclasses.replace(robot.with_loops(loops), warnings=tuple(warnings))
 
 
 def _closing_hinge(robot: RobotModel, hinge: HingeDescription) -> LoopConstraint:

@@ -9,9 +9,13 @@ from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.api import create_app
-from ik_service.robots import builtin_urdf
+from ik_service.api.catalog.robot_catalog import RobotCatalog
+from ik_service.api.catalog.robot_store import RobotStore
+from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from ik_service.settings import ServiceSettings
+from tests.robots.files.test_foreign_loops import named, pin
+from tests.solver.test_loops import CLOSED, gaps
 
 KEY, READER_KEY = "0123456789abcdef", "fedcba9876543210"
 UR5E = builtin_urdf("ur5e")
@@ -71,6 +75,52 @@ def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):
     problem(open_client.get(url), 404, "unknown_robot")
     problem(open_client.delete(url), 404, "unknown_robot")
     assert list(folder.iterdir()) == []
+
+
+FOUR_BAR = named(pin(rest='<child_origin xyz="0.5 0 0"/><parent_origin xyz="0.4 0 0"/><parent_axis xyz="0 0 1"/>'))
+BROKEN = named(pin(type='type="rope"'), FOUR_BAR).encode()
+
+
+def test_loops_of_a_robot_that_is_put_are_closed_and_what_is_none_is_named(open_client, folder):
+    url = "/v1/robots/linkage"
+    put = open_client.put(url, content=BROKEN, headers=XML)
+    assert put.status_code == 201, put.text
+    (loop,), (warning,) = put.json()["loops"], put.json()["warnings"]
+    assert (loop["name"], loop["joint"], loop["link"], loop["reference_link"]) == (
+        "pin",
+        "revolute",
+        "coupler",
+        "rocker",
+    )
+    assert (loop["offset"]["position"], loop["pitch"], loop["distance"]) == ([0.5, 0, 0], None, None)
+    assert "joint is 'rope'" in warning
+    assert open_client.get(url).json() == put.json()
+    robot = load_urdf(BROKEN)
+    for options in ({}, {"best_of": "nearest"}, {"precision": "float32"}):
+        body = {"targets": [{"link": "crank", "positions": [[0, 0, 0]]}], "options": options}
+        solved = open_client.post(f"{url}/solve", json=body)
+        assert solved.status_code == 200, solved.text
+        assert solved.json()["success"] == [True]
+        assert gaps(robot, np.array(solved.json()["joint_q"])).max() <= CLOSED
+    several = open_client.post(f"{url}/solve", json=body | {"options": {"solutions": 2}})
+    problem(several, 422, "invalid_value")
+    assert open_client.delete(url).status_code == 204
+
+
+def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(open_client, folder):
+    url = "/v1/robots/linkage"
+    read = open_client.put(url, content=BROKEN, headers=XML)
+    put = open_client.put(f"{url}?constraints=ignore", content=BROKEN, headers=XML)
+    assert (put.status_code, put.json()["loops"], put.json()["warnings"]) == (200, [], [])
+    assert put.headers["etag"] != read.headers["etag"]
+    assert RobotCatalog({}, RobotStore(folder)).robot("linkage").model.loops == ()
+    text = open_client.get(f"{url}/urdf").content
+    again = open_client.put(url, content=text, headers=XML)  # what is given back stands for the same robot
+    assert (again.json(), again.headers["etag"]) == (put.json(), put.headers["etag"])
+    both = open_client.put(f"{url}?constraints=ignore", content=text, headers=XML)
+    assert both.headers["etag"] == put.headers["etag"]
+    problem(open_client.put(f"{url}?constraints=skip", content=BROKEN, headers=XML), 422, "invalid_value")
+    assert open_client.delete(url).status_code == 204
 
 
 def test_what_is_said_of_a_body_is_about_a_robot(open_client):

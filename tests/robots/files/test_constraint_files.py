@@ -113,7 +113,7 @@ BAD_ENTRIES = {
 @pytest.mark.parametrize("case", BAD_ENTRIES)
 def test_an_entry_that_is_no_loop_is_left_out_and_named(case):
     bad, reason = BAD_ENTRIES[case]
-    robot = read(entry(name="first"), bad, entry(name="last", joint="planar"))
+    robot = read(entry(name="first"), bad, entry(name="last", joint="weld"))
     assert [loop.name for loop in robot.loops] == ["first", "last"]
     (warning,) = robot.warnings
     assert reason in warning
@@ -127,9 +127,14 @@ def test_of_two_loops_of_one_name_the_first_is_kept():
 
 
 def test_of_two_loops_that_say_the_same_the_first_is_kept():
-    robot = read(entry(), entry(name="again"))
-    assert robot.constraint_names == ("pin",)
-    assert "Loop 'again' is left out: Loops 'again' and 'pin' join the same frames" in robot.warnings[0]
+    turned = {"link": "rocker", "reference_link": "coupler"}
+    robot = read(entry(), entry(name="again"), entry(name="turned", **turned), entry(name="other", joint="weld"))
+    assert robot.constraint_names == ("pin", "other")
+    assert [warning.partition(":")[0] for warning in robot.warnings] == [
+        "Loop 'again' is left out",
+        "Loop 'turned' is left out",
+    ]
+    assert "Loops 'again' and 'pin' join the same frames" in robot.warnings[0]
 
 
 def test_more_loops_than_a_robot_may_have_are_left_out():

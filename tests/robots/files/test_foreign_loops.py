@@ -154,8 +154,8 @@ def test_half_a_pair_of_frames_closes_nothing():
 
 
 def test_more_loops_than_a_document_may_have_are_left_out():
-    numbers = range(MAX_CONSTRAINTS + 2)
-    many = "".join(pin(name=f'name="p{k}"', rest=f'<child_origin xyz="{k} 0 0"/>') for k in numbers)
+    places = (f'<child_origin xyz="{k} 0 0"/>' for k in range(MAX_CONSTRAINTS + 2))
+    many = "".join(pin(name=f'name="p{k}"', rest=place) for k, place in enumerate(places))
     robot = load_urdf(named(many))
     assert len(robot.loops) == MAX_CONSTRAINTS
     assert robot.warnings == ("Loops after the first 256 are left out; more are not read.",)
@@ -214,7 +214,7 @@ BAD_CLOSURES = {
     "no link": ({"closures": [CLOSURE | {"link_a": ""}]}, "closure 1 is left out: 'link_a' must be a text"),
     "other link": ({"closures": [CLOSURE | {"link_b": "lever"}]}, "Loop 'closure_1' is left out: Link 'lever'"),
     "too many": (
-        {"closures": [CLOSURE | {"point": [0.01 * k, 0, 0]} for k in range(257)]},
+        {"closures": [CLOSURE | {"point": [k, 0, 0]} for k in range(257)]},
         "loop_closures.yaml: closures after the first 256 are left out",
     ),
 }
