@@ -1,5 +1,7 @@
 """Closing loops: the configuration that descent from the start finds, others where it fails, and assembly modes."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ def nearest_closed(
     failed = np.flatnonzero(~is_closed(found))
     if len(failed) == 0 or attempts <= 1 or not free.any():
         return found
-    others = other_starts(rows.robot, start[failed], free, attempts - 1, rng)
+    others = other_starts(rows.robot, start[failed], free, rows.robot.random_joint_q(rng, attempts - 1))
     tried = close_from(problem, others, np.repeat(on[failed], attempts - 1, axis=0))
     on_nearest_turns(rows.robot, tried.joint_q, np.repeat(start[failed], attempts - 1, axis=0))
     far = distance(rows.robot, tried.joint_q, np.repeat(start[failed], attempts - 1, axis=0))
@@ -72,35 +74,43 @@ def assembly_modes(
     modes = np.full((n, count, robot.joint_coord_count), np.nan)
     number = np.zeros(n, dtype=np.int32)
     closed = np.flatnonzero(is_closed(first))
-    if len(closed) == 0:
-        return modes, number
-    driven = following_dofs(rows, first.joint_q[closed], free, on[closed])
     attempts = ATTEMPTS_PER_MODE * count
-    start = first.joint_q[closed]
-    others = other_starts(robot, start, driven, attempts, rng)
-    tried = close_from(ClosingProblem(rows, driven), others, np.repeat(on[closed], attempts, axis=0))
-    on_nearest_turns(robot, tried.joint_q, np.repeat(start, attempts, axis=0))
-    found = np.concatenate([start[:, np.newaxis], tried.joint_q.reshape(len(closed), attempts, -1)], axis=1)
-    good = np.column_stack([np.ones(len(closed), dtype=bool), is_closed(tried).reshape(len(closed), attempts)])
-    for k, problem in enumerate(closed):
-        distinct = _distinct(robot, found[k][good[k]])[:count]
-        modes[problem, : len(distinct)], number[problem] = distinct, len(distinct)
+    drawn = robot.random_joint_q(rng, attempts)
+    for driven, own in _by_choice(following_dofs(rows, first.joint_q[closed], free, on[closed])):
+        chosen = closed[own]
+        start = first.joint_q[chosen]
+        others = other_starts(robot, start, driven, drawn)
+        tried = close_from(ClosingProblem(rows, driven), others, np.repeat(on[chosen], attempts, axis=0))
+        on_nearest_turns(robot, tried.joint_q, np.repeat(start, attempts, axis=0))
+        found = np.concatenate([start[:, np.newaxis], tried.joint_q.reshape(len(chosen), attempts, -1)], axis=1)
+        good = np.column_stack([np.ones(len(chosen), dtype=bool), is_closed(tried).reshape(len(chosen), attempts)])
+        for k, problem in enumerate(chosen):
+            distinct = _distinct(robot, found[k][good[k]])[:count]
+            modes[problem, : len(distinct)], number[problem] = distinct, len(distinct)
     return modes, number
 
 
 def following_dofs(rows: ResidualRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
-    """Choose which of the free active DOFs follow from the others, shape [active_dof_count]."""
-    _, jacobian = rows.values_and_jacobian(joint_q[:1])
-    own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:1, :, np.newaxis]
-    return dependent_columns(own[0], int(ranks(own)[0]))
+    """Choose which of the free active DOFs follow from the others, for each configuration, [n, active_dof_count]."""
+    _, jacobian = rows.values_and_jacobian(joint_q)
+    own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[..., np.newaxis]
+    chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
+    return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))
 
 
-def other_starts(
-    robot: KinematicRobot, start: Float64Array, free: BoolArray, count: int, rng: np.random.Generator
-) -> Float64Array:
-    """Draw configurations in which only free DOFs differ from the start, shape [n * count, joint_coord_count]."""
-    drawn = robot.random_joint_q(rng, len(start) * count)
-    starts = np.repeat(start, count, axis=0)
+def _by_choice(chosen: BoolArray) -> Iterator[tuple[BoolArray, NDArray[np.intp]]]:
+    """Give each line that occurs, and the numbers of the lines that are like it."""
+    lines, which = np.unique(chosen, axis=0, return_inverse=True)
+    for k, line in enumerate(lines):
+        yield line, np.flatnonzero(which.reshape(-1) == k)
+
+
+def other_starts(robot: KinematicRobot, start: Float64Array, free: BoolArray, drawn: Float64Array) -> Float64Array:
+    """Give configurations in which only free DOFs differ from the start, shape [n * drawn, joint_coord_count].
+
+    All get the same draws, so that each ends as it would alone.
+    """
+    starts, drawn = np.repeat(start, len(drawn), axis=0), np.tile(drawn, (len(start), 1))
     moved = np.append(free, False)[robot.dof_active]
     for joint in range(robot.joint_count):
         own = slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1]))

@@ -148,6 +148,7 @@ class ConstraintSet(ConstraintList):
         found = closing.nearest_closed(self._residual, start, free, on, attempts, rng)
         modes = number = None
         if solutions > 1:
+            rng = np.random.default_rng([seed, 1])  # whatever has been drawn before
             modes, number = closing.assembly_modes(self._residual, found, free, on, solutions, rng)
         given = np.broadcast_to(np.asarray(joint_q, np.float64), start.shape)
         closed_q = restored(self.robot, found.joint_q, given, free)

@@ -63,6 +63,18 @@ def test_both_modes_of_a_four_bar_are_those_of_the_closed_form():
     assert (way[:, 0] <= way[:, 1]).mean() > 0.6  # the first one is found from the start, and is mostly the nearest
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=[one.name for one in MECHANISMS])
+def test_each_of_several_ends_as_it_would_alone(mechanism):
+    """Also where others fail from their starts and the modes of others are driven otherwise."""
+    robot, n = load_robot(mechanism.name), 6
+    joint_q = robot.random_joint_q(np.random.default_rng(3), n)
+    together = robot.constraints.close(joint_q, solutions=2)
+    for k in range(n):
+        alone = robot.constraints.close(joint_q[k], solutions=2)
+        assert alone.joint_q.tobytes() == together.joint_q[k : k + 1].tobytes()
+        assert alone.solutions.tobytes() == together.solutions[k : k + 1].tobytes()
+
+
 def test_a_mode_is_looked_for_with_what_drives_the_mechanism_held():
     robot = four_bar()
     found = robot.constraints.close(robot.random_joint_q(np.random.default_rng(2), 20), solutions=2)
