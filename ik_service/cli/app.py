@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ik_service.cli.console import reported_output
-from ik_service.cli.robots.commands import bench, export, islands, robots, warmup
+from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, warmup
 from ik_service.cli.service.commands import config, health, load, openapi, serve, serve_with_options
 from ik_service.cli.solving.commands import solve
 
@@ -64,5 +64,19 @@ def version() -> None:
         print_versions()
 
 
-for _command in (serve, config, solve, robots, islands, warmup, health, export, bench, load, openapi, version):
+for _command in (
+    serve,
+    config,
+    solve,
+    robots,
+    islands,
+    constraints,
+    warmup,
+    health,
+    export,
+    bench,
+    load,
+    openapi,
+    version,
+):
     app.command()(_command)

@@ -56,6 +56,28 @@ def islands(
         print_islands(robot, target or (), lock or (), as_json=as_json)
 
 
+def constraints(
+    robot: RobotArgument,
+    *,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOINT=FIRST:LAST:STEP",
+            help="Move a coordinate, of the tree or of a closing joint \\[rad or m], and close the loops at each step.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what closes the loops of a robot, and what drives it."""
+    with reported_errors():
+        from ik_service.cli.robots.constraints_command import print_constraints, print_sweep
+
+        if sweep is None:
+            print_constraints(robot, as_json=as_json)
+        else:
+            print_sweep(robot, sweep, as_json=as_json)
+
+
 def warmup(
     robots: Annotated[
         list[str] | None, typer.Argument(metavar="[ROBOT]...", help="Built-in robots or paths. Default: all built in.")
