@@ -5,6 +5,7 @@ from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameEr
 from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
+from objectives.tasks.coupling import IKObjectiveCoupling
 from objectives.tasks.joint_limit import IKObjectiveJointLimit
 from objectives.tasks.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
 from objectives.tasks.loop import IKObjectiveLoop
@@ -20,6 +21,7 @@ __all__ = [
     "IKObjective",
     "IKObjectiveAxisAlign",
     "IKObjectiveCenterOfMass",
+    "IKObjectiveCoupling",
     "IKObjectiveDamping",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",

@@ -293,3 +293,8 @@ def _require_no_loops(robot: RobotModel) -> None:
             f"A controller does not close loops, and robot '{robot.name}' has loop '{robot.loops[0].name}'. Control it "
             "without: robot.with_loops([])."
         )
+    if robot.coordinate_constraints:
+        raise EngineError(
+            f"A controller meets no constraints of coordinates, and robot '{robot.name}' has constraint "
+            f"'{robot.coordinate_constraints[0].name}'. Control it without: robot.with_coordinate_constraints([])."
+        )

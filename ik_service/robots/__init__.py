@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_robot, load_urdf
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraint_kinematics.results import ClosureStatus
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClosureStatus",
     "ConstraintSet",
+    "CoordinateConstraint",
     "DeviceModel",
     "DofInfo",
     "JointType",

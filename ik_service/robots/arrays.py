@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, MAX_POSITION, UNBOUNDED
@@ -22,6 +23,9 @@ from objectives.errors import InputError
 
 Int32Array = NDArray[np.int32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+CONSTRAINTS = ("loops", "coordinate_constraints")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,7 @@ class RobotArrays:
         dof_offset: Offset of that coupling [m or rad], 0 where it leads, shape [joint_dof_count].
         locked: Locked joints and their coordinates; their followers are locked through them.
         loops: Loops that the robot closes.
+        coordinate_constraints: Constraints between the coordinates of its joints.
         warnings: What was left out of the robot's file, a sentence each; not part of ``content_hash``.
         dropped_constraints: Names of the constraints that were left out when this robot was cut out of another; not
             part of ``content_hash``.
@@ -83,6 +88,7 @@ class RobotArrays:
     loops: tuple[LoopConstraint, ...] = ()
     warnings: tuple[str, ...] = ()
     dropped_constraints: tuple[str, ...] = ()
+    coordinate_constraints: tuple[CoordinateConstraint, ...] = ()
 
     def __post_init__(self) -> None:
         """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
@@ -108,14 +114,19 @@ class RobotArrays:
         digest = sha256()
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
-            if item.name in ("warnings", "dropped_constraints") or (item.name == "loops" and not value):
-                continue  # without loops: the digest that robots had before there were any
+            if item.name in ("warnings", "dropped_constraints") or (item.name in CONSTRAINTS and not value):
+                continue  # without constraints: the digest that robots had before there were any
             if isinstance(value, np.ndarray):
                 digest.update(f"{item.name} {value.dtype} {value.shape}\n".encode() + value.tobytes())
             else:
                 words = sorted(value.items()) if isinstance(value, Mapping) else value
                 digest.update(f"{item.name} {words!r}\n".encode())
         return digest.hexdigest()
+
+    @property
+    def every_constraint(self) -> tuple[LoopConstraint | CoordinateConstraint, ...]:
+        """The constraints in the order of results: loops, then those of coordinates."""
+        return self.loops + self.coordinate_constraints
 
     @property
     def joint_count(self) -> int:

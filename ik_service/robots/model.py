@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike
 
 from ik_service.robots.arrays import Int32Array
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
+from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
+from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import JointStep, KinematicRobot, KinematicTrees
 from ik_service.robots.structure import coupling, names, size
 from ik_service.robots.structure.coupling import ActiveMap
@@ -103,8 +105,8 @@ class RobotModel(KinematicRobot):
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
-        """Name of each constraint, in the order of ``loops``."""
-        return tuple(loop.name for loop in self.loops)
+        """Name of each constraint: of ``loops``, then of ``coordinate_constraints``."""
+        return tuple(one.name for one in self.every_constraint)
 
     @cached_property
     def closing_coordinate_names(self) -> tuple[str, ...]:
@@ -342,7 +344,26 @@ class RobotModel(KinematicRobot):
         Raises:
             InputError: Two loops have one name or say the same, or one names a link that the robot does not have.
         """
-        return dataclasses.replace(self, loops=checked_loops(loops, self.link_names))
+        found = checked_loops(loops, self.link_names)
+        self._checked(self.coordinate_constraints, found)
+        return dataclasses.replace(self, loops=found)
+
+    def with_coordinate_constraints(self, constraints: Sequence[CoordinateConstraint]) -> "RobotModel":
+        """Give a model with constraints between coordinates of joints, in place of those that it has now.
+
+        They are met, enabled and reported as loops are; ``subrobot`` keeps those of which it has both joints.
+
+        Raises:
+            InputError: Two constraints have one name, or a joint is not in the robot or has several coordinates.
+        """
+        return dataclasses.replace(self, coordinate_constraints=self._checked(constraints, self.loops))
+
+    def _checked(
+        self, constraints: Sequence[CoordinateConstraint], loops: Sequence[LoopConstraint]
+    ) -> tuple[CoordinateConstraint, ...]:
+        joints = zip(self.joint_names, self.joint_type, strict=True)
+        scalar = {name for name, kind in joints if JointType(kind).is_scalar}
+        return checked_coordinate_constraints(constraints, self.joint_names, scalar, [loop.name for loop in loops])
 
     def on_device(self, device: str) -> "DeviceModel":
         """Give the view that kernels read on a Warp device (``"cpu"``, ``"cuda:0"``), made once per device.

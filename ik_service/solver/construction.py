@@ -39,7 +39,7 @@ def check_construction(
         if isinstance(value, str) or not isinstance(value, Sequence):
             content = "link names or Targets" if name == "targets" else "objectives"
             raise InputError(f"{name} is {in_a_line(value)}. Allowed: a list of {content}.")
-    if not targets and not objectives and not robot.loops:
+    if not targets and not objectives and not robot.constraint_names:
         raise InputError("The solver has nothing to solve for. Give targets=[...] or objectives=[...].")
     if robot.active_dof_count == 0:
         raise InputError(f"Robot '{robot.name}' has no active DOF. Unlock a joint.")

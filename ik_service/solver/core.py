@@ -22,8 +22,8 @@ from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, Recorde
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import release_objective
+from ik_service.solver.problems.rows.constraints import ConstraintRows
 from ik_service.solver.problems.rows.layout import RowLayout
-from ik_service.solver.problems.rows.loops import LoopRows
 from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.result import IKResult, ResultHead, collect_result
@@ -76,10 +76,10 @@ class SolverCore:
         self._model = self._robot.on_device(str(self._device))
         self.work = self._workspace(1)
         targets = self.targets.make_objectives(self.work.problems)
-        self._loops = LoopRows(self._robot)
+        self._constraints = ConstraintRows(self._robot)
         others = [
             *self._objectives,
-            *self._loops.objectives,
+            *self._constraints.objectives,
             *([_soft_limits()] if options.joint_limits == "soft" else []),
         ]
         try:
@@ -112,19 +112,19 @@ class SolverCore:
             start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count], or None.
             options: Options of this solve.
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
-            enabled: Which loops are closed, [1 or problems, loops]; None for all.
+            enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
 
         Returns:
             The result; None where a number is faulty.
         """
-        if self._robot.loops:  # float32 leaves them open by a micrometre
+        if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
         count = given.problem_count
         check_lines(self._objectives, self.targets.with_lines, count)
         settings = SolveSettings(count, self.engine.seed_count(options), options)
         self.engine.require(settings)
         with DEVICE_LOCK, CacheErrorsExplained():
-            self._loops.enable(enabled)
+            self._constraints.enable(enabled)
             self._fit_workspace(count)
             self._upload_targets()
             work = self.work
@@ -143,8 +143,8 @@ class SolverCore:
         return collect_result(head, work, prepared, settings)
 
     def report_islands(self, problem: int) -> IslandReport:
-        """Return the islands of a problem, every row on whose weight can be above 0, and all loops."""
-        self._loops.enable(None)
+        """Return the islands of a problem, every row on whose weight can be above 0, and all constraints."""
+        self._constraints.enable(None)
         self.engine.bind_rows()
         rows, trees = self.layout.rows, self.layout.incidence
         return report_islands(self._robot, self.targets.all, rows, trees, problem=problem, join=self._join)

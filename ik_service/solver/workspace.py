@@ -21,7 +21,7 @@ from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
-from ik_service.solver.problems.nearest_turn import coordinates_read, find_turns
+from ik_service.solver.problems.nearest_turn import coordinates_constrained, coordinates_read, find_turns
 from ik_service.solver.problems.partition import Partition, discovered_partition
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights, weights_on_device
@@ -76,7 +76,8 @@ class Workspace:
         self._rows = layout.rows
         self.problems.use_structure(layout.structure, layout.rows)
         read = coordinates_read(layout.rows, layout.support.dofs)
-        self.turns = find_turns(self._model, read, hard_limits=self._hard_limits)
+        constrained = coordinates_constrained(layout.rows)
+        self.turns = find_turns(self._model, read, constrained, hard_limits=self._hard_limits)
         self.verification.use_rows(self.turns, layout.rows)
         self.forget()
 

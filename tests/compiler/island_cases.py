@@ -10,6 +10,7 @@ from ik_service.robots.transforms import quaternion_exp
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,
+    IKObjectiveCoupling,
     IKObjectiveJointLimit,
     IKObjectiveLine,
     IKObjectiveLookAt,
@@ -21,6 +22,7 @@ from objectives import (
     IKObjectiveRotation,
 )
 from tests.compiler import oracles
+from tests.compiler.coupling_oracle import coupling
 from tests.compiler.oracles import Island, numbers
 from tests.objectives.conftest import scene
 from tests.objectives.objectives_of_tests import Choices, Functions
@@ -124,6 +126,12 @@ def _posture(robot, joints=None):
     return objective, lambda robot, one: oracles.posture(robot, one, joints)
 
 
+def _coupling(joint, other):
+    coefficients = (0.1, -0.7, 0.3, 0.2)
+    objective = IKObjectiveCoupling(joint, other, coefficients, weight=0.8)
+    return objective, lambda robot, one: coupling(robot, one, coefficients)
+
+
 def _limits(robot):
     """The penalty, for limits in the middle of the ranges, so that it is not zero."""
     objective = IKObjectiveJointLimit(weight=3.0)
@@ -157,6 +165,7 @@ def _table():
             [_pose("panda_hand"), _pose("panda_link4", **weighted), _position("panda_link6"), _posture(r["panda"])],
         ),
         "panda functions": ("panda", [_functions("panda_hand", 1)]),
+        "panda coupling": ("panda", [_pose("panda_hand"), _coupling("panda_joint5", "panda_joint2")]),
         "panda limits": ("panda", [_pose("panda_hand"), _limits(r["panda"])]),
         "panda seen from a link": ("panda", [_pose("panda_hand", reference_link="panda_link3", offset=TOOL)]),
         "locked panda pose and posture": ("locked panda", [_pose("panda_hand"), _posture(r["locked panda"])]),

@@ -32,6 +32,7 @@ OBJECTIVES = [
     "IKObjective",
     "IKObjectiveAxisAlign",
     "IKObjectiveCenterOfMass",
+    "IKObjectiveCoupling",
     "IKObjectiveDamping",
     "IKObjectiveJointLimit",
     "IKObjectiveLine",

@@ -90,7 +90,7 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
     """
     rows = sum(ROWS_OF_TARGET for _ in request.targets)
     rows += sum(int(objective.data[ROW_WEIGHTS].shape[-1]) for objective in request.objectives)
-    rows += sum(loop.rows().residual_dim() for loop in robot.loops)
+    rows += sum(one.rows().residual_dim() for one in robot.every_constraint)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": len(request.targets)}
     extents |= {"solutions": request.options.solutions, "trees": robot.trees.ntree, "rows": rows}
     extents |= _constraint_extents(robot)
@@ -131,7 +131,7 @@ def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:
     trees = robot.trees.ntree
     labels = [(ROWS_OF_TARGET, f"target {target.link}") for target in decoded.request.targets]
     labels += [(it.data[ROW_WEIGHTS].shape[-1], it.label) for it in decoded.request.objectives]
-    labels += [(loop.rows().residual_dim(), f"constraint {loop.name}") for loop in robot.loops]
+    labels += [(one.rows().residual_dim(), f"constraint {one.name}") for one in robot.every_constraint]
     rows = sum(min(count, trees) for count, _ in labels)
     return min(trees, rows), sum(min(count, trees) * _text_bytes(label) for count, label in labels)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
 from ik_service.robots.structure.names import unknown_name
@@ -115,7 +116,8 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
     coupling = _kept_couplings(robot, dofs)
     names = tuple(robot.joint_names[j] for j in joints)
     loops = _kept_loops(robot, base, {robot.link_names[i] for i in links}, constraints)
-    inherited = {one.name for one in loops}
+    coordinates = _kept_coordinate_constraints(robot, set(names), constraints)
+    inherited = {one.name for one in loops} | {one.name for one in coordinates}
     return dataclasses.replace(
         robot,
         joint_names=names,
@@ -137,7 +139,8 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
         dof_multiplier=coupling.multiplier,
         dof_offset=coupling.offset,
         loops=loops,
-        dropped_constraints=tuple(one.name for one in robot.loops if one.name not in inherited),
+        coordinate_constraints=coordinates,
+        dropped_constraints=tuple(one.name for one in robot.every_constraint if one.name not in inherited),
         locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
     )
 
@@ -146,7 +149,7 @@ def _kept_loops(
     robot: KinematicRobot, base: int, kept: set[str], wanted: Sequence[str] | None
 ) -> tuple[LoopConstraint, ...]:
     """Give the loops of a part: those of links that it has, and those to the world if its base stands still there."""
-    names = [one.name for one in robot.loops]
+    names = [one.name for one in robot.every_constraint]
     for name in wanted or ():
         if name not in names:
             opening = f"Constraint '{name}' is not in robot '{robot.name}'."
@@ -165,6 +168,24 @@ def _kept_loops(
                 f"'{robot.link_names[base]}': a frame of it is elsewhere. Keep its links, or leave it out."
             )
     return tuple(loops)
+
+
+def _kept_coordinate_constraints(
+    robot: KinematicRobot, joints: set[str], wanted: Sequence[str] | None
+) -> tuple[CoordinateConstraint, ...]:
+    """Give the constraints of coordinates of a part: those of which it has both joints."""
+    kept = []
+    for one in robot.coordinate_constraints:
+        if wanted is not None and one.name not in wanted:
+            continue
+        if joints.issuperset(one.joints):
+            kept.append(one)
+        elif wanted is not None:
+            raise InputError(
+                f"Constraint '{one.name}' cannot be in this part of robot '{robot.name}': a joint of it is elsewhere. "
+                "Keep its joints, or leave it out."
+            )
+    return tuple(kept)
 
 
 def _seen_from(T_base_world: Float64Array, loop: LoopConstraint) -> LoopConstraint:

@@ -18,6 +18,7 @@ from ik_service.robots.joint_type import JointType
 from ik_service.solver.lm.codes import HAS_START
 from ik_service.solver.lm.coupling import follow, follower_table
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.expression_objective import ExpressionObjective
 
 TURN = wp.constant(wp.float64(2.0 * math.pi))
@@ -93,22 +94,41 @@ def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_
     read = np.zeros(support.shape[1], dtype=bool)
     for objective, start in zip(rows.objectives, rows.start, strict=True):
         if isinstance(objective, ExpressionObjective):
-            for _, elements in objective.stated_elements(rows.model):
-                read[[dof for element in elements for dof in element.coordinate_dofs]] = True
+            read[_stated_dofs(objective, rows)] = True
         else:
             read |= support[start : start + objective.residual_dim()].any(axis=0)
     return read
 
 
-def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool) -> Any:
+def coordinates_constrained(rows: Rows) -> NDArray[np.bool_]:
+    """Return the DOFs whose coordinates a row of a constraint reads, bool [joint_dof_count]."""
+    read = np.zeros(rows.model.joint_dof_count, dtype=bool)
+    for k in rows.of_kind(RowKind.CONSTRAINT):
+        objective = rows.objectives[k]
+        if isinstance(objective, ExpressionObjective):
+            read[_stated_dofs(objective, rows)] = True
+    return read
+
+
+def _stated_dofs(objective: ExpressionObjective, rows: Rows) -> list[int]:
+    """The DOFs whose coordinates an objective reads."""
+    groups = objective.stated_elements(rows.model)
+    return [dof for _, elements in groups for element in elements for dof in element.coordinate_dofs]
+
+
+def find_turns(
+    model: DeviceModel, read: NDArray[np.bool_], constrained: NDArray[np.bool_], *, hard_limits: bool
+) -> Any:
     """Return the `Turns` of a robot.
 
-    Joints without limits that nothing follows turn in every solve. Those whose limits hold more than one turn, and
-    those with followers, turn where the caller gives a start, unless a row reads what would turn.
+    Joints without limits that nothing follows turn in every solve, unless a constraint reads them. Those whose limits
+    hold more than one turn, and those with followers, turn where the caller gives a start, unless a row reads what
+    would turn.
 
     Args:
         model: The robot on the device.
         read: DOFs whose coordinates a row reads, bool [joint_dof_count].
+        constrained: Those that a row of a constraint reads, alike.
         hard_limits: Whether limits are enforced; where they are not, joints that have some do not turn.
     """
     robot, device = model.robot, model.device
@@ -119,7 +139,7 @@ def find_turns(model: DeviceModel, read: NDArray[np.bool_], *, hard_limits: bool
         dof = int(robot.joint_qd_start[joint + 1]) - 1  # a planar joint's rotation is its last DOF
         active = int(robot.dof_active[dof])
         repeats = JointType(robot.joint_type[joint]).repeats_each_turn and robot.dof_coordinate[dof] >= 0
-        if not repeats or active < 0 or robot.active_dof[active] != dof:
+        if not repeats or active < 0 or robot.active_dof[active] != dof or constrained[dof]:
             continue
         together = np.flatnonzero(robot.dof_active == active)
         endless = bool(np.isinf(lower[active]) and np.isinf(upper[active]))

@@ -18,6 +18,7 @@ from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.results.row_verification import JudgedGroup, exact_kernel, exact_rows
+from objectives import IKObjectiveLoop
 from objectives.element_table import ElementTable
 from objectives.statement.rows import RowGroup
 
@@ -59,7 +60,7 @@ class ConstraintValues:
     def __init__(self, model: DeviceModel, rows: Rows, capacity: int) -> None:
         objectives: list[Any] = [one for one in rows.objectives if is_robot_constraint(one)]
         tables = [(one, table) for one in objectives for table in one.element_tables(model)]
-        closing = [(one, one.closing_coordinates(model)) for one in objectives]
+        closing = [(one, one.closing_coordinates(model)) for one in objectives if isinstance(one, IKObjectiveLoop)]
         self._device, self._groups = model.device, list[tuple[int, JudgedGroup]]()
         first = self._add(0, tables)
         starts = np.cumsum([0, *(one.residual_dim() for one in objectives)])

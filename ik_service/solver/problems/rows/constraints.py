@@ -1,0 +1,45 @@
+"""Rows of the constraints of a robot: their objectives, and in which problems they are on."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import CoordinateConstraint, LoopConstraint, RobotModel
+from objectives import IKObjectiveCoupling, IKObjectiveLoop
+
+ROW_TOLERANCE = 5e-7  # [m and rad] of a row of a loop: three are within 1e-6 where the status is not `LOOP_OPEN`
+
+
+class ConstraintRows:
+    """The rows of a robot's constraints, of one solver; where one is not enabled it has weights of 0.
+
+    Args:
+        robot: The robot.
+
+    Attributes:
+        objectives: The objectives of the constraints.
+    """
+
+    def __init__(self, robot: RobotModel) -> None:
+        self.objectives = tuple(map(_rows_of, robot.every_constraint))
+        self._enabled: NDArray[np.bool_] = np.ones((1, len(self.objectives)), dtype=bool)
+
+    def enable(self, enabled: NDArray[np.bool_] | None) -> None:
+        """Switch constraints on and off; weights change only where others are enabled than before.
+
+        Args:
+            enabled: One line for all problems or one each, [1 or problems, constraints]; None for all.
+        """
+        wanted = np.ones_like(self._enabled[:1]) if enabled is None else enabled
+        if np.array_equal(wanted, self._enabled):
+            return
+        self._enabled = wanted.copy()
+        for rows, own in zip(self.objectives, wanted.T, strict=True):
+            rows.set_row_weights(np.repeat(own[:, None], rows.residual_dim(), axis=1))
+
+
+def _rows_of(constraint: LoopConstraint | CoordinateConstraint) -> IKObjectiveLoop | IKObjectiveCoupling:
+    """Return the rows of a constraint, to which all others yield."""
+    rows = constraint.rows()
+    rows.is_constraint, rows.label = True, f"constraint {constraint.name}"
+    rows.set_row_tolerances(ROW_TOLERANCE)
+    return rows

@@ -1,0 +1,146 @@
+"""Constraints between coordinates of joints: gears and cams, met by every answer, beside loops and by themselves."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service.control import IKController
+from ik_service.errors import EngineError
+from ik_service.robots import CoordinateConstraint, LoopConstraint
+from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError
+from objectives.errors import UnknownNameError
+from tests.solver.test_loops import CLOSED, four_bar, gaps
+
+ENGINES = ("compiled", "staged")
+GEAR = CoordinateConstraint("gear", "panda_joint6", "panda_joint4", (0.3, -0.8))
+CAM = CoordinateConstraint("cam", "panda_joint3", "panda_joint1", (0.1, 0.5, -0.4, 0.2))
+COUNT = 60
+
+
+def misses(robot, joint_q):
+    """By how much each constraint is missed, [n, constraints]."""
+    columns = dict(zip(robot.coordinate_names, joint_q.T, strict=True))
+    return np.abs(
+        [
+            columns[one.joint] - np.polynomial.Polynomial(one.coefficients)(columns[one.reference_joint])
+            for one in robot.coordinate_constraints
+        ]
+    ).T
+
+
+@pytest.fixture(scope="module")
+def geared():
+    """A Panda with a gear and a cam, and positions that its hand reaches with both."""
+    robot = ik_service.load_robot("panda").with_coordinate_constraints([GEAR, CAM])
+    joint_q = robot.random_joint_q(np.random.default_rng(2), 40 * COUNT)
+    columns = dict(zip(robot.coordinate_names, joint_q.T, strict=True))
+    for one in robot.coordinate_constraints:
+        columns[one.joint][:] = np.polynomial.Polynomial(one.coefficients)(columns[one.reference_joint])
+    inside = (joint_q >= robot.joint_limit_lower) & (joint_q <= robot.joint_limit_upper)
+    joint_q = joint_q[inside.all(axis=1)][:COUNT]
+    assert len(joint_q) == COUNT
+    return robot, robot.forward_kinematics(joint_q, ["panda_hand"]).positions
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_targets_are_met_with_gear_and_cam(geared, engine):
+    robot, positions = geared
+    result = ik_service.IKSolver(robot, ["panda_hand"], engine=engine, device="cpu").solve(positions)
+    assert result.success.mean() >= 0.98
+    assert misses(robot, result.joint_q).max() <= CLOSED
+    np.testing.assert_allclose(result.constraint_error, misses(robot, result.joint_q), atol=1e-12)
+    assert result.constraint_names == ("gear", "cam")
+    reached = robot.forward_kinematics(result.joint_q, ["panda_hand"]).positions
+    assert np.linalg.norm(reached - positions, axis=-1)[result.success].max() <= 1e-3
+
+
+def test_a_constraint_is_enabled_per_problem(geared):
+    robot, positions = geared
+    solver = ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
+    enabled = np.array([[True, False], [False, True], [False, False], [True, True]])
+    result = solver.solve(positions[:4], constraint_enabled=enabled)
+    assert ((misses(robot, result.joint_q) <= CLOSED) == enabled).all()
+    for p in range(4):
+        alone = solver.solve(positions[p : p + 1], constraint_enabled=enabled[p])
+        assert alone.joint_q[0].tobytes() == result.joint_q[p].tobytes()
+
+
+def test_a_linear_constraint_is_what_elimination_makes_of_it():
+    text = ik_service.robots.builtin_urdf("panda").decode()
+    mimic = '<mimic joint="panda_joint4" multiplier="-0.8" offset="0.3"/></joint>'
+    before, _, after = text.partition('<joint name="panda_joint6"')
+    body, _, rest = after.partition("</joint>")
+    eliminated = ik_service.robots.load_urdf(f'{before}<joint name="panda_joint6"{body}{mimic}{rest}')
+    robot = ik_service.load_robot("panda").with_coordinate_constraints([GEAR])
+    start = robot.mid_joint_q.copy()
+    start[5] = 0.3 - 0.8 * start[3]
+    position = robot.forward_kinematics(start, ["panda_hand"]).positions
+    posture = {"objectives": [IKObjectivePosture(start, weight=1e-2)]}
+    first = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", **posture).solve(position, initial_joint_q=start)
+    posture = {"objectives": [IKObjectivePosture(start, weight=1e-2)]}
+    second = ik_service.IKSolver(eliminated, ["panda_hand"], device="cpu", **posture)
+    np.testing.assert_allclose(first.joint_q, second.solve(position, initial_joint_q=start).joint_q, atol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_gear_and_a_loop_leave_a_linkage_one_configuration_of_each_mode(engine):
+    gear = CoordinateConstraint("gear", "swing", "drive", (1.2, 0.5))
+    robot = four_bar().with_coordinate_constraints([gear])
+    rng = np.random.default_rng(4)
+    starts = robot.random_joint_q(rng, 40)
+    solver = ik_service.IKSolver(robot, engine=engine, device="cpu")
+    result = solver.solve(problem_count=40, initial_joint_q=starts)
+    closed = result.success
+    assert closed.mean() >= 0.9
+    assert gaps(robot, result.joint_q)[closed].max() <= CLOSED >= misses(robot, result.joint_q)[closed].max()
+    assert (result.status[~closed] == ik_service.IKStatus.LOOP_OPEN).all()
+    report = solver.islands()
+    assert [island.rows for island in report.islands] == [("constraint pin", "constraint gear")]
+
+
+def test_what_is_not_between_two_scalar_joints_is_refused():
+    robot = ik_service.load_robot("humanoid")
+    ball = next(name for name, kind in zip(robot.joint_names, robot.joint_type, strict=True) if kind == 4)
+    scalar = [name for name, kind in zip(robot.joint_names, robot.joint_type, strict=True) if kind == 0]
+    with pytest.raises(InputError, match=f"about joint '{ball}', which has several coordinates"):
+        robot.with_coordinate_constraints([CoordinateConstraint("one", ball, scalar[0], (0.0, 1.0))])
+    with pytest.raises(InputError, match="about joint 'elbow', which is not in the robot"):
+        robot.with_coordinate_constraints([CoordinateConstraint("one", scalar[0], "elbow", (0.0, 1.0))])
+    one = CoordinateConstraint("one", *scalar[:2], (0.0, 1.0))
+    with pytest.raises(InputError, match="Two constraints have the name 'one'"):
+        robot.with_coordinate_constraints([one, one])
+    with pytest.raises(InputError, match="Two constraints have the name 'one'"):
+        robot.with_coordinate_constraints([one]).with_loops([LoopConstraint("one", "weld", robot.link_names[5])])
+
+
+@pytest.mark.parametrize("coefficients", [(1.0,), (0.0, np.nan), ((0.0, 1.0), (1.0, 2.0)), range(17)])
+def test_coefficients_are_those_of_a_polynomial(coefficients):
+    with pytest.raises(InputError, match="allowed: 2 to 16 finite numbers"):
+        IKObjectiveCoupling("a", "b", coefficients)
+
+
+def test_a_joint_is_not_coupled_to_itself():
+    with pytest.raises(InputError, match=r"Constraint 'gear': .* to itself"):
+        CoordinateConstraint("gear", "a", "a", (0.0, 1.0))
+
+
+def test_an_objective_names_joints_that_are_there():
+    robot = ik_service.load_robot("panda")
+    with pytest.raises(UnknownNameError, match="joint 'elbow' is not in the robot"):
+        ik_service.IKSolver(robot, objectives=[IKObjectiveCoupling("elbow", "panda_joint1", (0.0, 1.0))], device="cpu")
+
+
+def test_a_robot_carries_its_constraints(geared):
+    robot, _ = geared
+    plain = robot.with_coordinate_constraints([])
+    assert robot.content_hash != plain.content_hash == ik_service.load_robot("panda").content_hash
+    assert pickle.loads(pickle.dumps(robot)).coordinate_constraints == robot.coordinate_constraints
+    assert robot.lock({"panda_joint2": 0.1}).coordinate_constraints == robot.coordinate_constraints
+    part = robot.subrobot("panda_link2")
+    assert part.coordinate_constraints == (GEAR,)
+    assert part.dropped_constraints == ("cam",)
+    assert robot.subrobot("panda_link2", constraints=[]).constraint_names == ()
+    with pytest.raises(EngineError, match="has constraint 'gear'"):
+        IKController(robot, ["panda_hand"])
