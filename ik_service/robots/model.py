@@ -103,7 +103,7 @@ class RobotModel(KinematicRobot):
         """Name of each DOF: the joint's, with ``/vx`` and the like where it has several."""
         return names.dof_names(self)
 
-    @property
+    @cached_property
     def constraint_names(self) -> tuple[str, ...]:
         """Name of each constraint: of ``loops``, then of ``coordinate_constraints``."""
         return tuple(one.name for one in self.every_constraint)

@@ -22,6 +22,7 @@ class ConstraintRows:
     def __init__(self, robot: RobotModel) -> None:
         self.objectives = tuple(map(_rows_of, robot.every_constraint))
         self._enabled: NDArray[np.bool_] = np.ones((1, len(self.objectives)), dtype=bool)
+        self._are_all_on = True
 
     def enable(self, enabled: NDArray[np.bool_] | None) -> None:
         """Switch constraints on and off; weights change only where others are enabled than before.
@@ -29,10 +30,12 @@ class ConstraintRows:
         Args:
             enabled: One line for all problems or one each, [1 or problems, constraints]; None for all.
         """
+        if enabled is None and self._are_all_on:
+            return
         wanted = np.ones_like(self._enabled[:1]) if enabled is None else enabled
         if np.array_equal(wanted, self._enabled):
             return
-        self._enabled = wanted.copy()
+        self._enabled, self._are_all_on = wanted.copy(), bool(wanted.all())
         for rows, own in zip(self.objectives, wanted.T, strict=True):
             rows.set_row_weights(np.repeat(own[:, None], rows.residual_dim(), axis=1))
 
