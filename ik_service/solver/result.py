@@ -16,6 +16,7 @@ from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.problems.solve_settings import SolveSettings
+from ik_service.solver.results.instances import instance_of
 from ik_service.solver.results.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
@@ -141,20 +142,20 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
         values[name] = order.dofs_of(values[name])
     islands = work.verification, prepared.partition, head.robot, head.row_labels, settings.problem_count
     errors, closing_joint_q = work.verification.constraint_values.read(settings.problem_count)
-    return IKResult(
-        **values,
-        constraint_error=errors,
-        closing_joint_q=closing_joint_q,
-        joint_names=order.joint_names,
-        coordinate_names=order.coordinate_names,
-        dof_names=order.dof_names,
-        constraint_names=head.robot.constraint_names,
-        closing_coordinate_names=head.robot.closing_coordinate_names,
-        engine=head.engine,
-        device=head.device,
-        seeds=settings.seeds,
-        islands=IslandResults.collect(*islands),
-    )
+    values |= {
+        "constraint_error": errors,
+        "closing_joint_q": closing_joint_q,
+        "joint_names": order.joint_names,
+        "coordinate_names": order.coordinate_names,
+        "dof_names": order.dof_names,
+        "constraint_names": head.robot.constraint_names,
+        "closing_coordinate_names": head.robot.closing_coordinate_names,
+        "engine": head.engine,
+        "device": head.device,
+        "seeds": settings.seeds,
+        "islands": IslandResults.collect(*islands),
+    }
+    return instance_of(IKResult, values)
 
 
 def _with_solutions(

@@ -145,7 +145,9 @@ class IKSolver:
         start = None
         if initial_joint_q is not None:
             start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, given.problem_count)
-        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
+        enabled = None
+        if constraint_enabled is not None:
+            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         result = self._core.solve(self._head, given, start, chosen, enabled=enabled)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)

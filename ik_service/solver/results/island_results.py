@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems.partition import Partition
+from ik_service.solver.results.instances import instance_of
 from ik_service.solver.results.verification import Verification
 
 
@@ -77,14 +78,15 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         n: int,
     ) -> "IslandResults":
         """Take the islands of the first n problems from what a solve has left on the device."""
-        return cls(
-            nisland=_lines(partition.nisland, n),
-            tree_island=_lines(partition.tree_island, n),
-            row_island=_lines(partition.row_island, n),
+        fields = {
+            "nisland": _lines(partition.nisland, n),
+            "tree_island": _lines(partition.tree_island, n),
+            "row_island": _lines(partition.row_island, n),
             **verification.read_islands(n),
-            robot=robot,
-            row_labels=tuple(row_labels),
-        )
+            "robot": robot,
+            "row_labels": tuple(row_labels),
+        }
+        return instance_of(cls, fields)
 
     @property
     def present(self) -> NDArray[np.bool_]:
