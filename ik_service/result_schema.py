@@ -141,26 +141,6 @@ RESULT_COLUMNS = (
         null="nan",
     ),
     Column(
-        name="solutions",
-        dtype="precision",
-        axes=("solutions", "coordinates"),
-        unit="rad or m",
-        description="Distinct configurations that succeed, per problem, if asked for: the answer first, then rows of "
-        "null up to the number asked for.",
-        place=9,
-        include="solutions",
-        null="nan",
-        on_device=False,
-    ),
-    Column(
-        name="solution_count",
-        dtype="int32",
-        description="With `solutions`: how many were found.",
-        place=10,
-        include="solutions",
-        on_device=False,
-    ),
-    Column(
         name="constraint_error",
         dtype="float64",
         axes=("constraints",),
@@ -179,6 +159,26 @@ RESULT_COLUMNS = (
         description="With `constraints`: coordinates of the joints that close loops [rad or m].",
         place=13,
         include="constraints",
+        on_device=False,
+    ),
+    Column(
+        name="solutions",
+        dtype="precision",
+        axes=("solutions", "coordinates"),
+        unit="rad or m",
+        description="Distinct configurations that succeed, per problem, if asked for: the answer first, then rows of "
+        "null up to the number asked for.",
+        place=9,
+        include="solutions",
+        null="nan",
+        on_device=False,
+    ),
+    Column(
+        name="solution_count",
+        dtype="int32",
+        description="With `solutions`: how many were found.",
+        place=10,
+        include="solutions",
         on_device=False,
     ),
 )
