@@ -28,13 +28,14 @@ from ik_service.compiler.code.state import (
     error_outputs,
 )
 from ik_service.compiler.code.statements import packet, statements
+from ik_service.compiler.code.steps.first_rows_step import FirstRowsStep
 from ik_service.compiler.code.steps.row_step import step_source
 from ik_service.compiler.code.steps.space import StepSpace
-from ik_service.compiler.program.island_program import SECONDARY, TERTIARY, IslandProgram
+from ik_service.compiler.code.steps.step import AT_LIMIT
+from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
-AT_LIMIT = 1e-3  # share of the way between two limits within which a DOF is at one
 SHORT = 0.98  # share of the way to a limit that a step goes which would pass it: some is left for those that follow
 
 
@@ -52,6 +53,8 @@ class IterationSource:
         entries_max: Entries of the step that there is room for; it may have more where no space has fewer.
         kept_rows: Rows that are met where the iteration begins and are to stay so: damping bends with these, and a step
             that leads a DOF beyond a limit is shortened as a whole, instead of that DOF's part. None for other rows.
+        first_rows: Rows that are much heavier than all others, in the space of the DOFs; see `FirstRowsStep`.
+        state: Where the numbers of a lane stand, if it is that of another iteration; None for a layout of its own.
     """
 
     def __init__(
@@ -65,13 +68,23 @@ class IterationSource:
         in_dofs: bool = False,
         entries_max: float = math.inf,
         kept_rows: Sequence[int] = (),
+        first_rows: Sequence[int] = (),
+        state: LaneState | None = None,
     ) -> None:
         self.program, self.lanes, self.damping, self.data_columns = program, lanes, damping, data_columns
-        self.with_hessian, self.kept_rows = with_hessian, kept_rows
+        self.with_hessian, self.kept_rows, self.first_rows = with_hessian, kept_rows, first_rows
         self.coordinates = [f"{a}{component}" for a, component in coordinate_names(program)]
         self.space = StepSpace.of_program(program, in_dofs=with_hessian or in_dofs, most=entries_max)
         self.step = step_source(program, lanes, damping, self.space)
-        self.state = LaneState.of(program, len(self.step.lengths2()), data_columns > 0, with_hessian=with_hessian)
+        if first_rows:
+            self.step = FirstRowsStep(program, lanes, damping, self.space.elimination, first_rows)
+        kept = {"with_hessian": with_hessian, "with_pressure": len(first_rows) > 0}
+        self.state = state or LaneState.of(program, len(self.step.lengths2()), data_columns > 0, **kept)
+
+    def goal_rows(self) -> list[int]:
+        """Return the rows that may have goals, but for those that come first."""
+        rows = [one.column for one in self.program.inputs if one.field == GOAL]
+        return [row for row in rows if row not in self.first_rows]
 
     def text(self) -> str:
         """Body of `int iterate(State& state, Real iterations)`: one iteration of all lanes.
@@ -95,6 +108,8 @@ class IterationSource:
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
         names |= {"stage": state.stage} if self.program.levels else {}
+        if isinstance(self.step, FirstRowsStep):
+            names |= {f"pressure{a}": state.pressure + k for k, a in enumerate(self.program.dofs)}
         return names | {"old_factor": state.damping_factor, "steps": state.steps}
 
     def _kept(self) -> list[tuple[str, str, int]]:
@@ -142,7 +157,9 @@ class IterationSource:
         program = self.program
         outputs = {"norm2": program.norm2}
         if self.damping.bend > 0.0:
-            outputs["goal_norm2"] = program.norm2_of(self.kept_rows) if self.kept_rows else program.goal_norm2
+            outputs["goal_norm2"] = program.goal_norm2
+            if self.kept_rows or self.first_rows:
+                outputs["goal_norm2"] = program.norm2_of(self.kept_rows or self.goal_rows())
         outputs |= {f"gradient{a}": node for a, node in zip(program.dofs, program.gradient, strict=True)}
         outputs |= self.step.outputs()
         return outputs | {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
@@ -197,6 +214,9 @@ class IterationSource:
 
     def _propose(self) -> list[str]:
         lines, step = (self._shortened(), "taken") if self.kept_rows else (list[str](), "step")
+        first = self.step if isinstance(self.step, FirstRowsStep) else None
+        step = step if first is None else "taken"
+        trials: dict[int, str] = {}
         for k, (a, component) in enumerate(coordinate_names(self.program)):
             place = f"s[{self.state.trial + k}]"
             if not component:
@@ -204,9 +224,13 @@ class IterationSource:
                 below = self.lanes.choose(f"moved{a} < lower{a}", f"lower{a}", f"moved{a}")
                 lines.append(f"const F above{a} = {below};")
                 lines.append(f"{place} = {self.lanes.choose(f'above{a} > upper{a}', f'upper{a}', f'above{a}')};")
+                trials[a] = place
             elif component == COMPONENTS[0]:
                 is_limited = any(one.name == f"turn{a}_0" for one in self.program.inputs)
                 lines += rotation_step(self.lanes, a, self.state.trial + k, is_limited=is_limited, name=step)
+        if first is not None:
+            pressures = first.pressures(trials)
+            lines += [f"s[{self.state.pressure + k}] = {pressures[a]};" for k, a in enumerate(self.program.dofs)]
         return lines
 
     def _shortened(self) -> list[str]:

@@ -48,12 +48,13 @@ class MeasureSource:
         """Body of `void set_goals(State& state)`: the rows at the configuration become the goals of the rows.
 
         Args:
-            rows: Rows of the program of which that is asked; None for all that have goals.
+            rows: Rows of the program of which that is asked; None for all that have goals and do not come first.
         """
         iteration, state = self._iteration, self._iteration.state
         program = iteration.program
         places = {one.column: state.inputs + k for k, one in enumerate(program.inputs) if one.field == GOAL}
-        places = {row: place for row, place in places.items() if rows is None or row in rows}
+        rows = iteration.goal_rows() if rows is None else rows
+        places = {row: place for row, place in places.items() if row in rows}
         lines = self._evaluated({f"row{r}": program.rows[r] for r in places}, state.q)
         return "\n".join(["", *lines, *(f"s[{place}] = row{r};" for r, place in places.items()), "}", ""])
 

@@ -64,6 +64,7 @@ class LaneState:
         steps: Steps tried.
         stage: What the factor of rows that yield is multiplied with, where there are such: 1, then `SECONDARY_STAGE`.
         hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
+        pressure: The gradient at the trial, as the step before has predicted it, where that is kept; per DOF.
         lower: Lower limits, per DOF.
         upper: Upper limits, per DOF.
         inputs: Data of the problem, as the program lists it.
@@ -81,6 +82,7 @@ class LaneState:
     steps: int
     stage: int
     hessian: int
+    pressure: int
     lower: int
     upper: int
     inputs: int
@@ -89,12 +91,19 @@ class LaneState:
 
     @classmethod
     def of(
-        cls, program: IslandProgram, length_count: int, data_apart: bool = False, *, with_hessian: bool = False
+        cls,
+        program: IslandProgram,
+        length_count: int,
+        data_apart: bool = False,
+        *,
+        with_hessian: bool = False,
+        with_pressure: bool = False,
     ) -> "LaneState":
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
         counts = [coordinates, coordinates, dofs, length_count, len(error_outputs(program)), 1, 1, 1]
         counts += [1 if program.levels else 0, len(program.coupled) if with_hessian else 0]
+        counts += [dofs if with_pressure else 0]
         counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 

@@ -3,8 +3,8 @@
 Everything is one graph of scalar expressions; the code made from it decides how wide a scalar is.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from objectives.expression import Expression, ExpressionGraph, Scalar
@@ -179,6 +179,25 @@ class IslandProgram:
     def norm2_of(self, rows: Iterable[int]) -> Expression:
         """Give |r|^2 of some rows."""
         return total((self.residuals[r] * self.residuals[r] for r in rows), self.graph.constant(0.0))
+
+    def of_rows(self, rows: Sequence[int]) -> "IslandProgram":
+        """Give the program of some of the rows alone, with all inputs and errors."""
+        norm2, zero = self.norm2_of(rows), self.graph.constant(0.0)
+        return replace(
+            self,
+            norm2=norm2,
+            goal_norm2=norm2,
+            levels=(),
+            gradient=tuple(
+                total((self.jacobian[r][a] * self.residuals[r] for r in rows), zero) for a in range(len(self.dofs))
+            ),
+            rows=tuple(self.rows[r] for r in rows),
+            residuals=tuple(self.residuals[r] for r in rows),
+            jacobian=tuple(self.jacobian[r] for r in rows),
+            row_objective=tuple(self.row_objective[r] for r in rows),
+            row_independent=tuple(self.row_independent[r] for r in rows),
+            loops=(),
+        )
 
     def _product(self, a: int, b: int) -> Expression:
         """Scalar product of two columns of the Jacobian, the later first, with what loops add to it."""

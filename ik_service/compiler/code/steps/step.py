@@ -19,6 +19,8 @@ from ik_service.compiler.code.steps.elimination import Elimination
 from ik_service.compiler.program.island_program import IslandProgram
 from objectives.expression import Expression
 
+AT_LIMIT = 1e-3  # share of the way between two limits within which a DOF is at one
+
 
 class StepSource(ABC):
     """C++ of the step of an island: `step{a}` for each of its DOFs.
@@ -103,6 +105,10 @@ class DofStep(StepSource):
 
     def text(self) -> list[str]:
         """Statements that compute the step."""
+        return [*self._factors(), *self._elimination.solve(lambda a: f"gradient{a}", "step")]
+
+    def _factors(self) -> list[str]:
+        """Statements that factor J'J + damping."""
         lanes, elimination, coupled = self._lanes, self._elimination, set(self._program.coupled)
         floors = [
             f"const F damping{a} = {self._damping_of(f'hessian{a}_{a}', self._damping.smallest)};"
@@ -114,5 +120,6 @@ class DofStep(StepSource):
             lambda a: f"damping{a}",
             lambda a: self._unless_at_bound(a, f"free{a}"),
         )
-        shared = [*self._shared_damping(self.lengths2()), *self._floor_of(self._damping.smallest)]
-        return [*shared, *floors, *factors, *elimination.solve(lambda a: f"gradient{a}", "step")]
+        diagonal = [f"hessian{a}_{a}" for a in self._program.dofs]
+        shared = [*self._shared_damping(diagonal), *self._floor_of(self._damping.smallest)]
+        return [*shared, *floors, *factors]
