@@ -139,7 +139,7 @@ class ExpressionObjective(IKObjective):
     def set_row_tolerances(self, row_tolerances: Any) -> None:
         """Give the rows tolerances: `success` then asks too that each is within its own, without weights, in float64.
 
-        Rows of weight 0 are not judged. A controller does not look at tolerances.
+        Rows of weight 0 are not judged. A controller does not look at tolerances of objectives.
 
         Args:
             row_tolerances: In the rows' units and above 0, infinite for a row without one: a number for all rows,

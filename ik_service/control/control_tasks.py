@@ -9,13 +9,15 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick.levels.closing import LOOP_WEIGHT
 from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
-from ik_service.robots import DeviceModel
+from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.problems.rows.binding import require_contract
+from ik_service.solver.problems.rows.constraints import constraint_rows
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
 from objectives.expression_objective import ExpressionObjective
 
@@ -63,8 +65,9 @@ class ControlTasks:
 
     Attributes:
         targets: The pose targets.
-        objectives: All objectives: those of the targets, further tasks, soft rows.
-        task_count: How many of them are tasks: all but the soft rows.
+        objectives: All objectives: those of the targets, further tasks, loops, soft rows.
+        task_count: How many of them are tasks: the first ones, up to the loops.
+        loops: Numbers of those of the constraints of the robot: its loops, and equations between coordinates.
         damping: Number of the one that holds joints where they are; -1 for none.
         wide: Data in float64, by number of the objective and name of the field.
         posture: Device array of the posture, float64 [1 or robots, joint_coord_count], or None.
@@ -91,8 +94,10 @@ class ControlTasks:
         for k, task in enumerate(tasks):
             self.objectives.append(self._bound(task, owner))
             self._require_motion(self.objectives[k], targets[k] if k < len(targets) else None)
+        self.objectives += [self._bound_constraint(one, owner) for one in model.robot.every_constraint]
+        self.loops = range(self.task_count, len(self.objectives))
         self._add_soft_rows(soft, arrays)
-        for objective in self.objectives[self.task_count :]:
+        for objective in self.objectives[self.loops.stop :]:
             self._bound(objective, owner)
 
     def _bound(self, objective: IKObjective, owner: object) -> ExpressionObjective:
@@ -107,14 +112,20 @@ class ControlTasks:
         objective.bind_model(self._model)
         return objective
 
-    def _require_motion(self, objective: ExpressionObjective, target: Target | None) -> None:
+    def _bound_constraint(self, given: LoopConstraint | CoordinateConstraint, owner: object) -> ExpressionObjective:
+        """Make and bind the rows of a constraint; one that no joint moves is refused."""
+        rows = self._bound(constraint_rows(given, LOOP_WEIGHT), owner)
+        self._require_motion(rows, None, f"constraint '{given.name}'")
+        return rows
+
+    def _require_motion(self, objective: ExpressionObjective, target: Target | None, name: str = "") -> None:
         """Refuse a task of which no joint moves a row; of a target that has weights it must be a row with a weight.
 
         So every target with a weighted row has an island, which judges it.
         """
         support = objective.row_support(self._model)
         moved = np.asarray(support[:, self._model.robot.dof_active >= 0].any(axis=1))
-        name = type(objective).__name__
+        name = name or type(objective).__name__
         if target is not None:
             name = f"target '{target.link}'"
             weighted = np.asarray((np.atleast_2d(target.weights()).astype(np.float32) > 0.0).any(axis=0))

@@ -46,9 +46,10 @@ class IKController:
 
     Every tick starts from a configuration and ends in one that all limits allow: position, speed, joint step and
     acceleration together (`ik_service.control.tick.joint_box` has their precedence). They hold inside the solve, so
-    what one joint may not do others make up for. Nothing is drawn at random and no other branch is tried. Once
-    constructed, a controller neither allocates nor compiles in a tick. It commands nothing before it is given where the
-    robots are: by `reset`, a start of `follow`, or a `joint_q` of the first `step`.
+    what one joint may not do others make up for. Loops that the robot closes come before all targets and objectives:
+    within these limits they are closed in every tick, or the status is LOOP_OPEN. Nothing is drawn at random and no
+    other branch is tried. Once constructed, a controller neither allocates nor compiles in a tick. It commands nothing
+    before it is given where the robots are: by `reset`, a start of `follow`, or a `joint_q` of the first `step`.
 
     Args:
         robot: The robot.
@@ -88,7 +89,7 @@ class IKController:
         UnknownNameError: A link or joint is not in the robot.
         InputError: An argument has a value that is not allowed.
         ObjectiveError: An objective breaks its contract or is bound to another controller or solver.
-        EngineError: The tasks cannot be compiled, or the robot closes loops, which ticks do not.
+        EngineError: The tasks cannot be compiled.
         KernelCacheError: Compiled kernels can be neither read nor kept.
     """
 
@@ -112,7 +113,6 @@ class IKController:
         device: Any = "cpu",
     ) -> None:
         check_construction(robot, targets, objectives, "compiled", None, True, None, wxyz)
-        _require_no_loops(robot)
         check_counts(robots, iterations)
         check_weights(posture_weight, damping_weight)
         check_tolerances(position_tolerance, orientation_tolerance)
@@ -285,16 +285,3 @@ class IKController:
         start = joint_q.copy()
         commands, answers = ticks_along_path(lambda pose: self.step(pose, dt=dt), joint_q, poses)
         return path_result(self.robot, self._order, commands, start, RateLimits(dt, *self._rate_limits), answers)
-
-
-def _require_no_loops(robot: RobotModel) -> None:
-    if robot.loops:
-        raise EngineError(
-            f"A controller does not close loops, and robot '{robot.name}' has loop '{robot.loops[0].name}'. Control it "
-            "without: robot.with_loops([])."
-        )
-    if robot.coordinate_constraints:
-        raise EngineError(
-            f"A controller meets no constraints of coordinates, and robot '{robot.name}' has constraint "
-            f"'{robot.coordinate_constraints[0].name}'. Control it without: robot.with_coordinate_constraints([])."
-        )

@@ -1,5 +1,6 @@
 """The kernels of a tick with all the arrays that they work on: the export writes them as C."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, 
         steps.append(RecordedStep("tick", island.kernel, (island.task, island.states), False, str(island.states.size)))
         numbers |= {f"input_before_{k}": island.task.input_before, f"states_{k}": island.states}
     return RecordedTicks(
-        RecordedLaunches(tuple(steps), {}, numbers | data, ()),
+        RecordedLaunches(tuple(steps), {}, numbers | data, tuple(_loop_data(tasks))),
         data=tuple(data),
         unmoved_coordinates=tuple(int(c) for c in islands.unmoved_coordinates()),
         unmoved_dofs=tuple(int(dof) for dof in np.flatnonzero(islands.unmoved_dofs())),
@@ -60,7 +61,10 @@ def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, 
 def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[str, "wp.array[Any]"]:
     """Arrays from which the kernels read data of objectives, without some others, by what they hold."""
     inputs = [
-        one for island in islands.islands for one in island.program.inputs if one.field not in (GOAL, TURN, FIXED)
+        one
+        for island in islands.islands
+        for one in island.program.inputs
+        if one.field not in (GOAL, TURN, FIXED) and one.objective not in tasks.loops
     ]
     arrays = {_label(tasks, one.objective, one.field): islands.data.array(one) for one in inputs}
     found: dict[str, wp.array[Any]] = {}
@@ -70,13 +74,20 @@ def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[s
     return found
 
 
+def _loop_data(tasks: ControlTasks) -> Iterator["wp.array[Any]"]:
+    """Arrays with data of loops, which never change."""
+    for number in tasks.loops:
+        objective = tasks.objectives[number]
+        yield from (objective.data(field) for field in objective.data_rows())
+
+
 def _label(tasks: ControlTasks, number: int, field: str) -> str:
     targets = len(tasks.targets)
     if number < targets:
         return f"target_{number}_{field}"
     if number < tasks.task_count:
         return f"objective_{number - targets}_{field}"
-    posture = tasks.posture is not None and number == tasks.task_count
+    posture = tasks.posture is not None and number == tasks.loops.stop
     if posture and field == JOINT_Q_REFERENCE:
         return "posture"
     return f"{'posture' if posture else 'damping'}_{field}"

@@ -23,9 +23,9 @@ from ik_service.compiler import (
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.kernel import tick_code
+from ik_service.control.tick.levels.yielding import YieldingRows
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import TickTask, device_array
-from ik_service.control.tick.yielding import YieldingRows
 from ik_service.control.tick_data import TickData
 from ik_service.errors import EngineError
 from ik_service.robots import DeviceModel
@@ -119,7 +119,7 @@ class TickIslands:
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         device, unit = self._model.device, self._model.robot.length_unit
         yielding = self._yielding_rows(island)
-        code = tick_code(self._signature(island, yielding), self._lanes, unit, yielding)
+        code = tick_code(self._signature(island, yielding), self._lanes, unit, yielding, self._loops_of(island))
         kernel, program = code.kernel, code.program
         load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()
@@ -132,16 +132,26 @@ class TickIslands:
 
     def _yielding_rows(self, island: int) -> YieldingRows | None:
         """The rows of an island that yield to others, as they do beside targets."""
-        rows = self._partition.row_island[0] == island
-        own = np.unique(np.repeat(np.arange(len(self._rows.objectives)), self._rows.sizes)[rows])
-        objectives = tuple(int(k) for k in own if k in self._rows.secondary)
+        rows, own = self._partition.row_island[0] == island, self._objectives_of(island)
+        objectives = tuple(k for k in own if k in self._rows.secondary)
         has_target = bool((self._rows.row_kind[rows] == RowKind.TARGET).any())
-        return YieldingRows(objectives, self._tasks.damping) if objectives and has_target else None
+        if not (objectives and has_target):
+            return None
+        return YieldingRows(objectives, self._tasks.damping, self._loops_of(island))
+
+    def _objectives_of(self, island: int) -> list[int]:
+        rows = self._partition.row_island[0] == island
+        numbers = np.repeat(np.arange(len(self._rows.objectives)), self._rows.sizes)
+        return [int(k) for k in np.unique(numbers[rows])]
+
+    def _loops_of(self, island: int) -> tuple[int, ...]:
+        """Numbers of the objectives of an island that are loops."""
+        return tuple(k for k in self._objectives_of(island) if k in self._tasks.loops)
 
     def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:
         """What the program of an island is made from: its DOFs are those of its trees that its rows can depend on.
 
-        Rows that yield have goals, posture too; else only tasks have.
+        Rows that yield have goals, posture too; else only those of tasks and loops have.
         """
         robot, partition = self._model.robot, self._partition
         trees = np.flatnonzero(partition.tree_island[0] == island)
@@ -149,7 +159,7 @@ class TickIslands:
         touched = touched_dofs(self._model, self._support.dofs[rows])
         objectives: Any = self._rows.objectives
         last = -1 if yielding is None else yielding.objectives[-1]
-        goal_count = max(self._tasks.task_count, last + 1)
+        goal_count = max(self._tasks.loops.stop, last + 1)
         return IslandSignature.of(
             robot,
             self._model,
@@ -162,6 +172,7 @@ class TickIslands:
             goal_count=goal_count,
             limit_turns=True,
             judged=self._judged_rows(rows),
+            tolerated=self._loops_of(island),
         )
 
     def _judged_rows(self, rows: NDArray[np.intp]) -> list[int]:
@@ -220,7 +231,7 @@ class TickIslands:
         followers = [int(np.flatnonzero(robot.dof_coordinate == column)[0]) for column in columns]
         numbers = follower_numbers(robot, followers, robot.joint_limit_lower, robot.joint_limit_upper)
         targets = [e.target for e in program.errors for part in (e.position2, e.chord2) if part is not None]
-        assert len(targets) == len(error_outputs(program))
+        assert len(targets) == len(error_outputs(program)) - (program.row_error2 is not None)
         return found | {
             "robot_dof": device_array([robot.active_dof[a] for a in program.dofs], wp.int32, device),
             "follower_dof": device_array(followers, wp.int32, device),

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.control import IKController
-from ik_service.errors import EngineError
 from ik_service.robots import CoordinateConstraint, LoopConstraint
 from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
@@ -142,5 +140,3 @@ def test_a_robot_carries_its_constraints(geared):
     assert part.coordinate_constraints == (GEAR,)
     assert part.dropped_constraints == ("cam",)
     assert robot.subrobot("panda_link2", constraints=[]).constraint_names == ()
-    with pytest.raises(EngineError, match="has constraint 'gear'"):
-        IKController(robot, ["panda_hand"])

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.control import IKController
-from ik_service.errors import EngineError
 from ik_service.robots import LoopConstraint
 from ik_service.robots.catalog import load_urdf
 from ik_service.robots.transforms import transform_inverse, transform_multiply
@@ -195,12 +193,6 @@ def test_a_loop_that_no_joint_moves_is_judged(is_open):
     result = ik_service.IKSolver(held, [RIGHT], device="cpu").solve(goal[:, None, :3], goal[:, None, 3:])
     assert (result.success != is_open).all()
     assert set(result.status_names) == {"loop_open" if is_open else "converged"}
-
-
-def test_the_controller_refuses_loops():
-    robot = four_bar()
-    with pytest.raises(EngineError, match="has loop 'pin'"):
-        IKController(robot, ["coupler"])
 
 
 def test_a_robot_carries_its_loops():

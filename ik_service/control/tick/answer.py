@@ -27,18 +27,24 @@ class TickCommand(TickApproach):
         source: The iteration, in float64.
         measure: What is measured of configurations.
         weighing: See `TickApproach`.
+        apart: See `TickApproach`.
 
     Attributes:
         Share: Type of a number for every lane.
         settle: Shortens the steps of the robots where that is asked for, and says how much of them is left:
             (state, lanes, task, first, scaling).
         lower: Lowers rows that yield, where there are such: (state, lanes, task, first).
+        close: Closes loops, where there are such: the same arguments.
         measure: Errors of the targets, into the state, and smallest singular values: (state, sigma).
         answer: Writes what became of the robots: (state, lanes, task, first, scaling, sigma).
     """
 
-    def __init__(self, source: IterationSource, measure: MeasureSource, weighing: str = "") -> None:
-        super().__init__(source, measure, weighing)
+    close: Any
+
+    def __init__(
+        self, source: IterationSource, measure: MeasureSource, weighing: str = "", *, apart: bool = False
+    ) -> None:
+        super().__init__(source, measure, weighing, apart=apart)
         self._define_measure(measure)
         self._define_turn_speed()
         self._define_answer()
@@ -59,7 +65,7 @@ class TickCommand(TickApproach):
         def lower(state: StateRef, lanes: int, task: TickRef, first: int):
             pass
 
-        self.settle, self.lower, self.measure = settle, lower, measure
+        self.settle, self.lower, self.close, self.measure = settle, lower, lower, measure
 
     @typing.no_type_check
     def _define_turn_speed(self) -> None:

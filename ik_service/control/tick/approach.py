@@ -39,6 +39,8 @@ NUMBERS = {
     "STANDING": 0.1,  # share of what a joint could move from rest in a tick: with less it stands
     "ROUNDING2": 1.0e-18,  # |r|^2 that is met whatever the slope
     "COSINE2_MAX": float(COSINE_MAX) ** 2,
+    "SPARE_TICKS": 4.0,  # that joints of a loop which stand may take to stop
+    "TOGETHER": 0.5,  # share of their accelerations that joints of a loop which stop together may count on
     "TINY": 1.0e-60,  # keeps quotients of zeros finite
 }
 
@@ -100,6 +102,7 @@ class TickApproach(IterationFunctions):
         source: The iteration, in float64.
         measure: What is measured of configurations.
         weighing: Statements that change the weights of rows once all data are read.
+        apart: Whether the configuration that is commanded has a place of its own.
 
     Attributes:
         text: Writes functions over packets.
@@ -113,12 +116,14 @@ class TickApproach(IterationFunctions):
         set_goals: Makes the rows there the goals of the rows: (state).
     """
 
-    def __init__(self, source: IterationSource, measure: MeasureSource, weighing: str = "") -> None:
+    def __init__(
+        self, source: IterationSource, measure: MeasureSource, weighing: str = "", *, apart: bool = False
+    ) -> None:
         super().__init__(source)
         program = source.program
-        self.commanded = source.state.trial if weighing else source.state.q
+        self.commanded = source.state.trial if apart else source.state.q
         rotations, places = rotation_bits(program), coordinate_places(program)
-        kinds = [kind for kind, _ in error_outputs(program)]
+        kinds = [kind for kind, _ in error_outputs(program) if kind != "rows"]
         state = {name.upper(): place for name, place in asdict(source.state).items()}
         if NUMBERS.keys() & state.keys():
             raise RuntimeError(f"names stand for two numbers: {sorted(NUMBERS.keys() & state.keys())}")
@@ -132,6 +137,7 @@ class TickApproach(IterationFunctions):
             "TURN_WIDTH": TURN_WIDTH,
             "TURN_INPUTS": source.state.inputs + sum(one.field not in (GOAL, TURN) for one in program.inputs),
             "ERROR_COUNT": len(kinds),
+            "HAS_LOOPS": int(program.row_error2 is not None),
             "FACTOR_MAX": source.damping.factor_max,
             "COMMANDED": self.commanded,
         }

@@ -21,8 +21,9 @@ from ik_service.compiler import (
     cpu_target,
 )
 from ik_service.control.tick.answer import TickCommand
+from ik_service.control.tick.levels.closing import closing
+from ik_service.control.tick.levels.yielding import TickYielding, YieldingRows
 from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS_NOW, ROBOTS, TickTask
-from ik_service.control.tick.yielding import TickYielding, YieldingRows
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
 from ik_service.solver.lm.damping import TICK_DAMPING
@@ -49,7 +50,11 @@ class TickCode:
 
 @lru_cache(KERNELS_MAX)
 def tick_code(
-    signature: IslandSignature, lanes: Lanes, length_unit: float, yielding: YieldingRows | None = None
+    signature: IslandSignature,
+    lanes: Lanes,
+    length_unit: float,
+    yielding: YieldingRows | None = None,
+    loops: tuple[int, ...] = (),
 ) -> TickCode:
     """Return the code of an island; controllers of equal signatures share it.
 
@@ -58,22 +63,31 @@ def tick_code(
         lanes: Width and precision of a packet.
         length_unit: That of the robot [m].
         yielding: Rows that yield to the others of the island; None for none.
+        loops: Numbers of the objectives whose rows are those of loops.
 
     Raises:
         EngineError: The island is too large.
     """
     program = build_program(signature)
-    source = IterationSource(program, lanes, replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit), in_dofs=True)
+    loop_rows = [row for row, k in enumerate(program.row_objective) if k in loops]
+    damping = replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit)
+    source = IterationSource(program, lanes, damping, in_dofs=True, first_rows=loop_rows)
     if source.space.entries > PacketLaunches.step_entries_max:
         raise EngineError(
             f"An island has {len(program.dofs)} DOFs, and its steps are solved with {source.space.entries} entries; "
             f"a controller holds {PacketLaunches.step_entries_max}."
         )
     counts = zip(program.row_objective, program.row_independent, strict=True)
-    first = [k for k in range(signature.goal_count) if yielding is None or k not in yielding.objectives]
+    light = loops if yielding is None else (*loops, *yielding.objectives)
+    first = [k for k in range(signature.goal_count) if k not in light]
     measure = MeasureSource(source, [row for row, (k, independent) in enumerate(counts) if k in first and independent])
     weights = [objective.weight for objective in signature.objectives]
-    of = TickCommand(source, measure) if yielding is None else TickYielding(source, measure, yielding, weights)
+    if yielding is None:
+        of = TickCommand(source, measure, apart=len(loops) > 0)
+    else:
+        of = TickYielding(source, measure, yielding, weights)
+    if loops:
+        of.close = closing(of, measure, source.state.q if yielding is None else of.commanded)
     kernel, state_type = tick_kernel(of)
     return TickCode(program, kernel, state_type)
 
@@ -91,7 +105,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     Share: Any = of.Share
     begin, iterate_all, W = of.begin, of.iterate_all, of.source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
-    settle, lower, read_measure, answer = of.settle, of.lower, of.measure, of.answer
+    settle, lower, close, read_measure, answer = of.settle, of.lower, of.close, of.measure, of.answer
     options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
     if W == 1:
         options = {"block_dim": ROBOTS_PER_BLOCK}
@@ -123,6 +137,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         scaling = Share()
         settle(states[packet], lanes, task, first, scaling)
         lower(states[packet], lanes, task, first)
+        close(states[packet], lanes, task, first)
         sigma = Share()
         read_measure(states[packet], sigma)
         answer(states[packet], lanes, task, first, scaling, sigma)

@@ -38,9 +38,9 @@ class CoordinateConstraint:
         except InputError as error:
             raise InputError(f"Constraint '{self.name}': {error}") from None
 
-    def rows(self) -> IKObjectiveCoupling:
-        """Make the objective of its row, bound to nothing."""
-        return IKObjectiveCoupling(self.joint, self.reference_joint, self.coefficients)
+    def rows(self, weight: float = 1.0) -> IKObjectiveCoupling:
+        """Make the objective of its row, bound to nothing, with a factor [1/m or 1/rad]."""
+        return IKObjectiveCoupling(self.joint, self.reference_joint, self.coefficients, weight=weight)
 
     @property
     def joints(self) -> tuple[str, str]:

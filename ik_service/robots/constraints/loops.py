@@ -52,8 +52,8 @@ class LoopConstraint:
         except InputError as error:
             raise InputError(f"Loop '{self.name}': {error}") from None
 
-    def rows(self) -> IKObjectiveLoop:
-        """Make the objective of its rows, bound to nothing."""
+    def rows(self, weight: float = 1.0) -> IKObjectiveLoop:
+        """Make the objective of its rows, bound to nothing, with a factor for all of them [1/m and 1/rad]."""
         return IKObjectiveLoop(
             self.link,
             self.reference_link,
@@ -62,6 +62,7 @@ class LoopConstraint:
             reference_offset=self.reference_offset,
             pitch=self.pitch,
             distance=self.distance,
+            weight=weight,
         )
 
     @property

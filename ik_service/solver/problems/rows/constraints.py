@@ -20,7 +20,7 @@ class ConstraintRows:
     """
 
     def __init__(self, robot: RobotModel) -> None:
-        self.objectives = tuple(map(_rows_of, robot.every_constraint))
+        self.objectives = tuple(map(constraint_rows, robot.every_constraint))
         self._enabled: NDArray[np.bool_] = np.ones((1, len(self.objectives)), dtype=bool)
         self._are_all_on = True
 
@@ -40,9 +40,11 @@ class ConstraintRows:
             rows.set_row_weights(np.repeat(own[:, None], rows.residual_dim(), axis=1))
 
 
-def _rows_of(constraint: LoopConstraint | CoordinateConstraint) -> IKObjectiveLoop | IKObjectiveCoupling:
-    """Return the rows of a constraint, to which all others yield."""
-    rows = constraint.rows()
+def constraint_rows(
+    constraint: LoopConstraint | CoordinateConstraint, weight: float = 1.0
+) -> IKObjectiveLoop | IKObjectiveCoupling:
+    """Return the rows of a constraint, to which all others yield, with a factor for all of them [1/m or 1/rad]."""
+    rows = constraint.rows(weight)
     rows.is_constraint, rows.label = True, f"constraint {constraint.name}"
     rows.set_row_tolerances(ROW_TOLERANCE)
     return rows

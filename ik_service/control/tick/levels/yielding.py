@@ -18,6 +18,7 @@ import warp as wp
 from ik_service.compiler import IslandProgram, IterationSource, MeasureSource
 from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.approach import REACH
+from ik_service.control.tick.levels.closing import LOOP_WEIGHT
 from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import BRAKES, COMMAND, LEADING, YIELDING, TickRef
 from objectives.statement.rows import ROW_WEIGHTS
@@ -27,7 +28,8 @@ from objectives.tasks.posture import JOINT_Q_REFERENCE
 # only a goal is sought, to which steps may be long.
 LIGHT, LESS_LIGHT = 2.0**-20, 2.0**-12
 EVALUATIONS = wp.constant(5)  # of rows that yield
-FIRST, YIELDS, HOLDS = 1, 2, 3  # whose a weight is: of rows that come first, that yield, of damping
+# Whose a weight is: of rows that come first, of rows that yield, of damping, of loops.
+FIRST, YIELDS, HOLDS, LOOP = 1, 2, 3, 4
 
 WEIGHING = """
 static const int kinds[] = {{{kinds}}};
@@ -38,7 +40,7 @@ if (stage >= {leading}) {{
     for (int k = 0; k < INPUT_COUNT; ++k) {{
         const F weight = s[INPUTS + k] * factors[k];
         if (kinds[k] == {first}) lightest = ((weight > zero) & (weight < lightest)) ? weight : lightest;
-        if (kinds[k] >= {yields}) heaviest = larger(weight, heaviest);
+        if (kinds[k] == {yields} || kinds[k] == {holds}) heaviest = larger(weight, heaviest);
     }}
     light = (stage == {leading} ? {less_light!r} : {light!r}) * lightest / heaviest;
     light = light < infinite ? light : zero + 1.0;
@@ -46,6 +48,7 @@ if (stage >= {leading}) {{
 for (int k = 0; k < INPUT_COUNT; ++k) {{
     if (kinds[k] == {yields}) s[INPUTS + k] = s[INPUTS + k] * light;
     if (kinds[k] == {holds} && stage >= {leading}) s[INPUTS + k] = s[INPUTS + k] * light;
+    if (kinds[k] == {loop} && stage >= {leading}) s[INPUTS + k] = s[INPUTS + k] * {loop_share!r};
 }}
 """
 OTHER = "\nU* const t = (U*)&other;\n"
@@ -94,15 +97,19 @@ class YieldingRows:
     Attributes:
         objectives: Numbers of their objectives.
         damping: Number of the objective that holds joints where they are; -1 for none.
+        loops: Numbers of the objectives that are loops.
     """
 
     objectives: tuple[int, ...]
     damping: int
+    loops: tuple[int, ...] = ()
 
     def kind(self, objective: int) -> int:
-        """Return whose weights those of an objective are: `FIRST`, `YIELDS` or `HOLDS`."""
+        """Return whose weights those of an objective are: `FIRST`, `YIELDS`, `HOLDS` or `LOOP`."""
         if objective == self.damping:
             return HOLDS
+        if objective in self.loops:
+            return LOOP
         return YIELDS if objective in self.objectives else FIRST
 
     def rows(self, program: IslandProgram, kind: int) -> list[int]:
@@ -129,6 +136,8 @@ class YieldingRows:
             first=FIRST,
             yields=YIELDS,
             holds=HOLDS,
+            loop=LOOP,
+            loop_share=1.0 / LOOP_WEIGHT,
         )
 
     def goal_text(self, program: IslandProgram) -> str:
@@ -152,8 +161,9 @@ class TickYielding(TickCommand):
     def __init__(
         self, source: IterationSource, measure: MeasureSource, rows: YieldingRows, weights: Sequence[float]
     ) -> None:
-        super().__init__(source, measure, rows.weighing(source.program, weights))
+        super().__init__(source, measure, rows.weighing(source.program, weights), apart=True)
         self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))
+        self._loops = rows.rows(source.program, LOOP)
         self._define_states(rows.goal_text(source.program))
         self._define_minimise(measure)
         self._define_lower()
@@ -187,7 +197,8 @@ class TickYielding(TickCommand):
         Real: Any = self.Real
         source, read = self.source, self.read
         copy, place, load_goal, restart = self._copy, self._place, self._load_goal, self._restart
-        keeping = IterationSource(source.program, source.lanes, source.damping, in_dofs=True, kept_rows=self._first)
+        given = (source.program, source.lanes, source.damping)
+        keeping = IterationSource(*given, in_dofs=True, kept_rows=[*self._first, *self._loops], state=source.state)
 
         @wp.func_native(measure.goals_text(self._first))
         def set_first_goals(state: StateRef): ...

@@ -1,0 +1,77 @@
+"""Exported ticks of a robot that closes a loop: the bytes of the controller in Python, whatever is asked for."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKStatus, load_robot
+from ik_service.control import ControlLimits, IKController
+from ik_service.export import export_controller
+from ik_service.robots import LoopConstraint
+from tests.control.conftest import pose_of
+from tests.control.test_loops import NEAR, circle
+from tests.export.c_controller import controller_in_c
+from tests.export.c_library import C99, OK, WARNINGS, loaded, run
+from tests.export.ticks.test_tick import compare
+from tests.solver.test_loops import HELD, LEFT, RIGHT
+
+ACCELERATION = 15.0
+
+
+@pytest.fixture(scope="module")
+def holding(tmp_path_factory):
+    """Two arms that hold one object and are drawn to a posture: exported, compiled and loaded."""
+    robot = load_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+    folder = tmp_path_factory.mktemp("holding")
+    export_controller(controller_of(robot), prefix="hold", tick_count=50).write(folder)
+    return robot, folder, loaded("hold", folder)
+
+
+def controller_of(robot, **options):
+    return IKController(robot, [LEFT], posture=NEAR + 0.1, **options)
+
+
+@pytest.mark.parametrize("braking", [False, True])
+def test_all_results_have_the_bytes_of_the_controller_in_python(holding, braking):
+    """The loop is open at first by what the start has been rounded; then come a circle and targets that jump."""
+    robot, folder, library = holding
+    theirs = controller_of(robot, limits=ControlLimits(acceleration=ACCELERATION)) if braking else controller_of(robot)
+    ours = controller_in_c(library, folder, "hold", theirs)
+    if braking:
+        assert ours.set(acceleration=theirs.recorded().launches.numbers["acceleration"].numpy()) == OK
+    theirs.reset(NEAR)
+    assert ours.reset(NEAR) == OK
+    targets = np.concatenate([circle(robot, NEAR, 1000), np.repeat(jumps(robot), 200, axis=0)])[:, None]
+    last = compare(ours, theirs, ({"targets": poses} for poses in targets))
+    assert np.abs(last["joint_q"] - NEAR).max() > 0.05
+    assert last["status"] != IKStatus.LOOP_OPEN
+
+
+def jumps(robot):
+    """Poses about that of the start, some of them out of reach."""
+    poses = np.tile(pose_of(robot, NEAR, LEFT), (5, 1))
+    poses[:, :3] += np.random.default_rng(2).uniform(-0.3, 0.3, (5, 3))
+    return poses
+
+
+def test_a_loop_that_is_open_is_open_in_c_too(holding):
+    robot, folder, library = holding
+    theirs = controller_of(robot, limits=ControlLimits(acceleration=ACCELERATION))
+    ours = controller_in_c(library, folder, "hold", theirs)
+    assert ours.set(acceleration=theirs.recorded().launches.numbers["acceleration"].numpy()) == OK
+    apart = NEAR.copy()
+    apart[8] += 0.1
+    theirs.reset(apart)
+    assert ours.reset(apart) == OK
+    target = pose_of(robot, NEAR, LEFT)[None]
+    assert compare(ours, theirs, [{"targets": target}])["status"] == IKStatus.LOOP_OPEN
+    assert compare(ours, theirs, [{"targets": target}] * 300)["status"] == IKStatus.CONVERGED
+
+
+def test_the_example_gives_the_same_bytes_and_settings_hold_no_data_of_loops(holding):
+    _, folder, _ = holding
+    sources = ["tick_example.c", "hold_ik.c", "hold_tick.o"]
+    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "tick_example"], folder)
+    assert "same bytes as in Python: yes" in run(["./tick_example", "ticks.bin"], folder)
+    header = (folder / "hold_ik.h").read_text()
+    assert "HOLD_LOOP_OPEN = 6" in header
+    assert "tolerances[" not in header
