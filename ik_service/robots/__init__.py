@@ -7,6 +7,7 @@ from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraint_kinematics.results import ClosureStatus
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicTrees
@@ -27,6 +28,7 @@ __all__ = [
     "LinkPoses",
     "LoopConstraint",
     "RobotModel",
+    "VelocityConstraint",
     "builtin_robot_names",
     "builtin_urdf",
     "load_robot",

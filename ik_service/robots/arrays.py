@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, MAX_POSITION, UNBOUNDED
 from ik_service.robots.transforms import Float64Array
@@ -25,7 +26,8 @@ Int32Array = NDArray[np.int32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-CONSTRAINTS = ("loops", "coordinate_constraints")
+CONSTRAINTS = ("loops", "velocity_constraints", "coordinate_constraints")
+"""Fields that hold constraints."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,7 @@ class RobotArrays:
         locked: Locked joints and their coordinates; their followers are locked through them.
         loops: Loops that the robot closes.
         coordinate_constraints: Constraints between the coordinates of its joints.
+        velocity_constraints: Constraints on velocities alone.
         warnings: What was left out of the robot's file, a sentence each; not part of ``content_hash``.
         dropped_constraints: Names of the constraints that were left out when this robot was cut out of another; not
             part of ``content_hash``.
@@ -89,6 +92,7 @@ class RobotArrays:
     warnings: tuple[str, ...] = ()
     dropped_constraints: tuple[str, ...] = ()
     coordinate_constraints: tuple[CoordinateConstraint, ...] = ()
+    velocity_constraints: tuple[VelocityConstraint, ...] = ()
 
     def __post_init__(self) -> None:
         """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
@@ -125,7 +129,7 @@ class RobotArrays:
 
     @property
     def every_constraint(self) -> tuple[LoopConstraint | CoordinateConstraint, ...]:
-        """The constraints in the order of results: loops, then those of coordinates."""
+        """The constraints on positions in the order of results: loops, then those of coordinates."""
         return self.loops + self.coordinate_constraints
 
     @property

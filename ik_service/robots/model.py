@@ -18,6 +18,7 @@ from ik_service.robots.arrays import Int32Array
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
+from ik_service.robots.constraints.velocities import VelocityConstraint, checked_velocity_constraints
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
@@ -316,19 +317,20 @@ class RobotModel(KinematicRobot):
         """
         return subtree.subrobot(self, root, branches, stop_at, constraints)
 
-    def aggregate(self, constraints: Sequence[str]) -> "RobotModel":
+    def aggregate(self, constraints: Sequence[str], *, with_velocity: bool = True) -> "RobotModel":
         """Cut the smallest part out that constraints are about: their links and all links on ways between these.
 
         Ways go through joints and through other constraints, which the part has too. Its root is the link above.
 
         Args:
             constraints: Names of the constraints.
+            with_velocity: Whether ways go through constraints on velocities too.
 
         Raises:
             UnknownNameError: The robot has no such constraint.
             InputError: No constraint is named, or a kept joint follows one that is left out.
         """
-        return aggregation.aggregate(self, constraints)
+        return aggregation.aggregate(self, constraints, with_velocity=with_velocity)
 
     @cached_property
     def constraints(self) -> ConstraintSet:
@@ -344,9 +346,8 @@ class RobotModel(KinematicRobot):
         Raises:
             InputError: Two loops have one name or say the same, or one names a link that the robot does not have.
         """
-        found = checked_loops(loops, self.link_names)
-        self._checked(self.coordinate_constraints, found)
-        return dataclasses.replace(self, loops=found)
+        other = dataclasses.replace(self, loops=checked_loops(loops, self.link_names))
+        return other.with_coordinate_constraints(self.coordinate_constraints)
 
     def with_coordinate_constraints(self, constraints: Sequence[CoordinateConstraint]) -> "RobotModel":
         """Give a model with constraints between coordinates of joints, in place of those that it has now.
@@ -356,14 +357,24 @@ class RobotModel(KinematicRobot):
         Raises:
             InputError: Two constraints have one name, or a joint is not in the robot or has several coordinates.
         """
-        return dataclasses.replace(self, coordinate_constraints=self._checked(constraints, self.loops))
-
-    def _checked(
-        self, constraints: Sequence[CoordinateConstraint], loops: Sequence[LoopConstraint]
-    ) -> tuple[CoordinateConstraint, ...]:
         joints = zip(self.joint_names, self.joint_type, strict=True)
         scalar = {name for name, kind in joints if JointType(kind).is_scalar}
-        return checked_coordinate_constraints(constraints, self.joint_names, scalar, [loop.name for loop in loops])
+        names = [loop.name for loop in self.loops]
+        found = checked_coordinate_constraints(constraints, self.joint_names, scalar, names)
+        other = dataclasses.replace(self, coordinate_constraints=found)
+        return other.with_velocity_constraints(self.velocity_constraints)
+
+    def with_velocity_constraints(self, constraints: Sequence[VelocityConstraint]) -> "RobotModel":
+        """Give a model with constraints on velocities, in place of those that it has now.
+
+        They hold no position: ``constraints.close`` leaves them aside, velocities and accelerations meet them. No
+        solver or controller takes a robot that has some.
+
+        Raises:
+            InputError: Two constraints have one name or say the same, or one names a link that the robot does not have.
+        """
+        found = checked_velocity_constraints(constraints, self.link_names, self.constraint_names)
+        return dataclasses.replace(self, velocity_constraints=found)
 
     def on_device(self, device: str) -> "DeviceModel":
         """Give the view that kernels read on a Warp device (``"cpu"``, ``"cuda:0"``), made once per device.

@@ -90,7 +90,7 @@ def report_constraints(robot: RobotModel) -> ConstraintReport:
                 "reference_link": one.reference_link,
                 "rows": len(range(*constraints.residual_rows(one.name).indices(constraints.residual_count))),
             }
-            for one in constraints
+            for one in robot.loops
         ],
         warnings=robot.warnings,
         status=found.status_names[0],

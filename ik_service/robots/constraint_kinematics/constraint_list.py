@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from ik_service.robots.constraint_kinematics.rows.error_rows import ERROR_COMPONENTS, ErrorRows
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
 from ik_service.robots.constraint_kinematics.rows.row_map import ConstraintRow, RowMap, constraint_index
-from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.structure.constraint_ends import Constraint, constraint_ends, constraints_of
 from ik_service.robots.structure.link_paths import path_between
 from ik_service.robots.structure.names import DofInfo, dof_at
 from objectives.errors import InputError
@@ -30,25 +30,32 @@ class ConstraintList:
 
     def __len__(self) -> int:
         """Give the number of constraints."""
-        return len(self.robot.loops)
+        return len(self.constraints)
 
-    def __iter__(self) -> Iterator[LoopConstraint]:
+    def __iter__(self) -> Iterator[Constraint]:
         """Go through the constraints."""
-        return iter(self.robot.loops)
+        return iter(self.constraints)
 
-    def __getitem__(self, name: str) -> LoopConstraint:
+    @cached_property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Loops, then constraints on velocities, then those between coordinates."""
+        return constraints_of(self.robot)
+
+    def __getitem__(self, name: str) -> Constraint:
         """Give the constraint of a name.
 
         Raises:
             UnknownNameError: There is none; the message lists them and the closest ones.
         """
-        return self.robot.loops[constraint_index(self.names(), name)]
+        return self.constraints[constraint_index(self.names(), name)]
 
     def names(self, kind: str | None = None, enabled: ArrayLike | None = None) -> tuple[str, ...]:
-        """Name the constraints, those of one kind of joint, or those that a mask enables, shape [constraints]."""
+        """Name the constraints, those of one kind, or those that a mask enables, shape [constraints].
+
+        The kind of a loop is its joint, that between coordinates ``"polynomial"``.
+        """
         on = np.ones(len(self), dtype=bool) if enabled is None else self.mask(enabled)[0]
-        loops = zip(self.robot.loops, on, strict=True)
-        return tuple(one.name for one, is_on in loops if is_on and kind in (None, one.joint))
+        return tuple(one.name for one, is_on in zip(self, on, strict=True) if is_on and kind in (None, one.kind))
 
     def enabled(self, names: Sequence[str]) -> BoolArray:
         """Give the mask that enables these constraints and disables all others, shape [constraints].
@@ -78,13 +85,13 @@ class ConstraintList:
         return mask.reshape(-1, len(self))
 
     def of_link(self, link: str, kind: str | None = None) -> tuple[str, ...]:
-        """Name the constraints, or those of one kind of joint, that have a frame on a link.
+        """Name the constraints, or those of one kind, that have a frame on a link or are about the joint that moves it.
 
         Raises:
             UnknownNameError: The robot has no such link.
         """
-        self.robot.link_index(link)
-        return tuple(one.name for one in self if link in one.links and kind in (None, one.joint))
+        own = self.robot.link_index(link)
+        return tuple(one.name for one in self if own in constraint_ends(self.robot, one) and kind in (None, one.kind))
 
     def loop_links(self, name: str) -> tuple[str, ...]:
         """Name the links that make a loop: those on the ways to both frames that move against each other.
@@ -92,22 +99,22 @@ class ConstraintList:
         Raises:
             UnknownNameError: There is no such constraint.
         """
-        robot, loop = self.robot, self[name]
-        ends = [0 if link is None else robot.link_index(link) for link in (loop.link, loop.reference_link)]
-        path, common = path_between(robot, *ends)
+        robot = self.robot
+        path, common = path_between(robot, *constraint_ends(robot, self[name]))
         return tuple(robot.link_names[k] for k in path if robot.link_body[k] != robot.link_body[common])
 
     @cached_property
     def _error_map(self) -> RowMap:
-        return RowMap({one.name: ERROR_COMPONENTS for one in self})
+        loops = {one.name: ERROR_COMPONENTS for one in self.robot.loops}
+        return RowMap({one.name: loops.get(one.name, (one.kind,)) for one in self})
 
     @cached_property
     def _residual_map(self) -> RowMap:
-        return RowMap({one.name: LOOP_COMPONENTS[one.joint] for one in self})
+        return RowMap({one.name: LOOP_COMPONENTS.get(one.kind, (one.kind,)) for one in self})
 
     @property
     def error_count(self) -> int:
-        """Number of rows in error packing: six for each loop."""
+        """Number of rows in error packing: six for each loop, one for each other constraint."""
         return self._error_map.count
 
     @property

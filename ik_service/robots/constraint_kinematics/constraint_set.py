@@ -20,6 +20,7 @@ from ik_service.robots.constraint_kinematics.results import (
 )
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, applied, free_dofs
 from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
+from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion, integrate
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
 from ik_service.robots.structure.coupling import complete_joint_q
@@ -64,7 +65,7 @@ class ConstraintSet(ConstraintList):
 
     def error(self, joint_q: ArrayLike) -> Float64Array:
         """Give how far frames are from where they close their loops, shape [n, error_count]."""
-        return self._error_rows.error(self._motion(joint_q).T_world_body)
+        return self._error_rows.error(self._motion(joint_q))
 
     def error_gradient(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `error` by all DOFs, shape [n, error_count, DOFs with those of closing joints]."""
@@ -143,7 +144,7 @@ class ConstraintSet(ConstraintList):
         if min(solutions, attempts) < 1:
             raise InputError(f"solutions is {solutions} and attempts {attempts}. Allowed: 1 and above.")
         start = complete_joint_q(self.robot, joint_q)
-        start, on = _alike("joint_q", start, "enabled", self._rows_on(enabled))
+        start, on = _alike("joint_q", start, "enabled", self._rows_on(enabled, of_positions=True))
         free, rng = free_dofs(self.robot, frozen), np.random.default_rng(seed)
         found = closing.nearest_closed(self._residual, start, free, on, attempts, rng)
         modes = number = None
@@ -263,7 +264,8 @@ class ConstraintSet(ConstraintList):
         given = self.robot.mid_joint_q if joint_q is None else joint_q
         start = complete_joint_q(self.robot, given) if is_tree else self._error_rows.configurations(given)
         row_map = self._residual_map if is_tree else self._error_map
-        start, on = _alike("joint_q", start, "enabled", row_map.of_rows(self.mask(enabled)))
+        mask = self.mask(enabled) & self._holds_positions
+        start, on = _alike("joint_q", start, "enabled", row_map.of_rows(mask))
         free = free_dofs(robot, [*frozen, robot.dof_names[dof]]) & close
         path, status = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
         tree_q = path[..., : self.robot.joint_coord_count]
@@ -287,9 +289,15 @@ class ConstraintSet(ConstraintList):
     def _closing_part(self, joint_q: Float64Array) -> Float64Array:
         return self.with_closing_joints(joint_q)[:, self.robot.joint_coord_count :]
 
-    def _rows_on(self, enabled: ArrayLike | None) -> BoolArray:
+    @property
+    def _holds_positions(self) -> BoolArray:
+        """Whether each constraint holds positions, shape [constraints]."""
+        return np.array([not isinstance(one, VelocityConstraint) for one in self], dtype=bool)
+
+    def _rows_on(self, enabled: ArrayLike | None, *, of_positions: bool = False) -> BoolArray:
         """Give which rows of the residual packing are enabled, shape [1 or n, residual_count]."""
-        return np.asarray(self._residual_map.of_rows(self.mask(enabled)))
+        mask = self.mask(enabled)
+        return np.asarray(self._residual_map.of_rows(mask & self._holds_positions if of_positions else mask))
 
 
 def _alike(what: str, a: np.ndarray, other: str, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

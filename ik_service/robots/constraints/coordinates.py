@@ -43,6 +43,11 @@ class CoordinateConstraint:
         return IKObjectiveCoupling(self.joint, self.reference_joint, self.coefficients, weight=weight)
 
     @property
+    def kind(self) -> str:
+        """What kind of constraint it is."""
+        return "polynomial"
+
+    @property
     def joints(self) -> tuple[str, str]:
         """The joints that it couples."""
         return self.joint, self.reference_joint

@@ -66,6 +66,11 @@ class LoopConstraint:
         )
 
     @property
+    def kind(self) -> str:
+        """What kind of constraint it is: its joint."""
+        return self.joint
+
+    @property
     def size(self) -> float:
         """The pitch or the distance; 0 for a joint that has neither."""
         return self.pitch or self.distance or 0.0

@@ -20,10 +20,12 @@ class BodyMotion(NamedTuple):
     """Poses of all bodies and how DOFs move them, in many configurations.
 
     Attributes:
+        joint_q: The configurations, shape [n, joint_coord_count].
         T_world_body: [m, xyzw], shape [n, body_count, 7].
         S: Twist per unit of each DOF, world frame, shape [n, joint_dof_count, 6].
     """
 
+    joint_q: Float64Array
     T_world_body: Float64Array
     S: Float64Array
 
@@ -53,7 +55,7 @@ def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
             else:
                 twists[:, first + k, :3] = np.cross(origin, world_axis)
                 twists[:, first + k, 3:] = world_axis
-    return BodyMotion(T_world_body, twists)
+    return BodyMotion(configurations, T_world_body, twists)
 
 
 def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:

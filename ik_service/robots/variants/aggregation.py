@@ -4,15 +4,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
+from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
+from ik_service.robots.structure.constraint_ends import Constraint, constraint_ends, constraints_of
 from ik_service.robots.structure.link_paths import path_between
 from ik_service.robots.structure.names import unknown_name
 from ik_service.robots.variants.subtree import cut
 from objectives.errors import InputError, UnknownNameError
 
 
-def aggregate(robot: Robot, names: Sequence[str]) -> Robot:
+def aggregate(robot: Robot, names: Sequence[str], *, with_velocity: bool = True) -> Robot:
     """Cut out what constraints are about; see ``RobotModel.aggregate``.
 
     A step of the tree is named by its lower link. A constraint closes a circle of steps; links on ways between members
@@ -20,16 +22,18 @@ def aggregate(robot: Robot, names: Sequence[str]) -> Robot:
     """
     if isinstance(names, str) or not names:
         raise InputError(f"Constraints to aggregate must be a list of names, at least one, got {names!r}.")
-    known = {one.name: one for one in robot.loops}
+    known = {one.name: one for one in constraints_of(robot)}
     for name in names:
         if name not in known:
             opening = f"Constraint '{name}' is not in robot '{robot.name}'."
             raise UnknownNameError(unknown_name(opening, "Constraint", list(known), name))
-    ends = [_ends(robot, known[name]) for name in names]
+    anchor = constraint_ends(robot, known[names[0]])[0]
     steps: set[int] = set()
-    for first, second in ends:
-        steps |= _steps(robot, first, second) | _steps(robot, ends[0][0], first)
-    circles = [_steps(robot, *_ends(robot, one)) for one in robot.loops]
+    for name in names:
+        steps |= _circle(robot, known[name]) | _steps(robot, anchor, constraint_ends(robot, known[name])[0])
+    circles = [
+        _circle(robot, one) for one in known.values() if with_velocity or not isinstance(one, VelocityConstraint)
+    ]
     while grown := [circle for circle in circles if circle & steps and not circle <= steps]:
         steps = steps.union(*grown)
     kept = np.zeros(len(robot.link_names), dtype=bool)
@@ -39,9 +43,10 @@ def aggregate(robot: Robot, names: Sequence[str]) -> Robot:
     return cut(robot, base, kept)
 
 
-def _ends(robot: KinematicRobot, loop: LoopConstraint) -> tuple[int, int]:
-    """Give the links of both frames; the root for the world."""
-    return robot.link_index(loop.link), 0 if loop.reference_link is None else robot.link_index(loop.reference_link)
+def _circle(robot: KinematicRobot, constraint: Constraint) -> set[int]:
+    """Give the steps of the tree that a constraint closes to a circle; between coordinates those of both joints too."""
+    ends = constraint_ends(robot, constraint)
+    return _steps(robot, *ends) | (set(ends) if isinstance(constraint, CoordinateConstraint) else set())
 
 
 def _steps(robot: KinematicRobot, first: int, second: int) -> set[int]:

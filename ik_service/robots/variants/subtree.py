@@ -2,14 +2,15 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.robots.arrays import CONSTRAINTS
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
-from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
+from ik_service.robots.structure.constraint_ends import Constraint, constraints_of
 from ik_service.robots.structure.names import unknown_name
 from ik_service.robots.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
 from objectives.errors import InputError, UnknownNameError
@@ -115,9 +116,8 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
     )
     coupling = _kept_couplings(robot, dofs)
     names = tuple(robot.joint_names[j] for j in joints)
-    loops = _kept_loops(robot, base, {robot.link_names[i] for i in links}, constraints)
-    coordinates = _kept_coordinate_constraints(robot, set(names), constraints)
-    inherited = {one.name for one in loops} | {one.name for one in coordinates}
+    kept = _kept_constraints(robot, base, {robot.link_names[i] for i in links}, names, constraints)
+    inherited = {one.name for own in kept.values() for one in own}
     return dataclasses.replace(
         robot,
         joint_names=names,
@@ -138,60 +138,49 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
         dof_leader=coupling.leader,
         dof_multiplier=coupling.multiplier,
         dof_offset=coupling.offset,
-        loops=loops,
-        coordinate_constraints=coordinates,
-        dropped_constraints=tuple(one.name for one in robot.every_constraint if one.name not in inherited),
+        dropped_constraints=tuple(one.name for one in constraints_of(robot) if one.name not in inherited),
         locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
+        **kept,
     )
 
 
-def _kept_loops(
-    robot: KinematicRobot, base: int, kept: set[str], wanted: Sequence[str] | None
-) -> tuple[LoopConstraint, ...]:
-    """Give the loops of a part: those of links that it has, and those to the world if its base stands still there."""
-    names = [one.name for one in robot.every_constraint]
+def _kept_constraints(
+    robot: KinematicRobot, base: int, links: set[str], joints: Sequence[str], wanted: Sequence[str] | None
+) -> dict[str, Any]:
+    """Give the constraints of a part: of its links and joints, and those to the world if its base stands still."""
+    names = [one.name for one in constraints_of(robot)]
     for name in wanted or ():
         if name not in names:
             opening = f"Constraint '{name}' is not in robot '{robot.name}'."
             raise UnknownNameError(unknown_name(opening, "Constraint", names, name))
     stands_still = robot.link_body[base] < 0
+
+    def is_inside(one: Constraint) -> bool:
+        if isinstance(one, CoordinateConstraint):
+            return set(one.joints) <= set(joints)
+        return set(one.links) <= links and (one.reference_link is not None or stands_still)
+
+    outside = [one.name for one in constraints_of(robot) if not is_inside(one)]
+    for name in wanted or ():
+        if name in outside:
+            raise InputError(
+                f"Constraint '{name}' cannot be in the part of robot '{robot.name}' below '{robot.link_names[base]}': "
+                "a frame or joint of it is elsewhere. Keep its links, or leave it out."
+            )
+    left_out = {*outside, *(() if wanted is None else set(names) - set(wanted))}
     T_base_world = transform_inverse(robot.link_X_body[base])
-    loops = []
-    for one in robot.loops:
-        if wanted is not None and one.name not in wanted:
-            continue
-        if set(one.links) <= kept and (one.reference_link is not None or stands_still):
-            loops.append(one if one.reference_link is not None else _seen_from(T_base_world, one))
-        elif wanted is not None:
-            raise InputError(
-                f"Constraint '{one.name}' cannot be in the part of robot '{robot.name}' below "
-                f"'{robot.link_names[base]}': a frame of it is elsewhere. Keep its links, or leave it out."
-            )
-    return tuple(loops)
+    return {
+        field: tuple(_seen_from(T_base_world, one) for one in getattr(robot, field) if one.name not in left_out)
+        for field in CONSTRAINTS
+    }
 
 
-def _kept_coordinate_constraints(
-    robot: KinematicRobot, joints: set[str], wanted: Sequence[str] | None
-) -> tuple[CoordinateConstraint, ...]:
-    """Give the constraints of coordinates of a part: those of which it has both joints."""
-    kept = []
-    for one in robot.coordinate_constraints:
-        if wanted is not None and one.name not in wanted:
-            continue
-        if joints.issuperset(one.joints):
-            kept.append(one)
-        elif wanted is not None:
-            raise InputError(
-                f"Constraint '{one.name}' cannot be in this part of robot '{robot.name}': a joint of it is elsewhere. "
-                "Keep its joints, or leave it out."
-            )
-    return tuple(kept)
-
-
-def _seen_from(T_base_world: Float64Array, loop: LoopConstraint) -> LoopConstraint:
-    """Give a loop to the world with the base's frame as the world frame."""
-    offset = transform_multiply(T_base_world, np.array(loop.reference_offset))
-    return dataclasses.replace(loop, reference_offset=tuple(offset.tolist()))
+def _seen_from(T_base_world: Float64Array, one: Constraint) -> Constraint:
+    """Give a constraint with the base's frame as the world frame."""
+    if isinstance(one, CoordinateConstraint) or one.reference_link is not None:
+        return one
+    offset = transform_multiply(T_base_world, np.array(one.reference_offset))
+    return dataclasses.replace(one, reference_offset=tuple(offset.tolist()))
 
 
 def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:

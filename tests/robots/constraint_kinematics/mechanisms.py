@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ik_service.robots import LoopConstraint, load_urdf
+from ik_service.robots import CoordinateConstraint, LoopConstraint, VelocityConstraint, load_urdf
 from ik_service.robots.transforms import quaternion_from_axis_angle, transform_inverse, transform_multiply
 from tests.objectives.loop_rows import LOOP_SIZES
 
@@ -53,6 +53,21 @@ SEEN_CLOSED = {
     "distance": (*(LOOP_SIZES["distance"]["distance"] * np.array([0.6, -0.64, 0.48])), *at(angle=0.4)[3:]),
 }
 """Where the frame of each joint may be seen from its reference frame."""
+
+
+VELOCITIES = [
+    VelocityConstraint(
+        "roll", "rolling", "hand", "tail", at(0.1, axis=(1.0, 0.0, 0.0), angle=0.6), at(0.2), radius=0.3
+    ),
+    VelocityConstraint("slip", "no_sideslip", "arm", None, at(axis=(0.0, 1.0, 0.0), angle=0.8), at(0.1), radius=0.2),
+    VelocityConstraint(
+        "shafts", "constant_velocity", "hand", "drone", at(0.1, 0.2), at(axis=(0.6, 0.8, 0.0), angle=0.3)
+    ),
+]
+COORDINATES = [
+    CoordinateConstraint("cam", "hinge", "slide", (0.1, -0.5, 0.8, 0.3)),
+    CoordinateConstraint("groove", "slide", "hinge", (0.0, 0.0, 0.2)),
+]
 
 
 def branches(joints=tuple(SEEN_CLOSED), closed_at=None, world=False):

@@ -14,6 +14,7 @@ from ik_service.robots.arrays import Int32Array
 from ik_service.robots.constraint_kinematics.rows.closing_joints import closing_coordinates, with_closing_joints
 from ik_service.robots.constraint_kinematics.rows.frame_pairs import FramePairs, frame_pairs
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied, least_change
+from ik_service.robots.constraint_kinematics.rows.scalar_rows import ScalarRows
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion, motion_subspace_rate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q, checked_tangent
@@ -43,6 +44,7 @@ class ErrorRows:
         whole: The robot with its closing joints as last joints; each of its loops is a weld.
         tree_frames: Frames and reference frames of the loops on the robot.
         frames: Frames and ends of the closing joints on the whole.
+        scalar: The rows behind those of loops, on the whole.
         coordinates: All coordinates among those of the whole.
         dofs: All DOFs among those of the whole.
         spread: Changes of the DOFs of the whole by those of all DOFs, shape [DOFs of the whole, all DOFs].
@@ -52,6 +54,7 @@ class ErrorRows:
     whole: KinematicRobot
     tree_frames: FramePairs
     frames: FramePairs
+    scalar: ScalarRows
     coordinates: Int32Array
     dofs: Int32Array
     spread: Float64Array
@@ -70,14 +73,15 @@ class ErrorRows:
             whole,
             frame_pairs(robot, robot.loops),
             frame_pairs(whole, whole.loops),
+            ScalarRows.of(whole),
             np.setdiff1d(coordinates, whole.dof_coordinate[following]),
             dofs,
             spread[:, dofs],
         )
 
     @property
-    def count(self) -> int:
-        """Number of rows."""
+    def loop_rows(self) -> int:
+        """Number of rows of loops."""
         return len(ERROR_COMPONENTS) * len(self.robot.loops)
 
     def configurations(self, joint_q: ArrayLike) -> Float64Array:
@@ -124,16 +128,22 @@ class ErrorRows:
         closing = least_change(jacobian[:, :, count:], rows)
         return np.concatenate([np.broadcast_to(tree, (len(rows), count)), closing], axis=1)
 
-    def error(self, T_world_body: Float64Array) -> Float64Array:
-        """Give the rows from poses of the bodies of the whole, shape [n, rows]."""
-        frame, end = self.frames.poses(T_world_body)
+    def error(self, motion: BodyMotion) -> Float64Array:
+        """Give the rows, shape [n, rows]."""
+        of_loops = self._loop_errors(motion).reshape(len(motion.S), self.loop_rows)
+        return np.concatenate([of_loops, self.scalar.values(motion)], axis=1)
+
+    def _loop_errors(self, motion: BodyMotion) -> Float64Array:
+        """Give the rows of loops, shape [n, loops, 6]."""
+        frame, end = self.frames.poses(motion.T_world_body)
         seen = transform_multiply(transform_inverse(end), frame)
-        return np.concatenate([seen[..., :3], rotation_vector(seen[..., 3:])], axis=-1).reshape(len(seen), self.count)
+        return np.concatenate([seen[..., :3], rotation_vector(seen[..., 3:])], axis=-1)
 
     def jacobian(self, motion: BodyMotion) -> Float64Array:
         """Give the derivatives of the relative twists by all DOFs, shape [n, rows, all DOFs]."""
         frame, end = self.frames.poses(motion.T_world_body)
-        return self._blocks(_seen_from(end, self._relative_twists(frame[..., :3], motion.S)))
+        columns = _seen_from(end, self._relative_twists(frame[..., :3], motion.S))
+        return self._rows(columns, self.scalar.jacobian(motion))
 
     def jacobian_dot(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the time derivative of the Jacobian, shape [n, rows, all DOFs]."""
@@ -147,7 +157,7 @@ class ErrorRows:
         relative, turn = self._relative_twists(at, S), twists[1, :, :, np.newaxis, 3:]
         for part in (slice(0, 3), slice(3, 6)):
             rate[..., part] -= np.cross(turn, relative[..., part])
-        return self._blocks(_seen_from(end, rate))
+        return self._rows(_seen_from(end, rate), self.scalar.jacobian_dot(motion, whole_qd))
 
     def drift(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the accelerations of the rows at constant rates of all DOFs, shape [n, rows]."""
@@ -155,11 +165,12 @@ class ErrorRows:
 
     def gradient(self, motion: BodyMotion) -> Float64Array:
         """Give the derivatives of the rows by all DOFs, shape [n, rows, all DOFs]."""
-        loops = len(self.robot.loops)
-        turns = self.error(motion.T_world_body).reshape(-1, loops, len(ERROR_COMPONENTS))[..., 3:]
-        rows = self.jacobian(motion).reshape(*turns.shape[:2], len(ERROR_COMPONENTS), len(self.dofs)).copy()
-        rows[:, :, 3:] = _rotation_vector_rates(turns) @ rows[:, :, 3:]
-        return np.asarray(rows.reshape(len(turns), self.count, len(self.dofs)))
+        turns, rows = self._loop_errors(motion)[..., 3:], self.jacobian(motion)
+        of_loops = rows[:, : self.loop_rows].reshape(*turns.shape[:2], len(ERROR_COMPONENTS), len(self.dofs))
+        of_loops[:, :, 3:] = _rotation_vector_rates(turns) @ of_loops[:, :, 3:]
+        rows[:, : self.loop_rows] = of_loops.reshape(len(turns), self.loop_rows, len(self.dofs))
+        rows[:, self.loop_rows : self.loop_rows + len(self.robot.velocity_constraints)] = 0.0
+        return rows
 
     def _relative_twists(self, at: Float64Array, S: Float64Array) -> Float64Array:
         """Give twists at points [n, loops, 3] of frames less those of ends, world axes, [n, loops, DOFs, 6]."""
@@ -167,10 +178,10 @@ class ErrorRows:
         columns[..., :3] += np.cross(columns[..., 3:], at[:, :, np.newaxis])
         return np.asarray(columns)
 
-    def _blocks(self, columns: Float64Array) -> Float64Array:
-        """Put the columns [n, loops, DOFs of the whole, 6] of loops one below the other, over all DOFs."""
-        rows = np.swapaxes(columns, 2, 3).reshape(len(columns), self.count, self.whole.joint_dof_count)
-        return np.asarray(rows @ self.spread)
+    def _rows(self, columns: Float64Array, scalar: Float64Array) -> Float64Array:
+        """Put columns of loops [n, loops, DOFs of the whole, 6] and other rows one below the other, over all DOFs."""
+        rows = np.swapaxes(columns, 2, 3).reshape(len(columns), self.loop_rows, self.whole.joint_dof_count)
+        return np.asarray(np.concatenate([rows, scalar], axis=1) @ self.spread)
 
 
 def _seen_from(frame: Float64Array, columns: Float64Array) -> Float64Array:

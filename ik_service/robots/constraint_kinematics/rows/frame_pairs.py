@@ -1,4 +1,4 @@
-"""The two frames of each loop: where they stand on bodies, and which DOFs move them."""
+"""The two frames of each constraint: where they stand on bodies, and which DOFs move them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraints.velocities import VelocityConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array, identity_transform, transform_multiply
 
@@ -50,8 +51,8 @@ class FramePairs:
         )
 
 
-def frame_pairs(robot: KinematicRobot, loops: Sequence[LoopConstraint]) -> FramePairs:
-    """Place the frames of loops on the bodies of a robot."""
+def frame_pairs(robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[VelocityConstraint]) -> FramePairs:
+    """Place the frames of constraints on the bodies of a robot."""
     places = [
         [_place(robot, one.link, np.array(one.offset)) for one in loops],
         [_place(robot, one.reference_link, np.array(one.reference_offset)) for one in loops],

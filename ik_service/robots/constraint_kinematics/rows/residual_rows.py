@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.robots.constraint_kinematics.rows.frame_pairs import FramePairs, frame_pairs
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied
+from ik_service.robots.constraint_kinematics.rows.scalar_rows import ScalarRows
 from ik_service.robots.constraint_kinematics.rows.statements import TWIST, evaluated, row_statement
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.host_kinematics.tangent import body_motion, motion_subspace_rate
@@ -14,22 +16,24 @@ from ik_service.robots.transforms import Float64Array
 
 @dataclass(frozen=True, eq=False)
 class ResidualRows:
-    """The rows of a robot's loops.
+    """The rows of a robot's constraints.
 
     Attributes:
         robot: The robot.
         loops: Its loops.
         frames: Their frames.
+        scalar: The rows behind those of loops.
     """
 
     robot: KinematicRobot
     loops: tuple[LoopConstraint, ...]
     frames: FramePairs
+    scalar: ScalarRows
 
     @classmethod
     def of(cls, robot: KinematicRobot) -> "ResidualRows":
-        """Collect the rows of the loops of a robot."""
-        return cls(robot, robot.loops, frame_pairs(robot, robot.loops))
+        """Collect the rows of the constraints of a robot."""
+        return cls(robot, robot.loops, frame_pairs(robot, robot.loops), ScalarRows.of(robot))
 
     def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
@@ -44,8 +48,9 @@ class ResidualRows:
             values.append(found[:, :count])
             by_twist = found[:, count:].reshape(n, count, TWIST)
             jacobians.append(by_twist @ np.swapaxes(motion.S * columns[k, :, np.newaxis], 1, 2))
-        empty = np.zeros((n, 0, self.robot.joint_dof_count))
-        return np.concatenate([empty[:, :, 0], *values], axis=1), np.concatenate([empty, *jacobians], axis=1)
+        values.append(self.scalar.values(motion))
+        jacobians.append(self.scalar.jacobian(motion))
+        return np.concatenate(values, axis=1), np.concatenate(jacobians, axis=1)
 
     def accelerations(self, joint_q: Float64Array, joint_qd: Float64Array) -> Float64Array:
         """Give the second time derivatives of the rows at constant joint velocities, shape [n, rows]."""
@@ -54,11 +59,12 @@ class ResidualRows:
         twists = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, motion.S)
         subspace_rate = motion_subspace_rate(self.robot, motion, joint_qd)
         rates = np.einsum("sld,nd,ndk->snlk", moved, joint_qd, subspace_rate)
-        found = [np.zeros((len(motion.S), 0))]
+        found = []
         for k, loop in enumerate(self.loops):
             stated = row_statement(loop.joint)
             count = len(stated.rows)
             parts = evaluated([*stated.bend, *stated.by_twist], loop.size, poses[:, :, k], twists[:, :, k])
             by_twist = parts[:, count:].reshape(-1, count, TWIST)
             found.append(parts[:, :count] + np.einsum("nrk,nk->nr", by_twist, rates[0, :, k] - rates[1, :, k]))
+        found.append(applied(self.scalar.jacobian_dot(motion, joint_qd), joint_qd))
         return np.concatenate(found, axis=1)

@@ -19,8 +19,8 @@ from objectives.tasks.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE
 from objectives.tasks.loop import LOOP_GROUPS
 
 TWIST = 6
-_POSES = tuple(tuple(f"pose{side}_{k}" for k in range(7)) for side in range(SIDES))
-_TWISTS = tuple(tuple(f"twist{side}_{k}" for k in range(TWIST)) for side in range(SIDES))
+POSES = tuple(tuple(f"pose{side}_{k}" for k in range(7)) for side in range(SIDES))
+TWISTS = tuple(tuple(f"twist{side}_{k}" for k in range(TWIST)) for side in range(SIDES))
 
 
 class RowStatement(NamedTuple):
@@ -42,15 +42,23 @@ def row_statement(joint: str) -> RowStatement:
     """State the rows of a joint; moving both frames alike changes none of them."""
     graph = ExpressionGraph()
     rows = _stated(LOOP_GROUPS[joint], graph)
-    poses = [[graph.variable(name) for name in names] for names in _POSES]
-    twists = [[graph.variable(name) for name in names] for names in _TWISTS]
+    poses = [[graph.variable(name) for name in names] for names in POSES]
+    twists = [[graph.variable(name) for name in names] for names in TWISTS]
     derivatives = [by_twist(row, poses[0]) for row in rows]
     relative = [a - b for a, b in zip(*twists, strict=True)]
-    zero, bend = graph.constant(0.0), []
-    for derivative in derivatives:
-        speed = zero + _dot(derivative, relative)
-        bend.append(zero + sum(_dot(by_twist(speed, pose), twist) for pose, twist in zip(poses, twists, strict=True)))
-    return RowStatement(rows, tuple(part for one in derivatives for part in one), tuple(bend))
+    zero = graph.constant(0.0)
+    speeds = [zero + _dot(derivative, relative) for derivative in derivatives]
+    bend = tuple(time_derivative(speed, poses, twists) for speed in speeds)
+    return RowStatement(rows, tuple(part for one in derivatives for part in one), bend)
+
+
+def time_derivative(
+    output: Expression, poses: Sequence[Sequence[Expression]], twists: Sequence[Sequence[Expression]]
+) -> Expression:
+    """Derive an expression in time, where both frames move with their twists and keep these."""
+    return output.graph.constant(0.0) + sum(
+        _dot(by_twist(output, pose), twist) for pose, twist in zip(poses, twists, strict=True)
+    )
 
 
 @functools.cache
@@ -60,7 +68,7 @@ def closing_statement(joint: str) -> tuple[Expression, ...]:
 
 
 def _stated(group: RowGroup, graph: ExpressionGraph) -> tuple[Expression, ...]:
-    poses = [[graph.variable(name) for name in names] for names in _POSES]
+    poses = [[graph.variable(name) for name in names] for names in POSES]
     frames = [Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses]
     named = dict(zip((FRAME, REFERENCE_FRAME), frames, strict=True))
     inputs = RowInputs(named, {}, {}, {}, {SIZE: graph.variable(SIZE)})
@@ -84,7 +92,7 @@ def evaluated(
         twists: Their twists, shape [2, n, 6], where the outputs need them.
     """
     values: dict[str, Float64Array] = {SIZE: np.asarray(size)}
-    for names, columns in ((_POSES, poses), (_TWISTS, twists)):
+    for names, columns in ((POSES, poses), (TWISTS, twists)):
         if columns is not None:
             values |= {name: columns[side, :, k] for side in range(SIDES) for k, name in enumerate(names[side])}
     n = poses.shape[1]

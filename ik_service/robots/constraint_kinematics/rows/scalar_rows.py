@@ -1,0 +1,164 @@
+"""Rows that both packings share: one for each constraint on velocities, then one for each between coordinates.
+
+A row on velocities is linear in the twists of two frames. It has no value: its derivatives are of rates alone.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial import Polynomial
+
+from ik_service.robots.constraint_kinematics.rows.frame_pairs import SIDES, FramePairs, frame_pairs
+from ik_service.robots.constraint_kinematics.rows.statements import POSES, TWIST, TWISTS, evaluated, time_derivative
+from ik_service.robots.host_kinematics.tangent import BodyMotion, motion_subspace_rate
+from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.transforms import Float64Array
+from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression.derivative import gradient
+from objectives.frame_algebra import (
+    Frame,
+    Vector,
+    add,
+    cross,
+    direction,
+    dot,
+    quaternion,
+    rotate,
+    scale,
+    subtract,
+    vector,
+)
+from objectives.tasks.closing_joint import SIZE
+
+UPWARDS: Vector = (0.0, 0.0, 1.0)
+LYING = 1e-9
+"""A wheel whose axle is this near [rad] to the ground's normal has no way."""
+
+
+class _Pair(NamedTuple):
+    """Two frames, and the velocity of the first against the second: at the world origin, and of turning."""
+
+    frame: Frame
+    reference: Frame
+    linear: Vector
+    turn: Vector
+    radius: Scalar
+
+    def wheel(self) -> tuple[Vector, Vector, Vector]:
+        """Give the way of a wheel, the direction across it, and the velocity of the lowest point."""
+        axle, normal = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (self.frame, self.reference))
+        way = direction(cross(axle, normal), LYING)
+        lowest = subtract(self.frame.position, scale(self.radius, cross(way, axle)))
+        return way, cross(normal, way), add(self.linear, cross(self.turn, lowest))
+
+
+def _rolling(pair: _Pair) -> Scalar:
+    way, _, slip = pair.wheel()
+    return dot(way, slip)
+
+
+def _no_sideslip(pair: _Pair) -> Scalar:
+    _, across, slip = pair.wheel()
+    return dot(across, slip)
+
+
+def _constant_velocity(pair: _Pair) -> Scalar:
+    axes = (rotate(frame.orientation_xyzw, UPWARDS) for frame in (pair.frame, pair.reference))
+    return 0.5 * dot(add(*axes), pair.turn)
+
+
+_SPEEDS: Mapping[str, Callable[[_Pair], Scalar]] = {
+    "rolling": _rolling,
+    "no_sideslip": _no_sideslip,
+    "constant_velocity": _constant_velocity,
+}
+
+
+@functools.cache
+def _statement(kind: str) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """State the derivatives of a row by both twists, 12, and their rates."""
+    graph = ExpressionGraph()
+    poses = [[graph.variable(name) for name in names] for names in POSES]
+    twists = [[graph.variable(name) for name in names] for names in TWISTS]
+    frame, reference = (Frame(vector(pose[:3]), quaternion(pose[3:])) for pose in poses)
+    relative = [a - b for a, b in zip(*twists, strict=True)]
+    pair = _Pair(frame, reference, vector(relative[:3]), vector(relative[3:]), graph.variable(SIZE))
+    speed = graph.constant(0.0) + _SPEEDS[kind](pair)
+    columns = gradient(speed, [part for twist in twists for part in twist])
+    return tuple(columns), tuple(time_derivative(one, poses, twists) for one in columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarRows:
+    """Rows of the constraints of a robot on velocities and between coordinates.
+
+    Attributes:
+        robot: The robot.
+        frames: Frames of the constraints on velocities.
+    """
+
+    robot: KinematicRobot
+    frames: FramePairs
+
+    @classmethod
+    def of(cls, robot: KinematicRobot) -> "ScalarRows":
+        """Collect the rows of a robot."""
+        return cls(robot, frame_pairs(robot, robot.velocity_constraints))
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.robot.velocity_constraints) + len(self.robot.coordinate_constraints)
+
+    def values(self, motion: BodyMotion) -> Float64Array:
+        """Give the rows, 0 for those on velocities, shape [n, rows]."""
+        found = np.zeros((len(motion.S), self.count))
+        for k, (own, leader, polynomial) in enumerate(self._polynomials(), len(self.robot.velocity_constraints)):
+            joint_q = motion.joint_q[:, self.robot.dof_coordinate[[own, leader]]]
+            found[:, k] = joint_q[:, 0] - polynomial(joint_q[:, 1])
+        return found
+
+    def jacobian(self, motion: BodyMotion) -> Float64Array:
+        """Give the map of velocities to the rates of the rows, shape [n, rows, joint_dof_count]."""
+        found = np.zeros((len(motion.S), self.count, self.robot.joint_dof_count))
+        poses = self.frames.poses(motion.T_world_body)
+        for k, one in enumerate(self.robot.velocity_constraints):
+            by_twists = evaluated(_statement(one.kind)[0], one.size, poses[:, :, k])
+            found[:, k] = self._row(k, by_twists, motion.S)
+        for k, (own, leader, polynomial) in enumerate(self._polynomials(), len(self.robot.velocity_constraints)):
+            found[:, k, own] = 1.0
+            found[:, k, leader] = -polynomial.deriv()(motion.joint_q[:, self.robot.dof_coordinate[leader]])
+        return found
+
+    def jacobian_dot(self, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
+        """Give the time derivative of the Jacobian, same shape."""
+        found = np.zeros((len(motion.S), self.count, self.robot.joint_dof_count))
+        poses = self.frames.poses(motion.T_world_body)
+        twists = np.einsum("sld,nd,ndk->snlk", self.frames.moved, joint_qd, motion.S)
+        subspace_rate = motion_subspace_rate(self.robot, motion, joint_qd)
+        for k, one in enumerate(self.robot.velocity_constraints):
+            columns, rates = _statement(one.kind)
+            parts = evaluated([*columns, *rates], one.size, poses[:, :, k], twists[:, :, k])
+            by_twists, by_twists_rate = parts[:, : SIDES * TWIST], parts[:, SIDES * TWIST :]
+            found[:, k] = self._row(k, by_twists, subspace_rate) + self._row(k, by_twists_rate, motion.S)
+        for k, (_, leader, polynomial) in enumerate(self._polynomials(), len(self.robot.velocity_constraints)):
+            bend = polynomial.deriv(2)(motion.joint_q[:, self.robot.dof_coordinate[leader]])
+            found[:, k, leader] = -bend * joint_qd[:, leader]
+        return found
+
+    def _row(self, k: int, by_twists: Float64Array, S: Float64Array) -> Float64Array:
+        """Give one row over the DOFs from its derivatives by both twists [n, 12], shape [n, joint_dof_count]."""
+        sides = [by_twists[:, side * TWIST : (side + 1) * TWIST] for side in range(SIDES)]
+        moved = self.frames.moved[:, k].astype(float)
+        return np.asarray(sum(np.einsum("nk,ndk->nd", part, S) * own for part, own in zip(sides, moved, strict=True)))
+
+    def _polynomials(self) -> list[tuple[int, int, Polynomial]]:
+        """Give the DOF, the one that it depends on, and the polynomial of each constraint between coordinates."""
+        found = []
+        for one in self.robot.coordinate_constraints:
+            own, other = (int(self.robot.joint_qd_start[self.robot.joint_index(joint)]) for joint in one.joints)
+            found.append((own, other, Polynomial(one.coefficients)))
+        return found

@@ -1,0 +1,31 @@
+"""All constraints of a robot, and the two links between which each of them stands."""
+
+from typing import TypeAlias
+
+import numpy as np
+
+from ik_service.robots.arrays import RobotArrays
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
+from ik_service.robots.constraints.loops import LoopConstraint
+from ik_service.robots.constraints.velocities import VelocityConstraint
+from ik_service.robots.kinematic_robot import KinematicRobot
+
+Constraint: TypeAlias = LoopConstraint | VelocityConstraint | CoordinateConstraint
+
+
+def constraints_of(robot: RobotArrays) -> tuple[Constraint, ...]:
+    """Give loops, then constraints on velocities, then those between coordinates."""
+    return (*robot.loops, *robot.velocity_constraints, *robot.coordinate_constraints)
+
+
+def constraint_ends(robot: KinematicRobot, constraint: Constraint) -> tuple[int, int]:
+    """Give the links of both frames, the root for the world; or those that both joints move."""
+    if isinstance(constraint, CoordinateConstraint):
+        return _moved_link(robot, constraint.joint), _moved_link(robot, constraint.reference_joint)
+    reference = constraint.reference_link
+    return robot.link_index(constraint.link), 0 if reference is None else robot.link_index(reference)
+
+
+def _moved_link(robot: KinematicRobot, joint: str) -> int:
+    """Give the link that stands on the body of a joint: its first one."""
+    return int(np.argmax(robot.link_body == robot.joint_index(joint)))
