@@ -95,9 +95,13 @@ def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
             loops = [*checked_loops([*loops, loop], link_names)]
         except InputError as error:
             warnings.append(f"Loop '{given.name}' is left out: {error}")
-    if not loops and not warnings:
-        return robot
-    return dataclasses.replace(robot.with_loops(loops), warnings=tuple(warnings))
+    robot = robot.with_loops(loops) if loops else robot
+    for one in found.coordinates:
+        try:
+            robot = robot.with_coordinate_constraints([*robot.coordinate_constraints, one])
+        except InputError as error:
+            warnings.append(f"Constraint '{one.name}' is left out: {error}")
+    return dataclasses.replace(robot, warnings=tuple(warnings)) if warnings else robot
 
 
 def _closing_hinge(robot: RobotModel, hinge: HingeDescription) -> LoopConstraint:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import Float64Array, identity_transform
@@ -102,12 +103,14 @@ class ReadConstraints(NamedTuple):
         warnings: What was left out, a sentence each.
         hinges: Loops whose frames follow from the robot.
         freed: Joints that follow others only for readers that close no loops.
+        coordinates: Constraints between coordinates of joints.
     """
 
     loops: tuple[LoopConstraint, ...] = ()
     warnings: tuple[str, ...] = ()
     hinges: tuple[HingeDescription, ...] = ()
     freed: tuple[str, ...] = ()
+    coordinates: tuple[CoordinateConstraint, ...] = ()
 
     def joined(self, other: "ReadConstraints") -> "ReadConstraints":
         """Give these and others."""
@@ -116,6 +119,7 @@ class ReadConstraints(NamedTuple):
             self.warnings + other.warnings,
             self.hinges + other.hinges,
             self.freed + other.freed,
+            self.coordinates + other.coordinates,
         )
 
 

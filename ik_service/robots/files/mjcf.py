@@ -103,7 +103,11 @@ class _Conversion:
             self._name,
             tuple(map(self._describe_link, self._links)),
             tuple(self._joints),
-            ReadConstraints(loops, tuple(self._equalities.warnings)),
+            ReadConstraints(
+                loops,
+                tuple(self._equalities.warnings),
+                coordinates=self._equalities.coordinates(self._joint_names),
+            ),
         )
 
     def _describe_link(self, name: str) -> LinkDescription:

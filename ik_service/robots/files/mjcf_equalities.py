@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Polynomial
 
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import IDENTITY, LoopConstraint, Transform
 from ik_service.robots.files.joint_couplings import JointCouplings
 from ik_service.robots.transforms import Float64Array
@@ -38,6 +40,7 @@ class MjcfEqualities:
         self.couplings = JointCouplings(limits)
         self.warnings: list[str] = []
         self._closing: list[int] = []
+        self._polynomials: list[int] = []
         for equality in map(int, np.flatnonzero(model.eq_active0)):
             try:
                 self._read(equality)
@@ -54,7 +57,9 @@ class MjcfEqualities:
     def _read(self, equality: int) -> None:
         kinds = self._kinds
         kind = kinds(int(self._model.eq_type[equality]))  # the enum does not compare equal to a NumPy integer
-        if kind == kinds.mjEQ_JOINT:
+        if kind == kinds.mjEQ_JOINT and self._is_polynomial(equality):
+            self._polynomials.append(equality)
+        elif kind == kinds.mjEQ_JOINT:
             self._couple(equality, self._joint_terms)
         elif kind == kinds.mjEQ_TENDON:
             self._couple(equality, self._tendon_terms)
@@ -63,6 +68,10 @@ class MjcfEqualities:
         else:
             raise InputError("constraints of this kind are not read.")
 
+    def _is_polynomial(self, equality: int) -> bool:
+        """Tell whether a coupling of two joints or tendons is not linear."""
+        return bool(self._model.eq_obj2id[equality] >= 0 and self._model.eq_data[equality][2:5].any())
+
     def _couple(self, equality: int, terms_of: Callable[[int], Mapping[int, float]]) -> None:
         """Add an equation: displacement = c0 + c1 * displacement of the other + ..., of joints or of tendons."""
         model = self._model
@@ -70,7 +79,7 @@ class MjcfEqualities:
         coefficients = model.eq_data[equality][:5]
         terms = dict(terms_of(first))
         if second >= 0:
-            if coefficients[2:].any():
+            if self._is_polynomial(equality):
                 raise InputError(f"only linear couplings are read, got polycoef {coefficients}.")
             for joint, coefficient in terms_of(second).items():
                 terms[joint] = terms.get(joint, 0.0) - float(coefficients[1]) * coefficient
@@ -94,6 +103,22 @@ class MjcfEqualities:
             joint = int(model.wrap_objid[wrap])
             terms[joint] = terms.get(joint, 0.0) + float(model.wrap_prm[wrap])
         return terms
+
+    def coordinates(self, joint_names: Sequence[str]) -> tuple[CoordinateConstraint, ...]:
+        """Give the couplings of joints that are not linear.
+
+        Args:
+            joint_names: Names of the joints, by MuJoCo's joint ids.
+        """
+        model, found = self._model, []
+        for equality in self._polynomials:
+            joints = [int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])]
+            start, other = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in joints)
+            displacement = Polynomial(model.eq_data[equality][:5])
+            coefficients = (start + displacement(Polynomial([-other, 1.0]))).coef
+            joint, reference_joint = (joint_names[joint] for joint in joints)
+            found.append(CoordinateConstraint(self._name(equality), joint, reference_joint, tuple(coefficients)))
+        return tuple(found)
 
     def loops(self, body_links: Sequence[str], site_links: Sequence[str]) -> tuple[LoopConstraint, ...]:
         """Give the loops that equalities close, and add warnings for those that do not.

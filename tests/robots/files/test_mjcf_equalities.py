@@ -241,12 +241,33 @@ def test_linear_equalities_are_solved_together(tmp_path, case):
             np.testing.assert_allclose(rows, 0.0, atol=RESIDUAL, rtol=0)
 
 
+def test_a_coupling_that_is_not_linear_is_met_as_a_constraint(tmp_path):
+    bodies = BODIES.replace('"a"/><geom', '"a" ref="20"/><geom').replace('"b"/><geom', '"b" ref="-15"/><geom')
+    robot, model = coupled(tmp_path, joint("a", "b", 0.1, 0.5, -0.3, 0.2, 0.05), bodies)
+    (one,) = robot.coordinate_constraints
+    assert (one.joint, one.reference_joint, robot.warnings) == ("a", "b", ())
+    drawn = robot.random_joint_q(np.random.default_rng(0), 20)
+    q, other = (drawn[:, robot.coordinate_names.index(name)] for name in one.joints)
+    own = q - np.polynomial.Polynomial(one.coefficients)(other)
+    theirs = [residuals(model, robot, joint_q)["equality_0"][0] for joint_q in drawn]
+    np.testing.assert_allclose(own, theirs, atol=RESIDUAL, rtol=0)
+    assert np.abs(own).min() > 1e-3
+    result = ik_service.IKSolver(robot, device="cpu").solve(problem_count=20, initial_joint_q=drawn)
+    assert result.success.all()
+    found = [residuals(model, robot, joint_q)["equality_0"][0] for joint_q in result.joint_q]
+    assert np.abs(found).max() <= CLOSED
+    assert load_robot(tmp_path / "arm.xml", constraints="ignore").constraint_names == ()
+
+
 LIMITED = BODIES.replace('"a"/><geom', '"a" range="0 10"/><geom').replace('"b"/><geom', '"b" range="20 30"/><geom')
 SITES = BODIES.replace("<geom", '<site name="p"/><geom', 1).replace("</worldbody>", '<site name="q"/></worldbody>')
 SITES += '<tendon><spatial name="path"><site site="p"/><site site="q"/></spatial></tendon>'
 LEFT_OUT = {
-    "nonlinear": (BODIES, joint("a", "b", 0, 1, 2), r"Equality 'odd' \(joint\) is left out: only linear couplings"),
-    "contradicting": (BODIES, joint("a", "b", 1, 1), "it contradicts those before it"),
+    "contradicting": (
+        BODIES,
+        joint("a", "b", 1, 1),
+        r"Equality 'odd' \(joint\) is left out: it contradicts",
+    ),
     "held elsewhere": (LIMITED, joint("a", None, 1), "value 1 is outside the limits"),
     "apart by limits": (LIMITED, joint("a", "b", 0, 1), "limits of the joints leave it no value"),
     "out of proportion": (BODIES, joint("c", "b", 0, 1e9), "multiplier 1e\\+09 or offset 0 is out of proportion"),
