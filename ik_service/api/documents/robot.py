@@ -1,11 +1,22 @@
 """From a robot's model to its documents."""
 
+import dataclasses
 import math
 
 import numpy as np
 
-from ik_service.api.schema.robot import DofBody, JointBody, LinkBody, LoopBody, Pose, RobotBody, RobotSummary, Source
-from ik_service.robots import LoopConstraint, RobotModel
+from ik_service.api.schema.robot import (
+    CoordinateConstraintBody,
+    DofBody,
+    JointBody,
+    LinkBody,
+    LoopBody,
+    Pose,
+    RobotBody,
+    RobotSummary,
+    Source,
+)
+from ik_service.robots import CoordinateConstraint, LoopConstraint, RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.names import leaf_links
 
@@ -34,8 +45,15 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
         joints=[_joint(robot, index, child) for index, child in enumerate(_child_links(robot))],
         links=[_link(robot, index) for index in range(len(robot.link_names))],
         loops=[_loop(loop) for loop in robot.loops],
+        coordinate_constraints=[
+            CoordinateConstraintBody(**dataclasses.asdict(one)) for one in robot.coordinate_constraints
+        ],
         warnings=list(robot.warnings),
     )
+
+
+def _coordinate_constraint(one: CoordinateConstraint) -> CoordinateConstraintBody:
+    return CoordinateConstraintBody(**dataclasses.asdict(one) | {"coefficients": list(one.coefficients)})
 
 
 def _joint(robot: RobotModel, index: int, child_link: str) -> JointBody:

@@ -71,6 +71,15 @@ class LoopBody(BaseModel):
     distance: float | None = Field(description="Distance of the two origins [m]; null but for distance.")
 
 
+class CoordinateConstraintBody(BaseModel):
+    """A joint whose coordinate is a polynomial in that of another joint."""
+
+    name: str
+    joint: str
+    reference_joint: str
+    coefficients: list[float] = Field(description="Of the polynomial, the constant first.")
+
+
 class RobotSummary(BaseModel):
     """A robot in the list."""
 
@@ -99,4 +108,5 @@ class RobotBody(RobotSummary):
     joints: list[JointBody]
     links: list[LinkBody]
     loops: list[LoopBody]
+    coordinate_constraints: list[CoordinateConstraintBody]
     warnings: list[str] = Field(description="What was left out of the robot's file: constraints that are none.")

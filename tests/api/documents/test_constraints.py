@@ -8,9 +8,10 @@ import pytest
 
 from ik_service import IKSolver, load_robot
 from ik_service.api.catalog.served_robot import ServedRobot
+from ik_service.api.documents.robot import robot_body
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.client import Client
-from ik_service.robots import LoopConstraint
+from ik_service.robots import CoordinateConstraint, LoopConstraint
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 LOOPS = [
@@ -59,6 +60,15 @@ def test_names_for_each_problem_give_the_bytes_that_they_give_in_process(served,
     assert [len(islands) for islands in answer["islands"]] == [1, 1, 1]
     rows = [islands[0]["rows"] for islands in answer["islands"]]
     assert rows == [[f"target {LEFT}", "constraint object", "constraint rail"], [f"target {LEFT}"], rows[0]]
+
+
+def test_a_description_lists_them(robot):
+    gear = {"name": "gear", "joint": "left_panda_joint1", "reference_joint": "left_panda_joint2"}
+    gear["coefficients"] = [0.1, -2.0]
+    geared = robot.with_coordinate_constraints([CoordinateConstraint(**gear)])
+    described = robot_body("held", geared).model_dump()
+    assert [loop["name"] for loop in described["loops"]] == ["object", "rail", "hinge"]
+    assert described["coordinate_constraints"] == [gear]
 
 
 def test_names_for_all_problems_are_those_for_each(served):
