@@ -16,7 +16,7 @@ from ik_service.api.schema.robot import (
     RobotSummary,
     Source,
 )
-from ik_service.robots import CoordinateConstraint, LoopConstraint, RobotModel
+from ik_service.robots import LoopConstraint, RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.names import leaf_links
 
@@ -50,10 +50,6 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
         ],
         warnings=list(robot.warnings),
     )
-
-
-def _coordinate_constraint(one: CoordinateConstraint) -> CoordinateConstraintBody:
-    return CoordinateConstraintBody(**dataclasses.asdict(one) | {"coefficients": list(one.coefficients)})
 
 
 def _joint(robot: RobotModel, index: int, child_link: str) -> JointBody:
