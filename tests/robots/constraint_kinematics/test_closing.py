@@ -8,7 +8,7 @@ from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import load_robot
 from ik_service.robots import LoopConstraint
 from objectives.errors import InputError
-from tests.robots.constraint_kinematics.mechanisms import at, branches, four_bar
+from tests.robots.constraint_kinematics.mechanisms import COUPLER, ROCKER, at, branches, four_bar
 
 COUNT = 1000
 CLOSED = 1e-10
@@ -134,6 +134,25 @@ def test_loops_that_cannot_close_say_why():
     found = legs.constraints.close(high, frozen=["platform_joint"])
     assert found.status_names == ["blocked_by_limits"]
     assert (found.joint_q[0, columns(legs, *STEWART.drives)] == mechanisms.LENGTHS[1]).all()
+
+
+@pytest.mark.parametrize("joint", ["revolute", "helical", "cylindrical", "planar", "weld"])
+def test_axes_that_point_in_opposite_directions_are_borne(joint):
+    """Rows of some joints have no derivative there; in a plane no step leads away."""
+    over, size = (COUPLER, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), {"pitch": 0.1} if joint == "helical" else {}
+    flipped = four_bar().with_loops([LoopConstraint("pin", joint, "coupler", "rocker", over, at(ROCKER), **size)])
+    constraints, joint_q, rates = flipped.constraints, np.array([np.zeros(3), np.full(3, 0.3)]), np.ones((2, 3))
+    found = constraints.close(joint_q)
+    assert found.status_names == ["open"] * 2
+    assert (found.constraint_error >= 1.5).all()
+    assert constraints.partition(found.joint_q).rank.max() <= 3
+    for rate in (
+        constraints.velocity(joint_q, rates).joint_qd,
+        constraints.acceleration(joint_q, rates, rates).joint_qdd,
+        constraints.error_gradient(joint_q),
+        constraints.error_acceleration(joint_q, rates, rates),
+    ):
+        assert np.isfinite(rate).all()
 
 
 def test_disabled_constraints_are_reported_and_not_closed():

@@ -7,7 +7,7 @@ import numpy as np
 from ik_service.robots.constraint_kinematics.rows.frame_pairs import FramePairs, frame_pairs
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied
 from ik_service.robots.constraint_kinematics.rows.scalar_rows import ScalarRows
-from ik_service.robots.constraint_kinematics.rows.statements import TWIST, evaluated, row_statement
+from ik_service.robots.constraint_kinematics.rows.statements import TWIST, evaluated, or_zero, row_statement
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.host_kinematics.tangent import body_motion, motion_subspace_rate
 from ik_service.robots.kinematic_robot import KinematicRobot
@@ -46,7 +46,7 @@ class ResidualRows:
             found = evaluated([*stated.rows, *stated.by_twist], loop.size, poses[:, :, k])
             count = len(stated.rows)
             values.append(found[:, :count])
-            by_twist = found[:, count:].reshape(n, count, TWIST)
+            by_twist = or_zero(found[:, count:]).reshape(n, count, TWIST)
             jacobians.append(by_twist @ np.swapaxes(motion.S * columns[k, :, np.newaxis], 1, 2))
         values.append(self.scalar.values(motion))
         jacobians.append(self.scalar.jacobian(motion))
@@ -63,7 +63,7 @@ class ResidualRows:
         for k, loop in enumerate(self.loops):
             stated = row_statement(loop.joint)
             count = len(stated.rows)
-            parts = evaluated([*stated.bend, *stated.by_twist], loop.size, poses[:, :, k], twists[:, :, k])
+            parts = or_zero(evaluated([*stated.bend, *stated.by_twist], loop.size, poses[:, :, k], twists[:, :, k]))
             by_twist = parts[:, count:].reshape(-1, count, TWIST)
             found.append(parts[:, :count] + np.einsum("nrk,nk->nr", by_twist, rates[0, :, k] - rates[1, :, k]))
         found.append(applied(self.scalar.jacobian_dot(motion, joint_qd), joint_qd))

@@ -97,3 +97,8 @@ def evaluated(
             values |= {name: columns[side, :, k] for side in range(SIDES) for k, name in enumerate(names[side])}
     n = poses.shape[1]
     return np.stack([np.broadcast_to(result, n) for result in evaluate(outputs, values)], axis=1)
+
+
+def or_zero(derivatives: Float64Array) -> Float64Array:
+    """Give 0 for a derivative that is not finite: the angle of a screw has none where its axes are opposite."""
+    return np.where(np.isfinite(derivatives), derivatives, 0.0)
