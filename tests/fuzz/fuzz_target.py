@@ -20,6 +20,7 @@ with atheris.instrument_imports(include=["ik_service", "objectives"]):
     from ik_service.api.codecs.npz_codec import NpzCodec
     from ik_service.api.documents.solve_request import read_solve
     from ik_service.robots import load_robot, load_urdf
+    from ik_service.robots.files.constraint_file import read_constraints
     from objectives.errors import IKError
 
 PANDA = load_robot("panda")
@@ -28,7 +29,13 @@ MINI = b"""<robot name="r"><link name="a"/><link name="b"/><link name="c"/>
 <joint name="j" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0 0 1" rpy="0 0.1 0"/>
 <axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
 <joint name="k" type="prismatic"><parent link="b"/><child link="c"/><mimic joint="j" multiplier="2" offset="0.1"/>
-<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
+<limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+<constraint name="l" type="revolute"><parent link="a"/><parent_origin xyz="1 0 0"/><parent_axis xyz="0 0 1"/>
+<child link="c"/><child_origin xyz="0 1 0"/></constraint></robot>"""
+YAML = b"""loops:
+- {name: l, joint: helical, link: c, offset: {xyz: [1, 0, 0], rpy: [0, 0, 1e-1]}, pitch: 0.1}
+- {name: m, joint: distance, link: b, reference_link: a, distance: 1, reference_offset: [0, 0, 0, 0, 0, 0, 1]}
+"""
 JSON = (
     b'{"targets":[{"link":"panda_hand","positions":[[0.4,0.1,0.5]],"orientations_xyzw":[[1,0,0,0]],'
     b'"offset":{"position":[0,0,0.1]},"reference_link":"panda_link1","row_weights":[1,1,1,1,1,0]}],'
@@ -82,7 +89,16 @@ def read_npz(data: bytes) -> None:
     read_solve(NpzCodec().decode(data, "link=panda_hand&seeds=4", BODY_LIMIT), PANDA)
 
 
+def read_beside(data: bytes) -> None:
+    """Read a document of constraints, which ends in warnings and never in an error."""
+    try:
+        read_constraints(data, "document")
+    except IKError as error:
+        raise AssertionError("a robot is read whatever its constraints are") from error
+
+
 READERS = {
+    "constraints": (read_beside, [YAML, b'{"loops": [{"name": "l", "joint": "weld", "link": "c"}]}'], "json.dict"),
     "urdf": (load_urdf, [MINI, (BUILTIN / "panda_gripper.urdf").read_bytes()], "urdf.dict"),
     "json": (read_json, [JSON, OBJECTIVES], "json.dict"),
     "msgpack": (read_msgpack, msgpack_seeds(), "json.dict"),

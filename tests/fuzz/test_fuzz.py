@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TARGET = Path(__file__).with_name("fuzz_target.py")
-READERS = ["urdf", "json", "msgpack", "npz"]
+READERS = ["constraints", "urdf", "json", "msgpack", "npz"]
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "600"))
 LIMITS = ["-timeout=1", "-rss_limit_mb=1024", "-max_len=65536"]  # [s], [MiB], [bytes]
 LEAST_RUNS_PER_SECOND = 20  # fewer would mean that nearly nothing was tried

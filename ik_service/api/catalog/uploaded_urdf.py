@@ -1,7 +1,9 @@
 """The URDF of a robot: read from an upload, with the limits of one, or found for a built-in robot."""
 
+import dataclasses
+
 from ik_service.api.errors.exceptions import MjcfRefusedError
-from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
+from ik_service.api.schema.limits import MAX_ACTIVE_DOFS, MAX_LOOP_COUNT
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot, load_urdf
 
@@ -38,4 +40,8 @@ def read_uploaded(text: bytes) -> RobotModel:
             f"The robot has {model.active_dof_count} active DOFs. Allowed: {MAX_ACTIVE_DOFS}; make joints fixed that "
             "are not to move."
         )
+    if len(model.loops) > MAX_LOOP_COUNT:
+        warning = f"Loops after the first {MAX_LOOP_COUNT} are left out; more are not taken here."
+        kept = model.with_loops(model.loops[:MAX_LOOP_COUNT])
+        return dataclasses.replace(kept, warnings=(*model.warnings, warning))
     return model

@@ -24,6 +24,8 @@ NAME_LENGTH = MAX_ATTRIBUTE_LENGTH
 MAX_ACTIVE_DOFS = 512
 """DOFs of a robot that is put: with so many in a chain it takes some 3 s of a core to make a solver, and the time grows
 with their cube (`python -m benchmarks.engines.large_robots`)."""
+MAX_LOOP_COUNT = 32
+"""Loops of a robot that is put: each has the rows of a target, and kernels take about as long to compile."""
 
 MAX_STREAM_MESSAGE_BYTES = 64 * 1024
 MAX_SEQUENCE = 2**53 - 1

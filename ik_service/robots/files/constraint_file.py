@@ -111,7 +111,8 @@ def _parsed(text: str) -> Any:
         raise InputError(f"It is not JSON ({reason}), and YAML is read by PyYAML. {how_to_install('yaml')}") from None
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date or a number that is none
+    # the others: of a tag on what is none of its type, such as a date, a number or a truth value
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
         raise InputError(f"It is neither JSON nor YAML: {' '.join(str(error).split())}.") from None
 
 

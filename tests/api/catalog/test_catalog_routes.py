@@ -11,6 +11,7 @@ from ik_service import load_robot
 from ik_service.api import create_app
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
+from ik_service.api.schema.limits import MAX_LOOP_COUNT
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from ik_service.settings import ServiceSettings
@@ -105,6 +106,14 @@ def test_loops_of_a_robot_that_is_put_are_closed_and_what_is_none_is_named(open_
     several = open_client.post(f"{url}/solve", json=body | {"options": {"solutions": 2}})
     problem(several, 422, "invalid_value")
     assert open_client.delete(url).status_code == 204
+
+
+def test_loops_are_counted(open_client):
+    loops = (pin(name=f'name="p{k}"', rest=f'<child_origin xyz="{k} 0 0"/>') for k in range(MAX_LOOP_COUNT + 1))
+    put = open_client.put("/v1/robots/linkage", content=named("".join(loops)).encode(), headers=XML)
+    assert len(put.json()["loops"]) == MAX_LOOP_COUNT
+    assert put.json()["warnings"] == ["Loops after the first 32 are left out; more are not taken here."]
+    assert open_client.delete("/v1/robots/linkage").status_code == 204
 
 
 def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(open_client, folder):
