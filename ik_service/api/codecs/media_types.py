@@ -37,6 +37,27 @@ def request_codec(headers: Headers) -> Codec:
     return codec
 
 
+def document_codecs(headers: Headers, what: str) -> tuple[Codec, Codec]:
+    """Return the codecs of a request and of its answer where both are documents of several levels.
+
+    Args:
+        headers: Of the request.
+        what: What is asked for, as the beginning of a sentence.
+
+    Raises:
+        MediaTypeError: Content-Type is missing, not served, or holds arrays alone.
+        ContentEncodingError: The body is compressed.
+        NotAcceptableError: Accept names none that is served.
+    """
+    codec = request_codec(headers)
+    output_codec = answer_codec(headers, codec)
+    if codec.is_flat:
+        raise MediaTypeError(f"{what} takes no {codec.media_type}. Send application/json.")
+    if output_codec.is_flat:
+        raise NotAcceptableError(f"{what} is not answered as {output_codec.media_type}.")
+    return codec, output_codec
+
+
 def require_uncompressed(headers: Headers) -> None:
     """Refuse a compressed body.
 

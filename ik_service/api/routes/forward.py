@@ -8,12 +8,12 @@ from starlette.responses import Response
 from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import reservation_of
 from ik_service.api.codecs.codec import Codec
-from ik_service.api.codecs.media_types import answer_codec, request_codec
+from ik_service.api.codecs.media_types import document_codecs
 from ik_service.api.documents.answer_size import forward_answer_bytes
 from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.frames import check_link
-from ik_service.api.errors.exceptions import MediaTypeError, NotAcceptableError, faulty_field
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.openapi import forward_request_body
 from ik_service.api.schema.forward import MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
@@ -44,12 +44,7 @@ router = APIRouter(prefix="/v1", tags=["robots"])
 async def forward(robot: RobotName, request: Request, state: State) -> Response:
     """Compute forward kinematics; the answer's `poses` can be sent as the `targets` of a solve."""
     model = await state.robot(robot)
-    codec = request_codec(request.headers)
-    output_codec = answer_codec(request.headers, codec)
-    if codec.is_flat:
-        raise MediaTypeError(f"Forward kinematics takes no {codec.media_type}. Send application/json.")
-    if output_codec.is_flat:
-        raise NotAcceptableError(f"Forward kinematics is not answered as {output_codec.media_type}.")
+    codec, output_codec = document_codecs(request.headers, "Forward kinematics")
     body = await read_body(request, state.max_body_bytes)
     owner, reservation = owner_of(request.scope), reservation_of(request.scope)
     decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)

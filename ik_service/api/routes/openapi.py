@@ -9,13 +9,14 @@ from pydantic.json_schema import models_json_schema
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
+from ik_service.api.schema.close import CLOSE_REQUEST, CloseRequestBody
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.schema.forward import FORWARD_REQUEST, ForwardRequestBody
 from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
 """Place of the schema of a model in the document."""
-_BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ForwardRequestBody, ProblemBody)
+_BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ForwardRequestBody, CloseRequestBody, ProblemBody)
 
 _SECURITY_SCHEMES: dict[str, Any] = {
     "ApiKey": {
@@ -58,10 +59,22 @@ def solve_request_body() -> dict[str, Any]:
 
 def forward_request_body() -> dict[str, Any]:
     """Return the declaration of the body of a request for forward kinematics."""
-    example = {"summary": "one link (panda)", "value": FORWARD_REQUEST}
-    schema = {"$ref": REF_TEMPLATE.format(model=ForwardRequestBody.__name__)}
-    content = {"application/json": {"schema": schema, "examples": {"one_link": example}}}
-    return {"requestBody": {"required": True, "content": {**content, MsgpackCodec.media_type: {"schema": schema}}}}
+    return _document_body(ForwardRequestBody, "one link (panda)", FORWARD_REQUEST)
+
+
+def close_request_body() -> dict[str, Any]:
+    """Return the declaration of the body of a request to close loops."""
+    return _document_body(CloseRequestBody, "both modes (four_bar)", CLOSE_REQUEST)
+
+
+def _document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -> dict[str, Any]:
+    schema = {"$ref": REF_TEMPLATE.format(model=model.__name__)}
+    examples = {summary.partition(" (")[0].replace(" ", "_"): {"summary": summary, "value": value}}
+    content = {
+        "application/json": {"schema": schema, "examples": examples},
+        MsgpackCodec.media_type: {"schema": schema},
+    }
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def deadline_parameter() -> dict[str, Any]:

@@ -1,0 +1,123 @@
+"""`POST /v1/robots/{robot}/close`: configurations in, those near to them with closed loops out, without targets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from numpy.typing import NDArray
+from starlette.responses import Response
+
+from ik_service.api.admission.access import owner_of
+from ik_service.api.admission.request_memory import reservation_of
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.codecs.media_types import document_codecs
+from ik_service.api.documents.columns import read_rows
+from ik_service.api.documents.envelope import read_envelope
+from ik_service.api.documents.frames import read_disabled
+from ik_service.api.errors.exceptions import faulty_field
+from ik_service.api.errors.problem_schema import problem_answers
+from ik_service.api.routes.openapi import close_request_body
+from ik_service.api.schema.close import EFFORT_OF_ONE, MAX_EFFORT, CloseAnswerBody, CloseRequestBody
+from ik_service.api.server.body_limits import read_body
+from ik_service.api.server.client_disconnect import wait_for
+from ik_service.api.server.paced_response import PacedResponse
+from ik_service.api.state import RobotName, State
+from ik_service.batching.requests.target_keys import FloatArray
+from ik_service.robots import RobotModel
+from objectives.errors import InputError
+
+ATTEMPTS = 16
+"""Starts of a configuration, and again for each further solution."""
+ARRAYS_OF_AN_ATTEMPT = 8
+"""Matrices of the size of the rows' derivatives that an attempt needs at once."""
+
+router = APIRouter(prefix="/v1", tags=["robots"])
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, checked."""
+
+    joint_q: FloatArray
+    enabled: NDArray[np.bool_] | None
+    body: CloseRequestBody
+
+
+@router.post(
+    "/robots/{robot}/close",
+    summary="Close the loops of a robot",
+    response_model=None,
+    responses={
+        200: {"model": CloseAnswerBody, "description": "Closed configurations, or not; see `status`."},
+        **problem_answers(400, 404, 406, 408, 413, 415, 422, 500, 503),
+    },
+    openapi_extra=close_request_body(),
+)
+async def close(robot: RobotName, request: Request, state: State) -> Response:
+    """Find configurations near to given ones in which all loops are closed, in float64 and without the solver."""
+    model = await state.robot(robot)
+    codec, output_codec = document_codecs(request.headers, "Closing of loops")
+    body = await read_body(request, state.max_body_bytes)
+    owner, reservation = owner_of(request.scope), reservation_of(request.scope)
+    with reservation.reserved(codec.decoded_bytes(body, state.max_body_bytes)):
+        asked = await wait_for(request, state.side_threads.run(owner, _read, model, codec, body))
+    with reservation.reserved(_working_bytes(model, asked)):
+        pieces = await wait_for(request, state.side_threads.run(owner, _answer, robot, model, asked, output_codec))
+    return PacedResponse(pieces, media_type=output_codec.media_type)
+
+
+def _read(robot: RobotModel, codec: Codec, body: bytes) -> _Asked:
+    asked = read_envelope(CloseRequestBody, codec.decode(body, "", len(body)))
+    joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
+    known = {*robot.joint_names, *robot.dof_names}
+    for index, name in enumerate(asked.frozen):
+        if name not in known:
+            raise faulty_field(f"/frozen/{index}", "unknown_joint", "The robot has no joint or DOF of this name.")
+    rows = robot.constraints.residual_count
+    effort = len(joint_q) * asked.solutions * (rows * rows * robot.joint_dof_count + EFFORT_OF_ONE)
+    if effort > MAX_EFFORT:
+        most = MAX_EFFORT * len(joint_q) // effort
+        detail = f"{len(joint_q)} configurations are too many for this robot. Allowed with as many solutions: {most}."
+        raise faulty_field("/joint_q", "out_of_range", detail)
+    return _Asked(joint_q, read_disabled(asked.constraints.disable, robot, len(joint_q)), asked)
+
+
+def _working_bytes(robot: RobotModel, asked: _Asked) -> int:
+    """Return the memory of all attempts, which are made side by side."""
+    matrix = 8 * robot.constraints.residual_count * robot.joint_dof_count
+    return len(asked.joint_q) * ATTEMPTS * asked.body.solutions * ARRAYS_OF_AN_ATTEMPT * matrix
+
+
+def _answer(name: str, robot: RobotModel, asked: _Asked, output_codec: Codec) -> Sequence[bytes | memoryview]:
+    body = asked.body
+    try:
+        found = robot.constraints.close(
+            asked.joint_q,
+            body.frozen,
+            enabled=asked.enabled,
+            solutions=body.solutions,
+            attempts=ATTEMPTS,
+            seed=body.random_seed,
+        )
+    except InputError as error:  # such as a quaternion that is none
+        raise faulty_field("/joint_q", "invalid_value", str(error)) from None
+    columns: dict[str, NDArray[Any] | None] = {
+        "joint_q": found.joint_q,
+        "success": found.closed,
+        "iterations": found.iterations,
+        "constraint_error": found.constraint_error,
+        "closing_joint_q": found.closing_joint_q,
+        "solutions": found.solutions,
+        "solution_count": found.solution_count,
+    }
+    document: dict[str, Any] = {
+        "robot": name,
+        "coordinate_names": robot.coordinate_names,
+        "constraint_names": robot.constraints.names(),
+        "closing_coordinate_names": robot.constraints.coordinate_names,
+        "status": found.status_names,
+    }
+    document |= {key: np.ascontiguousarray(values) for key, values in columns.items() if values is not None}
+    return output_codec.encode_in_pieces(document)
