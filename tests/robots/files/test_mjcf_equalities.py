@@ -93,7 +93,7 @@ def linkage(tmp_path: Path) -> tuple[RobotModel, mujoco.MjModel]:
 def residuals(model: mujoco.MjModel, robot: RobotModel, joint_q: np.ndarray) -> dict[str, np.ndarray]:
     """MuJoCo's residuals of the equalities that are on, in one of our configurations."""
     data = _place(model, robot, joint_q)
-    mujoco.mj_forward(model, data)
+    mujoco.mj_fwdPosition(model, data)
     rows = data.efc_type == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY)
     ids = np.unique(data.efc_id[rows])
     return {model.equality(i).name or f"equality_{i}": data.efc_pos[rows & (data.efc_id == i)].copy() for i in ids}
