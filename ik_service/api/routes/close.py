@@ -81,7 +81,17 @@ def _read(robot: RobotModel, codec: Codec, body: bytes) -> _Asked:
         most = MAX_EFFORT * len(joint_q) // effort
         detail = f"{len(joint_q)} configurations are too many for this robot. Allowed with as many solutions: {most}."
         raise faulty_field("/joint_q", "out_of_range", detail)
-    return _Asked(joint_q, read_disabled(asked.constraints.disable, robot, len(joint_q)), asked)
+    return _Asked(joint_q, _enabled(robot, asked, len(joint_q)), asked)
+
+
+def _enabled(robot: RobotModel, asked: CloseRequestBody, count: int) -> NDArray[np.bool_] | None:
+    """Return which constraints are enabled, in the order of `robot.constraints`: those on velocities too."""
+    given, names = read_disabled(asked.constraints.disable, robot, count), robot.constraints.names()
+    if given is None:
+        return None
+    lines = np.ones((len(np.atleast_2d(given)), len(names)), dtype=bool)
+    lines[:, [names.index(name) for name in robot.constraint_names]] = given
+    return lines
 
 
 def _working_bytes(robot: RobotModel, asked: _Asked) -> int:

@@ -3,9 +3,13 @@
 import msgpack
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 from ik_service import load_robot
+from ik_service.api import create_app
 from ik_service.api.schema.close import CLOSE_REQUEST, EFFORT_OF_ONE, MAX_EFFORT
+from ik_service.robots import CoordinateConstraint, VelocityConstraint
+from ik_service.settings import ServiceSettings
 
 CLOSED = 1e-10
 
@@ -67,6 +71,22 @@ def test_disabled_constraints_are_left_open(client):
     assert shown["constraint_error"][0][0] > CLOSED
     assert shown["constraint_error"][1][0] <= CLOSED
     assert shown["success"] == [True, True]
+
+
+def test_constraints_are_disabled_by_name_whatever_else_there_is(robot):
+    """Constraints on velocities are no part of a solve; `robot.constraints` has them between the others."""
+    robot = robot.with_velocity_constraints([VelocityConstraint("roll", "rolling", "coupler", radius=0.1)])
+    robot = robot.with_coordinate_constraints([CoordinateConstraint("cam", "coupler_joint", "crank_joint", (0.1, 0.5))])
+    assert robot.constraints.names() == ("pin", "roll", "cam")
+    settings = ServiceSettings(device="cpu", insecure=True, warm_up_robots=())
+    app = create_app(settings, robots={"bar": robot}, compile_apart=False)
+    with TestClient(app) as client:
+        shown = ask(client, "bar", constraints={"disable": ["cam"]}, solutions=1)
+    pin, roll, cam = shown["constraint_error"][0]
+    assert shown["success"] == [True]
+    assert pin <= CLOSED
+    assert roll == 0.0
+    assert cam > CLOSED
 
 
 def test_messagepack_has_the_same_columns(client):
