@@ -1,6 +1,7 @@
-"""Constraints that stand beside a robot file: a document in YAML or JSON with a list ``loops``.
+"""Constraints that stand beside a robot file: a document in YAML or JSON with lists of them.
 
-Each entry has the fields of ``LoopConstraint``. What cannot be read is left out with a warning that names the document
+An entry of ``loops`` has the fields of ``LoopConstraint``, one of ``coordinate_constraints`` those of
+``CoordinateConstraint``. What cannot be read is left out with a warning that names the document
 and the entry: a robot is read whatever its constraints are.
 """
 
@@ -10,19 +11,20 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ik_service.extras import how_to_install
+from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import IDENTITY, LoopConstraint, Transform
 from ik_service.robots.files.description import MAX_CONSTRAINTS, ReadConstraints
 from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
 from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.transforms import quaternion_from_rpy
 from objectives.errors import InputError
+from objectives.tasks.coupling import COEFFICIENTS_MOST
 
 SUFFIXES = (".constraints.yaml", ".constraints.json")
 """What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""
-_LIST = "loops"
 
 
 def read_beside(folder: Traversable, stem: str) -> ReadConstraints:
@@ -58,29 +60,39 @@ def read_constraints(text: bytes | str, source: str) -> ReadConstraints:
         source: What warnings call it.
     """
     try:
-        entries = _entries(text)
+        lists = _lists(text)
     except InputError as error:
         return ReadConstraints(warnings=(f"{source}: {error} Its constraints are left out.",))
-    loops, warnings = [], []
+    found: dict[str, tuple[Any, ...]] = {}
+    warnings: list[str] = []
+    for key, kind in _KINDS.items():
+        found[key] = _read_entries(kind, lists.get(key, []), source, warnings)
+    return ReadConstraints(found["loops"], tuple(warnings), coordinates=found["coordinate_constraints"])
+
+
+def _lists(text: bytes | str) -> dict[str, list[Any]]:
+    """Give the entries of a document, whatever they are, by kind."""
+    document = read_document(text)
+    lists = document if isinstance(document, dict) and document.keys() <= _KINDS.keys() else {}
+    if not lists or not all(isinstance(entries, list) for entries in lists.values()):
+        keys = " or ".join(f"'{key}'" for key in _KINDS)
+        raise InputError(f"It must be a mapping with the key {keys}, lists of constraints, and no other.")
+    return lists
+
+
+def _read_entries(kind: "_Kind", entries: list[Any], source: str, warnings: list[str]) -> tuple[Any, ...]:
+    """Read the entries of a list; add warnings of those that are left out."""
+    found = []
     for number, entry in enumerate(entries[:MAX_CONSTRAINTS], start=1):
         try:
-            loops.append(_read_loop(entry))
+            found.append(_read_entry(kind, entry))
         except InputError as error:
             name = entry.get("name") if isinstance(entry, Mapping) else None
             label = f" '{shortened(name)}'" if isinstance(name, str) else ""
-            warnings.append(f"{source}, loop {number}{label} is left out: {error}")
+            warnings.append(f"{source}, {kind.label} {number}{label} is left out: {error}")
     if len(entries) > MAX_CONSTRAINTS:
-        warnings.append(f"{source}: loops after the first {MAX_CONSTRAINTS} are left out; more are not read.")
-    return ReadConstraints(tuple(loops), tuple(warnings))
-
-
-def _entries(text: bytes | str) -> list[Any]:
-    """Give the entries of a document, whatever they are."""
-    document = read_document(text)
-    entries = document.get(_LIST) if isinstance(document, dict) and len(document) == 1 else None
-    if not isinstance(entries, list):
-        raise InputError(f"It must be a mapping with the key '{_LIST}', a list of loops, and no other.")
-    return entries
+        warnings.append(f"{source}: {kind.label}s after the first {MAX_CONSTRAINTS} are left out; more are not read.")
+    return tuple(found)
 
 
 def read_document(text: bytes | str) -> Any:
@@ -116,17 +128,17 @@ def _parsed(text: str) -> Any:
         raise InputError(f"It is neither JSON nor YAML: {' '.join(str(error).split())}.") from None
 
 
-def _read_loop(entry: object) -> LoopConstraint:
+def _read_entry(kind: "_Kind", entry: object) -> Any:
     if not isinstance(entry, Mapping):
         raise InputError(f"it must be a mapping of fields, got {_shown(entry)}.")
-    unknown = next((key for key in entry if key not in _READERS), None)
+    unknown = next((key for key in entry if key not in kind.readers), None)
     if unknown is not None:
-        raise InputError(f"it has no field {_shown(unknown)}. Fields: {', '.join(_READERS)}.")
-    missing = next((name for name in _REQUIRED if entry.get(name) is None), None)
+        raise InputError(f"it has no field {_shown(unknown)}. Fields: {', '.join(kind.readers)}.")
+    missing = next((name for name in kind.required if entry.get(name) is None), None)
     if missing is not None:
         raise InputError(f"field '{missing}' is missing.")
     given = {name: value for name, value in entry.items() if value is not None}
-    return LoopConstraint(**{name: _READERS[name](name, value) for name, value in given.items()})
+    return kind.made_of(**{name: kind.readers[name](name, value) for name, value in given.items()})
 
 
 def _shown(value: object) -> str:
@@ -184,14 +196,44 @@ def _transform(name: str, value: object) -> Transform:
     return (*place, *turn)
 
 
-_READERS: Mapping[str, Callable[[str, object], Any]] = {
-    "name": read_text,
-    "joint": read_text,
-    "link": read_text,
-    "reference_link": read_text,
-    "offset": _transform,
-    "reference_offset": _transform,
-    "pitch": _number,
-    "distance": _number,
+def _coefficients(name: str, value: object) -> tuple[float, ...]:
+    """Read a list of numbers of any length; how many there may be, the constraint says."""
+    if not isinstance(value, list) or len(value) > COEFFICIENTS_MOST:
+        raise InputError(f"'{name}' must be a list of up to {COEFFICIENTS_MOST} numbers, got {_shown(value)}.")
+    return tuple(_number(name, number) for number in value)
+
+
+class _Kind(NamedTuple):
+    """A kind of constraint in a document: what warnings call it, its class, and readers of its fields."""
+
+    label: str
+    made_of: Any
+    readers: Mapping[str, Callable[[str, object], Any]]
+
+    @property
+    def required(self) -> list[str]:
+        """The fields that every entry has."""
+        return [field.name for field in dataclasses.fields(self.made_of) if field.default is dataclasses.MISSING]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "loops": _Kind(
+        "loop",
+        LoopConstraint,
+        {
+            "name": read_text,
+            "joint": read_text,
+            "link": read_text,
+            "reference_link": read_text,
+            "offset": _transform,
+            "reference_offset": _transform,
+            "pitch": _number,
+            "distance": _number,
+        },
+    ),
+    "coordinate_constraints": _Kind(
+        "coordinate constraint",
+        CoordinateConstraint,
+        {"name": read_text, "joint": read_text, "reference_joint": read_text, "coefficients": _coefficients},
+    ),
 }
-_REQUIRED = [field.name for field in dataclasses.fields(LoopConstraint) if field.default is dataclasses.MISSING]

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service.robots import LoopConstraint, RobotModel, builtin_robot_names, catalog, load_robot, load_urdf
+from ik_service.robots import (
+    CoordinateConstraint,
+    LoopConstraint,
+    RobotModel,
+    builtin_robot_names,
+    catalog,
+    load_robot,
+    load_urdf,
+)
 from ik_service.robots.files.constraint_file import MAX_CONSTRAINTS
 from objectives import InputError
 from tests.solver.test_loops import CLOSED, FOUR_BAR, gaps
@@ -118,6 +126,38 @@ def test_an_entry_that_is_no_loop_is_left_out_and_named(case):
     (warning,) = robot.warnings
     assert reason in warning
     assert "'pin'" in warning or "loop 2" in warning
+
+
+CAM = {"name": "cam", "joint": "swing", "reference_joint": "drive", "coefficients": [1, 0, "3e-1"]}
+BAD_CAMS = {
+    "no coefficients": (CAM | {"coefficients": None}, "field 'coefficients' is missing"),
+    "a number": (CAM | {"coefficients": 2.0}, "'coefficients' must be a list of up to 16 numbers"),
+    "too few": (CAM | {"coefficients": [1]}, "allowed: 2 to 16 finite numbers"),
+    "not finite": (CAM | {"coefficients": [0, "inf"]}, "'coefficients' must be a number"),
+    "a field of loops": (CAM | {"link": "rocker"}, "no field 'link'. Fields: name, joint, reference_joint"),
+    "unknown joint": (CAM | {"joint": "lever"}, "about joint 'lever', which is not in the robot"),
+    "one joint": (CAM | {"joint": "drive"}, "couples joint 'drive' to itself"),
+}
+
+
+def test_constraints_of_coordinates_are_read_beside_loops():
+    document = {"coordinate_constraints": [CAM], "loops": [entry()]}
+    robot = load_urdf(FOUR_BAR, json.dumps(document))
+    assert robot.constraint_names == ("pin", "cam")
+    assert robot.coordinate_constraints == (CoordinateConstraint("cam", "swing", "drive", (1.0, 0.0, 0.3)),)
+    assert load_urdf(FOUR_BAR, json.dumps({"coordinate_constraints": [CAM]})).constraint_names == ("cam",)
+    robot = load_urdf(FOUR_BAR, json.dumps({"loops": [entry()], "coordinate_constraints": [CAM | {"name": "pin"}]}))
+    assert robot.warnings == ("Constraint 'pin' is left out: Two constraints have the name 'pin'.",)
+
+
+@pytest.mark.parametrize("case", BAD_CAMS)
+def test_an_entry_that_is_no_constraint_of_coordinates_is_left_out_and_named(case):
+    bad, reason = BAD_CAMS[case]
+    robot = load_urdf(FOUR_BAR, json.dumps({"coordinate_constraints": [bad, CAM | {"name": "last"}]}))
+    assert robot.constraint_names == ("last",)
+    (warning,) = robot.warnings
+    assert reason in warning
+    assert "'cam'" in warning
 
 
 def test_of_two_loops_of_one_name_the_first_is_kept():
