@@ -3,23 +3,31 @@
 python -m benchmarks.accuracy.robot_files [FOLDER ...]
 
 Every URDF and every MJCF file below the folders is loaded; without folders, those of two packages that tests install.
-Scenes and fragments of robots are counted too: they are files of that format, whatever they are for.
+Scenes and fragments of robots are counted too: they are files of that format, whatever they are for. Files of MJCF that
+have equalities are opened by MuJoCo too: in configurations that are closed by the constraints that were read, its own
+residuals of these are printed.
 """
 
 import argparse
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import mujoco
+import numpy as np
 
 from ik_service.errors import IKError
-from ik_service.robots import load_robot
+from ik_service.robots import RobotModel, load_robot
 
 PACKAGES = ("example-robot-data", "frax")
 LONGEST = 110  # characters of a reason
-MJCF = re.compile(rb"<mujoco[\s>]")
+CLOSED_COUNT = 20
+MJCF = re.compile(rb"<mujoco(include)?[\s>]")
 
 
 class FileOutcome(NamedTuple):
@@ -27,8 +35,7 @@ class FileOutcome(NamedTuple):
 
     path: Path
     reason: str | None
-    loop_count: int = 0
-    warnings: Sequence[str] = ()
+    robot: RobotModel | None = None
 
 
 def robot_files(folder: Path) -> Iterator[Path]:
@@ -51,7 +58,48 @@ def load(path: Path) -> FileOutcome:
         robot = load_robot(path)
     except IKError as error:
         return FileOutcome(path, str(error))
-    return FileOutcome(path, None, len(robot.loops), getattr(robot, "warnings", ()))
+    return FileOutcome(path, None, robot)
+
+
+def show_residuals(outcomes: Sequence[FileOutcome]) -> None:
+    """Print MuJoCo's residuals of the equalities that were read, where these are met."""
+    print("\n## MuJoCo's residuals where the constraints are closed\n")
+    heads = ("file", "loops", "followers", "of configurations", "closed", "largest residual [m or rad]")
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for path, _, robot in outcomes:
+        if robot is None or path.suffix == ".urdf":
+            continue
+        model = mujoco.MjModel.from_xml_path(str(path))
+        read = [
+            e
+            for e in np.flatnonzero(model.eq_active0)
+            if not is_left_out(robot, model.equality(e).name or f"equality_{e}")
+        ]
+        if not read:
+            continue
+        closure = robot.constraints.close(robot.random_joint_q(np.random.default_rng(0), CLOSED_COUNT))
+        largest = max((residual(model, robot, q, read) for q in closure.joint_q[closure.closed]), default=np.nan)
+        counts = (len(robot.loops), len(robot.follower_dofs), CLOSED_COUNT, int(closure.closed.sum()))
+        print(f"| {path.name} | {' | '.join(map(str, counts))} | {largest:.1e} |")
+
+
+def is_left_out(robot: RobotModel, equality: str) -> bool:
+    """Tell whether an equality is named by a warning."""
+    return any(f"'{equality}'" in warning.partition(":")[0] for warning in robot.warnings)
+
+
+def residual(model: Any, robot: RobotModel, joint_q: np.ndarray, equalities: Sequence[int]) -> float:
+    """Compute the largest of MuJoCo's residuals of equalities, in one of our configurations."""
+    data = mujoco.MjData(model)
+    for joint in range(model.njnt):
+        ours = robot.joint_index(model.joint(joint).name or f"joint_{joint}")
+        q = joint_q[robot.joint_q_start[ours] : robot.joint_q_start[ours + 1]].copy()
+        if len(q) > 1:
+            q[-4:] = np.roll(q[-4:], 1)  # w first there
+        data.qpos[model.jnt_qposadr[joint] : model.jnt_qposadr[joint] + len(q)] = q
+    mujoco.mj_fwdPosition(model, data)
+    rows = (data.efc_type == int(mujoco.mjtConstraint.mjCNSTR_EQUALITY)) & np.isin(data.efc_id, equalities)
+    return float(np.abs(data.efc_pos[rows]).max())
 
 
 def general(reason: str) -> str:
@@ -74,7 +122,13 @@ def main() -> None:
     """Load the files and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path)
-    folders = parser.parse_args().folders
+    folders = [folder.absolute() for folder in parser.parse_args().folders]
+    with TemporaryDirectory() as elsewhere, chdir(elsewhere):  # where MuJoCo leaves its log
+        show(folders)
+
+
+def show(folders: Sequence[Path]) -> None:
+    """Load the files below folders and print what became of them."""
     files = {folder.name: robot_files(folder) for folder in folders} or {name: installed(name) for name in PACKAGES}
     outcomes: dict[tuple[str, str], list[FileOutcome]] = defaultdict(list)
     for name, paths in files.items():
@@ -82,12 +136,14 @@ def main() -> None:
             outcomes[name, "URDF" if path.suffix == ".urdf" else "MJCF"].append(load(path))
     print("| folder | format | files | load | with loops | with warnings |\n|---|---|---|---|---|---|")
     for (name, kind), found in outcomes.items():
-        loaded = [one for one in found if one.reason is None]
-        counts = (len(loaded), sum(one.loop_count > 0 for one in loaded), sum(bool(one.warnings) for one in loaded))
+        robots = [one.robot for one in found if one.robot is not None]
+        counts = (len(robots), sum(bool(one.loops) for one in robots), sum(bool(one.warnings) for one in robots))
         print(f"| {name} | {kind} | {len(found)} | {' | '.join(map(str, counts))} |")
     everything = [one for found in outcomes.values() for one in found]
     show_reasons("Files that do not load", [(one.reason, one.path) for one in everything if one.reason])
-    show_reasons("Constraints left out", [(text, one.path) for one in everything for text in one.warnings])
+    left_out = [(text, one.path) for one in everything if one.robot is not None for text in one.robot.warnings]
+    show_reasons("Constraints left out", left_out)
+    show_residuals(everything)
 
 
 if __name__ == "__main__":
