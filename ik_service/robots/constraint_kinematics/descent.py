@@ -5,14 +5,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots.constraint_kinematics.rows.linear_algebra import coupling_matrix
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray, coupling_matrix
 from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
 from ik_service.robots.host_kinematics.tangent import integrate
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.robots.transforms import Float64Array
 
-BoolArray = NDArray[np.bool_]
 CLOSED = 1e-10
 """Largest row of a closed loop [m and rad]."""
 ENOUGH = 1e-13

@@ -6,10 +6,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
 from ik_service.robots.constraint_kinematics.rows.row_map import ConstraintRow, RowMap
 from ik_service.robots.transforms import Float64Array
-
-BoolArray = NDArray[np.bool_]
 
 
 class ClosureStatus(IntEnum):

@@ -37,7 +37,7 @@ def aggregate(robot: Robot, names: Sequence[str], *, with_velocity: bool = True)
     while grown := [circle for circle in circles if circle & steps and not circle <= steps]:
         steps = steps.union(*grown)
     kept = np.zeros(len(robot.link_names), dtype=bool)
-    kept[list(steps)] = True
+    kept[[anchor, *steps]] = True
     kept[robot.link_parent[list(steps)]] = True
     base = int(np.flatnonzero(kept)[0])  # parents stand before children
     return cut(robot, base, kept)

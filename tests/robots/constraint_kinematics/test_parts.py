@@ -87,6 +87,12 @@ def test_both_legs_are_one_part_with_what_is_between():
     assert part.dropped_constraints == ()
 
 
+def test_a_constraint_that_nothing_moves_is_about_its_link():
+    robot = humanoid(LoopConstraint("stand", "point_in_plane", "torso"))
+    assert robot.aggregate(["stand"]).link_names == ("torso",)
+    assert "left_rod_in" in robot.aggregate(["stand", "left_in"]).link_names
+
+
 def test_a_part_that_cuts_a_loop_drops_it_and_names_it():
     robot = humanoid()
     leg_alone = robot.subrobot("left_shin")
