@@ -99,15 +99,12 @@ class _Conversion:
         for body in range(1, self._model.nbody):
             self._add_body(body)
         loops = self._equalities.loops(self._body_names, self._add_sites())
+        coordinates = self._equalities.coordinates(self._joint_names)
         return RobotDescription(
             self._name,
             tuple(map(self._describe_link, self._links)),
             tuple(self._joints),
-            ReadConstraints(
-                loops,
-                tuple(self._equalities.warnings),
-                coordinates=self._equalities.coordinates(self._joint_names),
-            ),
+            ReadConstraints(loops, tuple(self._equalities.warnings), coordinates=coordinates),
         )
 
     def _describe_link(self, name: str) -> LinkDescription:

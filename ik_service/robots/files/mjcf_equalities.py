@@ -5,7 +5,7 @@ What an equality says is read from what MuJoCo computes with: anchors and poses 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -17,6 +17,7 @@ from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 _UPRIGHT = IDENTITY[3:]
+_Read = TypeVar("_Read")
 
 
 class MjcfEqualities:
@@ -105,19 +106,29 @@ class MjcfEqualities:
         return terms
 
     def coordinates(self, joint_names: Sequence[str]) -> tuple[CoordinateConstraint, ...]:
-        """Give the couplings of joints that are not linear.
+        """Give the couplings of joints that are not linear, and add warnings for those that are none.
 
         Args:
             joint_names: Names of the joints, by MuJoCo's joint ids.
         """
-        model, found = self._model, []
-        for equality in self._polynomials:
-            joints = [int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])]
-            start, other = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in joints)
-            displacement = Polynomial(model.eq_data[equality][:5])
-            coefficients = (start + displacement(Polynomial([-other, 1.0]))).coef
-            joint, reference_joint = (joint_names[joint] for joint in joints)
-            found.append(CoordinateConstraint(self._name(equality), joint, reference_joint, tuple(coefficients)))
+        return self._read_each(self._polynomials, lambda equality: self._polynomial(equality, joint_names))
+
+    def _polynomial(self, equality: int, joint_names: Sequence[str]) -> CoordinateConstraint:
+        model = self._model
+        joints = [int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])]
+        start, other = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in joints)
+        displacement = Polynomial(model.eq_data[equality][:5])
+        coefficients = (start + displacement(Polynomial([-other, 1.0]))).coef
+        joint, reference_joint = (joint_names[joint] for joint in joints)
+        return CoordinateConstraint(self._name(equality), joint, reference_joint, tuple(coefficients))
+
+    def _read_each(self, equalities: Sequence[int], read: Callable[[int], _Read]) -> tuple[_Read, ...]:
+        found = []
+        for equality in equalities:
+            try:
+                found.append(read(equality))
+            except InputError as error:
+                self.warnings.append(f"{self._label(equality)} is left out: {error}")
         return tuple(found)
 
     def loops(self, body_links: Sequence[str], site_links: Sequence[str]) -> tuple[LoopConstraint, ...]:
@@ -127,13 +138,7 @@ class MjcfEqualities:
             body_links: Links of the bodies, by MuJoCo's body ids.
             site_links: The same of the sites.
         """
-        found = []
-        for equality in self._closing:
-            try:
-                found.append(self._loop(equality, body_links, site_links))
-            except InputError as error:
-                self.warnings.append(f"{self._label(equality)} is left out: {error}")
-        return tuple(found)
+        return self._read_each(self._closing, lambda equality: self._loop(equality, body_links, site_links))
 
     def _loop(self, equality: int, body_links: Sequence[str], site_links: Sequence[str]) -> LoopConstraint:
         model, data = self._model, self._model.eq_data[equality]
