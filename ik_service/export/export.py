@@ -10,7 +10,7 @@ from ik_service.control import IKController
 from ik_service.export.c_code.objects import KernelObject, compile_object
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants
-from ik_service.export.entries.solve_entry import SolveEntry
+from ik_service.export.entries.solve_entry import SolveEntry, joint_q_type
 from ik_service.export.entries.tick_entry import TickEntry
 from ik_service.export.entries.tick_example import EXAMPLE_DT
 from ik_service.export.export_files import Export
@@ -89,7 +89,7 @@ def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
     objects = tuple(_objects(entries, _symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{one.name}.o": one.content for one in objects}
-    words = robot_words(robot, prefix, tag) | {"dt": EXAMPLE_DT}
+    words = robot_words(robot, prefix, tag) | {"dt": EXAMPLE_DT, "joint_q_type": joint_q_type(robot)}
     for entry in entries:
         template, program, data = entry.example
         files[f"{program}.c"] = (filled(template, words) + "\n").encode()

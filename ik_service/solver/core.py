@@ -153,7 +153,9 @@ class SolverCore:
         """Return the launches of a solve; see `IKSolver.recorded`."""
         if self.targets.with_lines:
             raise EngineError(NOT_RECORDABLE)
+        float64_finish = float64_finish or bool(self._robot.every_constraint)
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
+        self._constraints.enable(None)
         with DEVICE_LOCK, CacheErrorsExplained():
             self._fit_workspace(2)
             self._upload_targets()

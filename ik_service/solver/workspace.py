@@ -154,7 +154,7 @@ class Workspace:
         """
         problems, inputs, verification = self.problems, self.inputs, self.verification
         read = inputs.launches(problems, 0, 1)
-        verify = verification.launches(problems, inputs, islands.partition, 0, 1, islands.joint_q_float64)
+        verify = verification.launches(problems, inputs, islands.partition, 0, 1, islands.joint_q_float64, values=False)
         steps = [RecordedStep.of_launch("read", launch) for launch in read]
         steps += [*islands.steps, *(RecordedStep.of_launch("judge", launch) for launch in verify)]
         lines = {
@@ -172,6 +172,7 @@ class Workspace:
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]
             lines[f"target_row_weights_{k}"] = problems.row_weights[k]
         lines |= {name: mirror.device for name, mirror in verification.columns.items()}
+        lines |= islands.lines | verification.row_lines()
         numbers = {
             "settings": problems.settings,
             "tolerances": problems.tolerances,
@@ -179,6 +180,10 @@ class Workspace:
             "given": inputs.given.device,
             "fault": inputs.fault.device,
         }
+        if islands.joint_q_float64 is not None:
+            numbers["finish_settings"] = problems.finish_settings
         objectives: Any = self._rows.objectives
         data = tuple(objective.data(name) for objective in objectives for name in objective.data_rows())
+        scales = islands.partition.scales
+        data += (scales.secondary.device, scales.tertiary.device)
         return RecordedLaunches(tuple(steps), lines, numbers, data)

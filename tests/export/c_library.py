@@ -79,10 +79,12 @@ class CLibrary:
     Args:
         prefix: What their names begin with.
         folder: Where its files are.
+        joint_q: Type of the configurations that it answers with.
     """
 
-    def __init__(self, prefix, folder):
+    def __init__(self, prefix, folder, joint_q=np.float32):
         self.linked = loaded(prefix, folder)
+        self.columns = COLUMNS | {"joint_q": joint_q}
         self.solve_function = getattr(self.linked, f"{prefix}_solve")
         self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
         self.solve_function.restype = ctypes.c_int32
@@ -124,7 +126,7 @@ class CLibrary:
 
     def _room(self, name, count):
         width = {"joint_q": "COORDINATES", "active_limits": "DOFS"}.get(name, "TARGETS" if "error" in name else None)
-        return Guarded(count * self.widths.get(width, 1) * np.dtype(COLUMNS[name]).itemsize)
+        return Guarded(count * self.widths.get(width, 1) * np.dtype(self.columns[name]).itemsize)
 
 
 def loaded(prefix, folder):
@@ -141,10 +143,11 @@ def run(command, folder, **options):
     return done.stdout
 
 
-def columns_of(result):
-    """The bytes of every column of a result in Python."""
+def columns_of(result, joint_q=np.float32):
+    """The bytes of every column of a result in Python, whose configurations are of a type."""
+    types = COLUMNS | {"joint_q": joint_q}
     found = {name: np.ascontiguousarray(getattr(result, name)) for name in COLUMNS}
-    assert {name: array.dtype for name, array in found.items()} == {name: np.dtype(t) for name, t in COLUMNS.items()}
+    assert {name: array.dtype for name, array in found.items()} == {name: np.dtype(t) for name, t in types.items()}
     return {name: array.tobytes() for name, array in found.items()}
 
 

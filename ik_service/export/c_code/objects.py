@@ -95,5 +95,7 @@ def _module(name: str, kernels: Mapping[str, wp.Kernel]) -> Any:
     module.options |= next(iter(kernels.values())).module.options
     module.options["strip_hash"] = True
     for symbol, kernel in kernels.items():
-        wp.Kernel(kernel.func, key=symbol, module=module, options=dict(kernel.options))
+        is_generated = kernel.func.__code__.co_filename.startswith("<")  # its text is in no file
+        source = kernel.adj.source if is_generated else None
+        wp.Kernel(kernel.func, key=symbol, module=module, options=dict(kernel.options), source=source)
     return module

@@ -10,11 +10,13 @@ from ik_service.export.entries.solve_example import example_problems
 from ik_service.export.frames.call_frame import CallFrame, indented
 from ik_service.export.template_files import filled
 from ik_service.result_schema import DEVICE_COLUMNS
+from ik_service.robots import RobotModel
 from ik_service.solver import IKSolver
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.lm import codes
 from ik_service.solver.options import ITERATIONS_MAX, SEEDS_MAX
-from ik_service.solver.problems.kernel_modules import SOLVE_IO
+from ik_service.solver.problems.arrays import FINISH_ITERATIONS
+from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 
 C_TYPES = {
     "precision": "float",
@@ -49,17 +51,21 @@ class SolveEntry:
 
     name, prologue = "solve", ""
     advice = filled("solve/advice.md", {})
-    objects: tuple[str, ...] = ("io", "islands")
     example = ("solve/example.c", "example", "problems.bin")
 
     def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool, problem_count: int) -> None:
         self._solver, self._prefix, self._orientations = solver, prefix, orientations
         self._problem_count = problem_count
         self.recorded = solver.recorded(orientations=orientations)
+        found = {self.object_of(step.kernel) for step in self.recorded.steps}
+        self.objects: tuple[str, ...] = tuple(name for name in ("io", "islands", "rows") if name in found)
 
     def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object that holds a kernel: those of all solves apart from those made for islands."""
-        return "io" if kernel.module is SOLVE_IO else "islands"
+        """Return the name of the object that holds a kernel: those of all solves, of islands, of rows to be judged."""
+        if kernel.module in (SOLVE_IO, SOLVE_EXTRAS):
+            return "io"
+        phases = {step.phase for step in self.recorded.steps if step.kernel is kernel}
+        return "rows" if "judge" in phases else "islands"
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
         """Return its part of the header, and its source but for the declarations of structs and constants.
@@ -72,7 +78,7 @@ class SolveEntry:
         frame = CallFrame(self.name, self.recorded, symbols, layout, constants)
         words = solve_words(self._solver, self._prefix, orientations=self._orientations) | array_words(self.recorded)
         words["read"] = "\n".join(indented(frame.calls("read")))
-        words["solve"] = "\n".join(indented(frame.calls("solve", "judge")))
+        words["solve"] = "\n".join(indented(frame.calls("solve", "finish", "judge")))
         header = "\n\n".join(filled(name, words) for name in ("solve/types.h", "solve/functions.h"))
         checks, solve = filled("solve/checks.c", words) + "\n", filled("solve/solve.c", words)
         return header, "\n\n".join([filled("frame/take.c", {}), frame.source(GIVEN), checks, solve])
@@ -91,7 +97,8 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
         orientations: Whether targets have orientations.
     """
     options, PREFIX = solver.options, prefix.upper()
-    results = [f"    {C_TYPES[one.dtype]} *{one.name}; /* {one.meaning} */" for one in DEVICE_COLUMNS]
+    types = C_TYPES | {"precision": joint_q_type(solver.robot)}
+    results = [f"    {types[one.dtype]} *{one.name}; /* {one.meaning} */" for one in DEVICE_COLUMNS]
     relative = any(target.reference_link for target in solver.targets)
     return {
         **{name: int(getattr(codes, name)) for name in SOLVE_SETTINGS},
@@ -112,10 +119,21 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
     }
 
 
+def joint_q_type(robot: RobotModel) -> str:
+    """Return the C type of answers: in float64 where a robot has constraints, which float32 would leave open."""
+    return "double" if robot.every_constraint else C_TYPES["precision"]
+
+
 def array_words(recorded: RecordedLaunches) -> dict[str, object]:
     """Return the statements by which a solve takes the caller's arrays into its frame `f`."""
     lines = recorded.lines
     given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
-    names = [column.name for column in DEVICE_COLUMNS]
-    taken = [f"if (results->{name} != NULL) f.{name} = results->{name};" for name in names]
-    return {"given": "\n".join(indented(given)), "taken": "\n".join(indented(taken))}
+    places = {column.name: column.name for column in DEVICE_COLUMNS}
+    finish = list[str]()
+    if "finish_settings" in recorded.numbers:
+        places["joint_q"] = "judged_q"
+        values = ("problems->count", "1", f"{FINISH_ITERATIONS} * options->max_iterations", "1", "0", "1")
+        finish = [f"f->numbers.finish_settings[{k}] = {value};" for k, value in enumerate(values)]
+    taken = [f"if (results->{name} != NULL) f.{place} = results->{name};" for name, place in places.items()]
+    words: dict[str, object] = {"given": "\n".join(indented(given)), "taken": "\n".join(indented(taken))}
+    return words | {"finish": "".join(f"\n{line}" for line in indented(finish))}

@@ -32,6 +32,7 @@ from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.problems.partition import Partition, common_partition
 from ik_service.solver.problems.parts import first_problem
+from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import RowWeights
 from ik_service.solver.problems.solve_settings import SolveSettings
@@ -154,23 +155,30 @@ class CompiledEngine:
         Raises:
             EngineError: There are rows of other kinds than targets, or an island is too large.
         """
-        if self._others:
+        if (for_gpus and self._others) or not all(map(is_robot_constraint, self._others)):
             raise EngineError(NOT_RECORDABLE)
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
         load_kernels_alone(SOLVE_IO, self._model.device)
         inputs, problems = work.inputs, work.problems
         inputs.given.host[1::2], inputs.given.host[2::2] = 1, orientations
-        weights = work.weights.with_objectives(inputs.given.host[1:].tobytes(), [], count)
+        weights = work.weights.with_objectives(inputs.given.host[1:].tobytes(), self._others, count)
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
         tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
         found = [RecordedStep("solve", one.kernel, (task, 0, 1), False) for one, task in tasks]
-        joint_q_float64 = None
+        joint_q_float64, lines = None, dict[str, wp.array[Any]]()
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
             joint_q_float64 = wp.zeros(shape, dtype=wp.float64, device=self._model.device)
+            if not for_gpus:
+                load_kernels_alone(SOLVE_EXTRAS, self._model.device)
+                widening = _widening_launch(problems, joint_q_float64, 0, 1)
+                found.append(RecordedStep.of_launch("finish", widening))
             tasks = kernels.finish_tasks(problems, inputs, partition, count, joint_q_float64)
             found += [RecordedStep("finish", one.kernel, (task, 0, 1), False) for one, task in tasks]
-        return RecordedIslands(partition, tuple(found), joint_q_float64)
+            lines = {"joint_q_float64": joint_q_float64, "unused_joint_q": problems.unused_joint_q}
+            for name in BestAttempts.__annotations__:
+                lines[f"finish_{name}"] = getattr(tasks[0][1].best, name)
+        return RecordedIslands(partition, tuple(found), joint_q_float64, lines)
 
     def _plan(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> Plan:
         """Record a solve of problems in which the same rows are on."""
@@ -271,8 +279,13 @@ def _begin_settling(
 
 def record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:
     """Record the copy of the best attempts into float64."""
+    return PartLaunches([per_problem(_widening_launch(problems, joint_q_float64, part, parts))])
+
+
+def _widening_launch(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> wp.Launch:
     inputs = [problems.settings, part, parts, problems.best.joint_q, joint_q_float64]
-    return PartLaunches([per_problem(wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True))])
+    launch: wp.Launch = wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True)
+    return launch
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)

@@ -49,8 +49,10 @@ class RecordedIslands:
         partition: Islands that all problems have in common.
         steps: The launches.
         joint_q_float64: Answers in float64, where they are improved so.
+        lines: Arrays with a line for every problem that these need for that, by what they hold.
     """
 
     partition: Partition
     steps: tuple[RecordedStep, ...]
     joint_q_float64: wp.array[Any] | None
+    lines: dict[str, wp.array[Any]]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.compiler import Lanes, function_lines
+from ik_service.compiler import Lanes, cpu_target, function_lines
 from ik_service.robots import DeviceModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.transforms import identity_transform
@@ -87,7 +87,7 @@ def write_body_poses(
     """Write the poses of all bodies."""
 
 
-@wp.kernel(module="unique", enable_backward=False)
+@wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
 @typing.no_type_check
 def body_poses(
     settings: wp.array[wp.int32],

@@ -15,6 +15,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
@@ -89,7 +90,7 @@ def exact_kernel(
     namespace = {"wp": wp, **functions}
     exec(compile(text, f"<{name}>", "exec"), namespace)
     module = wp.get_module(f"rows_{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
-    wp.set_module_options({"enable_backward": False}, module)
+    wp.set_module_options({"enable_backward": False, "cpu_compiler_flags": cpu_target().flags}, module)
     return wp.Kernel(namespace[name], key=name, module=module, source=text)
 
 

@@ -258,6 +258,11 @@ class Verification:
         self._row_verification = RowVerification(self._model, rows, trees, capacity)
         self.constraint_values = ConstraintValues(self._model, rows, capacity)
 
+    def row_lines(self) -> dict[str, wp.array[Any]]:
+        """Return the arrays by which rows are judged, if some are, with a line for every problem."""
+        rows = self._row_verification
+        return {} if rows.body_q is None else {"row_missed": rows.missed, "row_body_q": rows.body_q}
+
     def use_tolerances(self, position: float, orientation: float) -> None:
         """Judge with these tolerances [m, rad]; they have yet to go to the device."""
         self.tolerances.host[:] = position, orientation
@@ -294,6 +299,8 @@ class Verification:
         part: int,
         parts: int,
         joint_q_float64: wp.array[Any] | None,
+        *,
+        values: bool = True,
     ) -> list[wp.Launch]:
         """Record the launches that judge one part of the problems; their dimension is its number of problems.
 
@@ -304,6 +311,7 @@ class Verification:
             part: Which part.
             parts: Number of parts.
             joint_q_float64: Answers in float64, where the best attempts have been improved so.
+            values: Whether values of constraints are wanted, which nothing judges.
         """
         model, best, targets = self._model, problems.best, self._targets
         which = [problems.settings, part, parts]
@@ -326,7 +334,7 @@ class Verification:
         limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
         limits += [*self._limits, device["joint_q"], device["judged_q"], device["active_limits"]]
         steps += rows.steps(which, device["judged_q"], partition)
-        steps += self.constraint_values.steps(which, rows.body_q, device["judged_q"])
+        steps += self.constraint_values.steps(which, rows.body_q, device["judged_q"]) if values else []
         steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 

@@ -1,0 +1,86 @@
+"""Exported solves of robots that close loops: the bytes of the solver in Python, in float64."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, IKStatus, load_robot
+from ik_service.errors import EngineError
+from ik_service.export import export_for_gpus, export_solver
+from ik_service.robots import CoordinateConstraint, LoopConstraint
+from objectives import IKObjectivePosture
+from tests.export.c_library import C99, OK, WARNINGS, CLibrary, columns_of, run
+from tests.solver.test_loops import HELD, LEFT, RIGHT, gaps
+
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def holding(tmp_path_factory):
+    """Two arms that hold one object: the solver, the folder of the export, and that compiled and loaded."""
+    robot = load_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+    solver, folder = IKSolver(robot, [LEFT], device="cpu"), tmp_path_factory.mktemp("holding")
+    export_solver(solver, prefix="hold", problem_count=50).write(folder)
+    return solver, folder, CLibrary("hold", folder, np.float64)
+
+
+def targets_of(robot, links, random_seed):
+    """Random targets, some of which loops leave within reach."""
+    joint_q = robot.random_joint_q(np.random.default_rng(random_seed), COUNT)
+    poses = robot.forward_kinematics(joint_q, links)
+    return poses.positions, poses.orientations_xyzw
+
+
+def test_all_columns_have_the_bytes_of_the_solver_in_python(holding):
+    solver, _, library = holding
+    targets = targets_of(solver.robot, [LEFT], 1)
+    expected = solver.solve(*targets)
+    assert 0.2 < expected.success.mean() < 0.6
+    is_closed = expected.status != IKStatus.LOOP_OPEN
+    assert gaps(solver.robot, expected.joint_q)[is_closed].max() <= 1e-6
+    code, columns = library.solve(*targets)
+    assert code == OK
+    assert columns == columns_of(expected, np.float64)
+
+
+@pytest.mark.parametrize("lines", [1, COUNT])
+def test_starts_and_options_mean_what_they_mean_in_python(holding, lines):
+    solver, _, library = holding
+    targets = targets_of(solver.robot, [LEFT], 2)
+    start = solver.robot.random_joint_q(np.random.default_rng(3), lines)
+    start = start[0] if lines == 1 else start
+    options = {"seeds": 3, "max_iterations": 15, "random_seed": 7}
+    options |= {"position_tolerance": 1e-5, "orientation_tolerance": 2e-5}
+    expected = solver.solve(*targets, initial_joint_q=start, options=options)
+    code, columns = library.solve(*targets, start, library.options(**options))
+    assert code == OK
+    assert columns == columns_of(expected, np.float64)
+    assert columns != library.solve(*targets)[1]
+
+
+def test_the_example_gives_the_same_bytes(holding):
+    _, folder, _ = holding
+    sources = ["example.c", "hold_ik.c", "hold_io.o", "hold_islands.o", "hold_rows.o"]
+    run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "example"], folder)
+    assert "same bytes as in Python: yes" in run(["./example", "problems.bin"], folder)
+
+
+def test_constraints_between_coordinates_go_with_it(tmp_path):
+    cam = CoordinateConstraint("cam", "panda_joint6", "panda_joint4", (1.0, -0.1, 0.15))
+    robot = load_robot("panda").with_coordinate_constraints([cam])
+    solver = IKSolver(robot, ["panda_hand"], device="cpu")
+    export_solver(solver, prefix="cam", orientations=False, problem_count=50).write(tmp_path)
+    positions, _ = targets_of(robot, ["panda_hand"], 4)
+    expected = solver.solve(positions)
+    assert expected.success.mean() > 0.5
+    code, columns = CLibrary("cam", tmp_path, np.float64).solve(positions, np.full((1, 4), np.nan))
+    assert code == OK
+    assert columns == columns_of(expected, np.float64)
+
+
+def test_other_rows_and_gpus_are_refused(holding):
+    solver, _, _ = holding
+    with pytest.raises(EngineError, match="no further objectives"):
+        export_for_gpus(solver)
+    posture = IKObjectivePosture(solver.robot.mid_joint_q)
+    with pytest.raises(EngineError, match="no further objectives"):
+        export_solver(IKSolver(solver.robot, [LEFT], objectives=[posture], device="cpu"))
