@@ -59,9 +59,12 @@ class States:
     @classmethod
     def unpacked(cls, places, source):
         """From what the native line left, by the places that `LaneState` names."""
-        ends = [getattr(source.state, field.name) for field in fields(LaneState)]
-        groups = {field.name: places[:, a:b] for field, (a, b) in zip(fields(cls), pairwise(ends), strict=True)}
-        return cls(**{name: group[:, 0] if name in NUMBERS else group for name, group in groups.items()})
+        names = [field.name for field in fields(LaneState)]
+        ends = [getattr(source.state, name) for name in names]
+        groups = {name: places[:, a:b] for name, (a, b) in zip(names[:-1], pairwise(ends), strict=True)}
+        own = {field.name: groups.pop(field.name) for field in fields(cls)}
+        assert not any(group.size for group in groups.values())  # none of what these lanes do without
+        return cls(**{name: group[:, 0] if name in NUMBERS else group for name, group in own.items()})
 
 
 def limits_of(robot):
