@@ -281,12 +281,14 @@ def test_a_lane_gets_the_same_bytes_wherever_it_stands(line):
 def test_the_state_holds_every_number_once(name):
     program = island(name).program()
     at, dofs = LaneState.of(program, 1), len(program.dofs)
-    starts = [getattr(at, field.name) for field in fields(LaneState)]
+    names = [field.name for field in fields(LaneState)]
+    starts = [getattr(at, name) for name in names]
     coordinates = len(coordinate_names(program))
+    expected = dict.fromkeys(names[:-1], 0) | {"q": coordinates, "trial": coordinates, "gradient": dofs, "lengths2": 1}
+    expected |= {"errors": len(error_outputs(program)), "norm2": 1, "damping_factor": 1, "steps": 1}
+    expected |= {"lower": dofs, "upper": dofs, "inputs": len(program.inputs), "floor2": 1}
     assert starts[0] == 0
-    sizes = np.diff(starts).tolist()
-    assert sizes[:4] == [coordinates, coordinates, dofs, 1]
-    assert sizes[4:] == [len(error_outputs(program)), 1, 1, 1, 0, 0, dofs, dofs, len(program.inputs), 1]
+    assert dict(zip(names[:-1], np.diff(starts).tolist(), strict=True)) == expected
     whole = LaneState.of(program, 1, with_hessian=True)
     assert (whole.hessian, whole.lower - whole.hessian) == (at.hessian, len(program.coupled))
     apart = LaneState.of(program, 1, data_apart=True)
