@@ -80,7 +80,9 @@ def test_rows_as_a_loop_functions_and_choices_compile_for_cuda(tmp_path):
     assert 64 < usage(compiled_for(kernel.kernel, ARCHITECTURE, tmp_path)).registers <= 255
 
 
-@pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("humanoid", "left_grasp")])
+@pytest.mark.parametrize(
+    ("name", "link"), [("panda", "panda_hand"), ("humanoid", "left_grasp"), ("four_bar", "rocker")]
+)
 def test_the_kernels_of_ticks_compile_for_cuda(name, link, tmp_path, monkeypatch):
     monkeypatch.setattr(tick_islands, "lanes_on", lambda device, robots: Lanes(1, "float64"))
     monkeypatch.setattr(tick_islands, "load_kernels", lambda modules, device: None)
