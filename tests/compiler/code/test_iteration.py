@@ -291,6 +291,8 @@ def test_the_state_holds_every_number_once(name):
     assert dict(zip(names[:-1], np.diff(starts).tolist(), strict=True)) == expected
     whole = LaneState.of(program, 1, with_hessian=True)
     assert (whole.hessian, whole.lower - whole.hessian) == (at.hessian, len(program.coupled))
+    pressed = LaneState.of(program, 1, with_pressure=True)
+    assert (pressed.pressure, pressed.lower - pressed.pressure) == (at.pressure, dofs)
     apart = LaneState.of(program, 1, data_apart=True)
     assert replace(at, **dict.fromkeys(("upper", "inputs", "floor2", "size"), at.lower)) == apart
     assert coordinates == dofs + len(program.quaternions)
