@@ -100,6 +100,7 @@ class GpuLibrary(CLibrary):
         self.abi = int((folder / "two_arms_gpu_ik.h").read_text().partition("_ABI ")[2].partition("u")[0], 16)
         self.gpu = ctypes.create_string_buffer(4096)
         self.widths = {"COORDINATES": 8, "DOFS": 8, "TARGETS": 2}
+        self.columns = COLUMNS
         size = self.linked.two_arms_gpu_workspace_size
         size.argtypes, size.restype = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32], ctypes.c_size_t
         self.function = self.linked.two_arms_gpu_solve
