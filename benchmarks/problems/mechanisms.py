@@ -59,11 +59,16 @@ def five_bar(shoulders: Floats, side: float) -> Floats:
     return apex(left, right, LOWER, LOWER, side)
 
 
-def delta(arms: Floats) -> Floats:
-    """Return the platform [n, 3] below three arms [n, 3]: where three spheres meet; NaN where they do not."""
+def delta_rods(arms: Floats) -> Floats:
+    """Return where the platform would be if each rod hung alone: centres of spheres, [n, 3, 3], from arms [n, 3]."""
     turn = 2.0 * np.pi * np.arange(3) / 3.0
     radius, height = HIPS - ANCHORS + ARM * np.cos(arms), -ARM * np.sin(arms)
-    centres = np.concatenate([radius[..., None] * along(turn), height[..., None]], axis=2)
+    return np.concatenate([radius[..., None] * along(turn), height[..., None]], axis=2)
+
+
+def delta(arms: Floats) -> Floats:
+    """Return the platform [n, 3] below three arms [n, 3]: where three spheres meet; NaN where they do not."""
+    centres = delta_rods(arms)
     one, two = centres[:, 1] - centres[:, 0], centres[:, 2] - centres[:, 0]
     normal = np.cross(one, two)
     size2 = (normal * normal).sum(axis=1, keepdims=True)
@@ -215,3 +220,25 @@ MECHANISMS = (
     Mechanism("delta", "platform", SPACE, tuple(f"arm{k}_joint" for k in (1, 2, 3)), _deltas),
     Mechanism("stewart", "platform", POSE, tuple(f"leg{k}_length" for k in range(1, 7)), _stewarts),
 )
+
+
+def outside(reached: Floats, count: int, distance: float, rng: np.random.Generator) -> Floats:
+    """Return points so far from the nearest of many that are reached, [count, 3].
+
+    Args:
+        reached: Positions, [m, 3]; those of a plane lead to points of it.
+        count: How many.
+        distance: How far.
+        rng: Draws them.
+    """
+    lower, upper = reached.min(axis=0), reached.max(axis=0)
+    around = np.where(upper > lower, 2.0 * distance, 0.0)
+    found: list[Floats] = []
+    while len(found) < count:
+        point = rng.uniform(lower - around, upper + around)
+        way = reached - point
+        k = np.linalg.norm(way, axis=1).argmin()
+        gap = np.linalg.norm(way[k])
+        if gap > distance:
+            found.append(reached[k] - distance * way[k] / gap)
+    return np.array(found)

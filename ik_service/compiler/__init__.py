@@ -5,6 +5,7 @@ from ik_service.compiler.code.functions import function_lines
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import Lanes, Precision
 from ik_service.compiler.code.measure import MeasureSource
+from ik_service.compiler.code.multipliers import MULTIPLIER_STAGES
 from ik_service.compiler.code.state import (
     NOT_EVALUATED,
     SECONDARY_STAGE,
@@ -38,6 +39,7 @@ __all__ = [
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
     "GOAL",
+    "MULTIPLIER_STAGES",
     "NOT_EVALUATED",
     "SECONDARY",
     "SECONDARY_STAGE",

@@ -7,7 +7,7 @@ import ik_service
 from benchmarks.problems import mechanisms
 from benchmarks.problems.mechanisms import MECHANISMS
 
-CLOSED = 1e-10  # [m]
+CLOSED, CLOSED_APART = 1e-10, 1e-6  # [m], the second where targets pull
 COUNT, SHARE = 1000, 0.995
 PERTURBED = 0.1  # standard deviation of each coordinate [m or rad]
 EACH = pytest.mark.parametrize("mechanism", MECHANISMS, ids=[one.name for one in MECHANISMS])
@@ -155,3 +155,15 @@ def test_a_stewart_platform_stands_on_its_legs():
     other, orientation = mechanisms.stewart_platform(lengths)
     np.testing.assert_allclose(other, position, atol=1e-9)
     np.testing.assert_allclose(np.abs((orientation * turn).sum(axis=1)), 1.0, atol=1e-12)
+
+
+@EACH
+def test_targets_out_of_reach_are_come_to_as_near_as_loops_and_limits_allow(mechanism):
+    """They are 0.2 m from the nearest of many places that are reached."""
+    robot, rng = ik_service.load_robot(mechanism.name), np.random.default_rng(6)
+    reached = poses(robot, mechanism.configurations(20_000, rng), mechanism.link)[0]
+    targets = mechanisms.outside(reached, 50, 0.2, rng)
+    target = ik_service.Target(mechanism.link, row_weights=[*mechanism.axes[:3], 0.0, 0.0, 0.0])
+    result = ik_service.IKSolver(robot, [target], device="cpu").solve(targets)
+    assert gaps(robot, result.joint_q).max() <= CLOSED_APART
+    assert np.linalg.norm(poses(robot, result.joint_q, mechanism.link)[0] - targets, axis=1).max() <= 1.01 * 0.2

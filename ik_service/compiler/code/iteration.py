@@ -16,6 +16,7 @@ from functools import partial
 
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
+from ik_service.compiler.code.multipliers import multiplier_lines, next_stage, plain
 from ik_service.compiler.code.rotation_step import rotation_step
 from ik_service.compiler.code.state import (
     COMPONENTS,
@@ -32,7 +33,7 @@ from ik_service.compiler.code.steps.first_rows_step import FirstRowsStep
 from ik_service.compiler.code.steps.row_step import step_source
 from ik_service.compiler.code.steps.space import StepSpace
 from ik_service.compiler.code.steps.step import AT_LIMIT
-from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram
+from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
@@ -78,7 +79,7 @@ class IterationSource:
         self.step = step_source(program, lanes, damping, self.space)
         if first_rows:
             self.step = FirstRowsStep(program, lanes, damping, self.space.elimination, first_rows)
-        kept = {"with_hessian": with_hessian, "with_pressure": len(first_rows) > 0}
+        kept = {"with_hessian": with_hessian, "with_pressure": bool(first_rows or program.multiplied)}
         self.state = state or LaneState.of(program, len(self.step.lengths2()), data_columns > 0, **kept)
 
     def goal_rows(self) -> list[int]:
@@ -96,7 +97,11 @@ class IterationSource:
         lines = ["{", *self.lanes.prologue(), "U* const s = (U*)&state;"]
         lines += [f"const F {name} = s[{place}];" for name, place in self._loaded().items()]
         lines += self.read_data()
-        lines += [*self.evaluate(self._outputs()), *self._keep(), *self.step.text(), *self._propose()]
+        names = dict[Expression, str]()
+        if self.program.multiplied:
+            rows = {plain(r): self.program.rows[r] for r in self.program.multiplied}
+            lines += [*self.evaluate(rows, names), *multiplier_lines(self.program, self.lanes, self.state)]
+        lines += [*self.evaluate(self._outputs(), names), *self._keep(), *self.step.text(), *self._propose()]
         return "\n".join(["", *lines, *self._finish(), "}", ""])
 
     def _number(self, value: float) -> str:
@@ -108,7 +113,7 @@ class IterationSource:
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
         names |= {"stage": state.stage} if self.program.levels else {}
-        if isinstance(self.step, FirstRowsStep):
+        if isinstance(self.step, FirstRowsStep) or self.program.multiplied:
             names |= {f"pressure{a}": state.pressure + k for k, a in enumerate(self.program.dofs)}
         return names | {"old_factor": state.damping_factor, "steps": state.steps}
 
@@ -164,13 +169,21 @@ class IterationSource:
         outputs |= self.step.outputs()
         return outputs | {f"error{k}": node for k, (_, node) in enumerate(error_outputs(program))}
 
-    def evaluate(self, outputs: Mapping[str, Expression]) -> list[str]:
-        """Statements that compute expressions of the program at the trial, as packets of these names."""
-        program, lanes, names = self.program, self.lanes, dict[Expression, str]()
+    def evaluate(
+        self, outputs: Mapping[str, Expression], names: MutableMapping[Expression, str] | None = None
+    ) -> list[str]:
+        """Statements that compute expressions of the program at the trial, as packets of these names.
+
+        Args:
+            outputs: Expressions by the names of their packets.
+            names: Packets that hold expressions already, at the same trial; those that are made are added.
+        """
+        lanes, halves = self.lanes, {} if names else self.program.halves
+        names = dict[Expression, str]() if names is None else names
         lines = []
-        for half, (variable, multiplier, offset) in program.halves.items():
-            angle = f"({variable} * {self._number(multiplier)} + {self._number(offset)})"
-            if (multiplier, offset) == (1.0, 0.0):
+        for half, (variable, factor, offset) in halves.items():
+            angle = f"({variable} * {self._number(factor)} + {self._number(offset)})"
+            if (factor, offset) == (1.0, 0.0):
                 angle = variable
             turns = lanes.nearest(f"{angle} * {self._number(1.0 / FULL_TURN)}")
             lines.append(f"const F {half} = {self._number(0.5)} * ({angle} - {self._number(FULL_TURN)} * {turns});")
@@ -259,6 +272,10 @@ class IterationSource:
         state, number = self.state, self._number
         lines = [self._best(name, at_trial) for name, at_trial, _ in self._kept() if at_trial in self.step.computed]
         lines += [f"s[{place}] = best_{name};" for name, _, place in self._kept()]
+        if self.program.multiplied:
+            lines += [f"s[{state.multipliers + k}] = {multiplier(r)};" for k, r in enumerate(self.program.multiplied)]
+            pressures = self.step.predicted_gradient()
+            lines += [f"s[{state.pressure + k}] = {pressures[a]};" for k, a in enumerate(self.program.dofs)]
         factor = "damping_factor"
         if self.damping.settles:
             gain = " + ".join(f"step{a} * gradient{a}" for a in self.program.dofs)
@@ -290,14 +307,15 @@ class IterationSource:
         if self.program.has_tertiary:
             twice = lanes.everywhere(number(2.0 * SECONDARY_STAGE_STEPS))
             steps = lanes.choose(f"stage == {number(1.0)}", twice, lanes.everywhere(steps))
+        first, light_text = f"stage == {number(1.0)}", lanes.everywhere(number(light))
+        if self.program.multiplied:
+            first, light_text, steps = next_stage(lanes)
         late = f"tried >= iterations - {steps}"
         ended = lanes.both(lanes.either(hopeless, late), f"best_norm2 < {number(NOT_EVALUATED)}")
         goes_on = lanes.both("tried < iterations", "best_norm2 > floor2")
-        first, light_text = f"stage == {number(1.0)}", lanes.everywhere(number(light))
         if self.program.has_tertiary:
             first, light_text = f"stage >= {number(light)}", f"(stage * {number(light)})"
-        next_stage = lanes.both(lanes.both(first, ended), goes_on)
-        lines.append(f"const auto next = {next_stage};")
+        lines.append(f"const auto next = {lanes.both(lanes.both(first, ended), goes_on)};")
         unknown = lanes.everywhere(number(NOT_EVALUATED))
         changed = {state.stage: ("stage", light_text), state.norm2: ("best_norm2", unknown)}
         for place, (name, text) in changed.items():  # the best configuration is evaluated anew, by other weights
@@ -308,4 +326,6 @@ class IterationSource:
         first = f"best_error{len(error_outputs(self.program)) - 2}"
         met = lanes.both(f"stage < {number(1.0)}", f"{first} <= floor2")
         over = lanes.everywhere(number(2.0 * self.damping.factor_max))
+        if self.program.multiplied:  # rows that come first are met long before the others are low
+            over = "spent"
         return lanes.choose("next", lanes.everywhere(number(1.0)), lanes.choose(met, over, "spent"))

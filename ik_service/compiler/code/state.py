@@ -63,8 +63,9 @@ class LaneState:
         damping_factor: Factor on the damping.
         steps: Steps tried.
         stage: What the factor of rows that yield is multiplied with, where there are such: 1, then `SECONDARY_STAGE`.
-        hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
+        multipliers: Those of the rows that have some, 0 at first; see `multipliers`.
         pressure: The gradient at the trial, as the step before has predicted it, where that is kept; per DOF.
+        hessian: J'J at q under its diagonal, where it is kept: an entry per coupled pair of DOFs.
         lower: Lower limits, per DOF.
         upper: Upper limits, per DOF.
         inputs: Data of the problem, as the program lists it.
@@ -81,8 +82,9 @@ class LaneState:
     damping_factor: int
     steps: int
     stage: int
-    hessian: int
+    multipliers: int
     pressure: int
+    hessian: int
     lower: int
     upper: int
     inputs: int
@@ -102,8 +104,8 @@ class LaneState:
         """Lay out the state of a program."""
         dofs, coordinates = len(program.dofs), len(coordinate_names(program))
         counts = [coordinates, coordinates, dofs, length_count, len(error_outputs(program)), 1, 1, 1]
-        counts += [1 if program.levels else 0, len(program.coupled) if with_hessian else 0]
-        counts += [dofs if with_pressure else 0]
+        counts += [1 if program.levels else 0, len(program.multiplied), dofs if with_pressure else 0]
+        counts += [len(program.coupled) if with_hessian else 0]
         counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, len(program.inputs), 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
 

@@ -19,6 +19,7 @@ from ik_service.compiler.program.island_program import (
     IslandProgram,
     RowLoop,
     TargetError,
+    multiplier,
     total,
 )
 from ik_service.compiler.program.jacobian_rows import jacobian_row
@@ -66,10 +67,15 @@ def build_program(signature: IslandSignature) -> IslandProgram:
             shares += _shares_of_tolerances(one, [plain for _, plain in bound], scope, slack)
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
+    has_multipliers = bool(errors) and bool(signature.secondary) and not signature.tertiary and goal_count == 0
+    multiplied = tuple(r for r, k in enumerate(row_objective) if has_multipliers and k in signature.constraints)
     left = _less_goals(stated, goals, graph)
+    for r in multiplied:
+        left[r] = left[r] + graph.variable(multiplier(r))
     pairs = list(zip(left, columns, strict=True))
     norms = [graph.variable(loop.norm2) for loop in loops]
-    squares = [(k, row * row) for k, row in zip(row_objective, left, strict=True)]
+    plain = [stated[r] if r in multiplied else row for r, row in enumerate(left)]
+    squares = [(k, row * row) for k, row in zip(row_objective, plain, strict=True)]
     squares += [(loop.objective, norm) for loop, norm in zip(loops, norms, strict=True)]
     shares += [graph.variable(loop.error2) for loop in loops if loop.shares2]
 
@@ -89,6 +95,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
         levels=_levels(squares, scope),
         has_tertiary=bool(signature.tertiary),
+        multiplied=multiplied,
         gradient=tuple(
             total((column[a] * row for row, column in pairs), looped([x.gradient(a) for x in loops])) for a in n
         ),

@@ -133,6 +133,7 @@ class IslandProgram:
         levels: |r|^2 of the rows that come before the last level, and of those that yield to all others, both without
             factors; empty where none yields.
         has_tertiary: Whether rows yield to rows that yield.
+        multiplied: Rows of constraints that have multipliers, variables that are added to them; see `multiplier`.
         gradient: J'r, per DOF.
         errors: Errors of the pose targets.
         row_error2: The largest of the squares of the rows that have tolerances, each over its own; None if none has.
@@ -154,6 +155,7 @@ class IslandProgram:
     goal_norm2: Expression
     levels: tuple[Expression, ...]
     has_tertiary: bool
+    multiplied: tuple[int, ...]
     gradient: tuple[Expression, ...]
     errors: tuple[TargetError, ...]
     row_error2: Expression | None
@@ -210,6 +212,11 @@ class IslandProgram:
         """Pairs of DOFs, (later, earlier), whose entry of J'J is not zero for all data."""
         pairs = ((k, m) for k in range(len(self.dofs)) for m in range(k))
         return [(self.dofs[k], self.dofs[m]) for k, m in pairs if not self.hessian[k][m].is_zero]
+
+
+def multiplier(row: int) -> str:
+    """Name the variable of a row's multiplier."""
+    return f"multiplier{row}"
 
 
 def total(terms: Iterable[Scalar], zero: Expression) -> Expression:

@@ -101,6 +101,15 @@ class RowStep(StepSource):
         pulled = [self._program.dofs[k] for k in self._columns[r] if k in self._alone]
         return f"row{r}" + "".join(f" - moved{r}_{a} * pull{a}" for a in pulled)
 
+    def predicted_gradient(self) -> dict[int, str]:
+        """Give texts of J'(r - J s) by DOF; r - J s is what the compliance of a row leaves of it."""
+        found = {}
+        for k, a in enumerate(self._program.dofs):
+            parts = [f"jacobian{r}_{a} * (floor_row{r} * force{r})" for r in self._rows if k in self._columns[r]]
+            parts += [f"(pull{a} - own{a} * step{a})"] if k in self._alone else []
+            found[a] = " + ".join(parts) or self._lanes.everywhere(self._number(0.0))
+        return found
+
     def _steps(self) -> list[str]:
         lines = []
         for k, a in enumerate(self._program.dofs):

@@ -50,6 +50,10 @@ class StepSource(ABC):
     def text(self) -> list[str]:
         """Statements that compute the step."""
 
+    @abstractmethod
+    def predicted_gradient(self) -> dict[int, str]:
+        """Give texts of J'(r - J s) by DOF: the gradient after the step, if rows were straight."""
+
     def lengths2(self) -> list[str]:
         """Names of the squared lengths of the columns of J at the trial, per DOF; one for all where it is enough."""
         return [f"hessian{a}_{a}" for a in self._program.dofs]
@@ -62,7 +66,8 @@ class StepSource(ABC):
             lines.append(f"largest = {lanes.choose(f'{entry} > largest', entry, 'largest')};")
         bent = f" + {number(damping.bend)} * {lanes.sqrt('goal_norm2')}" if damping.bend > 0.0 else ""
         errors = error_outputs(self._program)
-        norm2 = f"error{len(errors) - 2}" if self._program.levels else "norm2"  # those that yield do not shorten steps
+        first = self._program.levels and not self._program.multiplied  # rows that yield do not shorten steps
+        norm2 = f"error{len(errors) - 2}" if first else "norm2"
         lines.append(f"const F shared = {norm2} * {number(damping.share)}{bent};")
         lines.append(f"const F most = largest * {number(damping.most)};")
         return [*lines, f"const F share = {lanes.choose('shared < most', 'shared', 'most')};"]
@@ -82,14 +87,16 @@ class StepSource(ABC):
     def _unless_at_bound(self, a: int, text: str) -> str:
         """A number; 0 where the DOF is at a limit and its gradient pushes it outwards.
 
+        Where rows have multipliers it is the predicted one: rows that are heavy and curve turn the other to and fro.
         So the step of such a DOF is zero, exactly: moved off a limit of 0 by as little as rounding, it would not count
         as at its bound.
         """
         if a in self._quaternion_dofs:
             return text
         lanes, zero = self._lanes, self._number(0.0)
-        low = lanes.both(f"trial{a} <= lower{a}", f"gradient{a} > {zero}")
-        high = lanes.both(f"trial{a} >= upper{a}", f"gradient{a} < {zero}")
+        pull = "pressure" if self._program.multiplied else "gradient"
+        low = lanes.both(f"trial{a} <= lower{a}", f"{pull}{a} > {zero}")
+        high = lanes.both(f"trial{a} >= upper{a}", f"{pull}{a} < {zero}")
         return lanes.choose(lanes.either(low, high), lanes.everywhere(zero), text)
 
 
@@ -123,3 +130,12 @@ class DofStep(StepSource):
         diagonal = [f"hessian{a}_{a}" for a in self._program.dofs]
         shared = [*self._shared_damping(diagonal), *self._floor_of(self._damping.smallest)]
         return [*shared, *floors, *factors]
+
+    def predicted_gradient(self) -> dict[int, str]:
+        """Give texts of J'(r - J s) by DOF."""
+        dofs, coupled, found = self._program.dofs, {*self._program.coupled}, dict[int, str]()
+        for a in dofs:
+            pairs = ((max(a, b), min(a, b), b) for b in dofs)
+            products = [f" - hessian{c}_{d} * step{b}" for c, d, b in pairs if c == d or (c, d) in coupled]
+            found[a] = f"(gradient{a}{''.join(products)})"
+        return found
