@@ -37,6 +37,7 @@ from ik_service.compiler.program.island_program import GOAL, SECONDARY, TERTIARY
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
+MET2 = 1e-10  # |r|^2 of rows that yield with which an attempt is over once those that come first are met
 SHORT = 0.98  # share of the way to a limit that a step goes which would pass it: some is left for those that follow
 
 
@@ -325,7 +326,7 @@ class IterationSource:
             lines.append(f"s[{place}] = {lanes.choose('next', f'best_q{c}', f's[{place}]')};")
         first = f"best_error{len(error_outputs(self.program)) - 2}"
         met = lanes.both(f"stage < {number(1.0)}", f"{first} <= floor2")
-        over = lanes.everywhere(number(2.0 * self.damping.factor_max))
         if self.program.multiplied:  # rows that come first are met long before the others are low
-            over = "spent"
+            met = lanes.both(met, f"best_error{len(error_outputs(self.program)) - 1} <= {number(MET2)}")
+        over = lanes.everywhere(number(2.0 * self.damping.factor_max))
         return lanes.choose("next", lanes.everywhere(number(1.0)), lanes.choose(met, over, "spent"))
