@@ -73,7 +73,9 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
     """
     if not isinstance(value, list):
         raise faulty_field(DISABLE, "wrong_type", "Give a list of names, or a list of them for each problem.")
-    if not value or not isinstance(value[0], list):
+    if not value:
+        return None
+    if not isinstance(value[0], list):
         enabled = _enabled(value, robot, DISABLE)
         return None if enabled.all() else enabled
     check_count(len(value), count, DISABLE)
