@@ -10,6 +10,7 @@ import json
 import math
 import reprlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
@@ -158,10 +159,10 @@ def read_text(name: str, value: object) -> str:
 
 def _number(name: str, value: object) -> float:
     """Read a number; YAML takes one written as 1e-3 for a text."""
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type] # the error says so
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            number = float(value)
     if not abs(number) <= MAX_NUMBER:
         raise InputError(f"'{name}' must be a number from -{MAX_NUMBER:g} to {MAX_NUMBER:g}, got {_shown(value)}.")
     return number
