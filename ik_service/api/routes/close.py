@@ -26,10 +26,9 @@ from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
+from ik_service.robots.constraint_kinematics.closing import ATTEMPTS
 from objectives.errors import InputError
 
-ATTEMPTS = 16
-"""Starts of a configuration, and again for each further solution."""
 ARRAYS_OF_AN_ATTEMPT = 8
 """Matrices of the size of the rows' derivatives that an attempt needs at once."""
 
@@ -108,7 +107,6 @@ def _answer(name: str, robot: RobotModel, asked: _Asked, output_codec: Codec) ->
             body.frozen,
             enabled=asked.enabled,
             solutions=body.solutions,
-            attempts=ATTEMPTS,
             seed=body.random_seed,
         )
     except InputError as error:  # such as a quaternion that is none

@@ -16,7 +16,8 @@ from ik_service.robots.transforms import Float64Array, quaternion_conjugate, qua
 
 ANOTHER_MODE = 1e-4
 """Bodies of two assembly modes stand at least this far apart [m or rad]."""
-ATTEMPTS_PER_MODE = 16
+ATTEMPTS = 16
+"""Starts of a configuration that does not close from the given one, and again for each mode that is wanted."""
 
 
 def nearest_closed(
@@ -74,7 +75,7 @@ def assembly_modes(
     modes = np.full((n, count, robot.joint_coord_count), np.nan)
     number = np.zeros(n, dtype=np.int32)
     closed = np.flatnonzero(is_closed(first))
-    attempts = ATTEMPTS_PER_MODE * count
+    attempts = ATTEMPTS * count
     drawn = robot.random_joint_q(rng, attempts)
     for driven, own in _by_choice(following_dofs(rows, first.joint_q[closed], free, on[closed])):
         chosen = closed[own]

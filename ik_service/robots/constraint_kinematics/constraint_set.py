@@ -121,7 +121,7 @@ class ConstraintSet(ConstraintList):
         *,
         enabled: ArrayLike | None = None,
         solutions: int = 1,
-        attempts: int = 16,
+        attempts: int = closing.ATTEMPTS,
         seed: int = 0,
     ) -> Closure:
         """Find configurations near to given ones that close all enabled loops within the joint limits.

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots.constraint_kinematics.closing import nearest_closed, statuses
+from ik_service.robots.constraint_kinematics.closing import ATTEMPTS, nearest_closed, statuses
 from ik_service.robots.constraint_kinematics.descent import ClosingProblem, close_from
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import BoolArray
 from ik_service.robots.constraint_kinematics.rows.residual_rows import ResidualRows
@@ -13,8 +13,6 @@ from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 MAX_STEPS = 100_000
-START_ATTEMPTS = 16
-"""Starts tried at the first value; later steps start from the one before."""
 
 
 def steps_of(bounds: tuple[float, float], step: float) -> Float64Array:
@@ -51,7 +49,7 @@ def swept(
     """
     problem, joint_q = ClosingProblem(rows, free), start.copy()
     joint_q[:, coordinate] = values[0]
-    found = [nearest_closed(rows, joint_q, free, on, START_ATTEMPTS, np.random.default_rng(0))]
+    found = [nearest_closed(rows, joint_q, free, on, ATTEMPTS, np.random.default_rng(0))]
     for value in values[1:]:
         joint_q = found[-1].joint_q.copy()
         joint_q[:, coordinate] = value
