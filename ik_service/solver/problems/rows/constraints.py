@@ -21,8 +21,7 @@ class ConstraintRows:
 
     def __init__(self, robot: RobotModel) -> None:
         self.objectives = tuple(map(constraint_rows, robot.every_constraint))
-        self._enabled: NDArray[np.bool_] = np.ones((1, len(self.objectives)), dtype=bool)
-        self._are_all_on = True
+        self._enabled: NDArray[np.bool_] | None = None  # of the last solve, as `enable` was given it
 
     def enable(self, enabled: NDArray[np.bool_] | None) -> None:
         """Switch constraints on and off; weights change only where others are enabled than before.
@@ -30,12 +29,13 @@ class ConstraintRows:
         Args:
             enabled: One line for all problems or one each, [1 or problems, constraints]; None for all.
         """
-        if enabled is None and self._are_all_on:
+        if enabled is None and self._enabled is None:
             return
-        wanted = np.ones_like(self._enabled[:1]) if enabled is None else enabled
-        if np.array_equal(wanted, self._enabled):
+        every = np.ones((1, len(self.objectives)), dtype=bool)
+        before, wanted = (every if given is None else given for given in (self._enabled, enabled))
+        self._enabled = None if enabled is None else enabled.copy()
+        if np.array_equal(wanted, before):
             return
-        self._enabled, self._are_all_on = wanted.copy(), bool(wanted.all())
         for rows, own in zip(self.objectives, wanted.T, strict=True):
             rows.set_row_weights(np.repeat(own[:, None], rows.residual_dim(), axis=1))
 
