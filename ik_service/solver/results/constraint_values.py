@@ -17,20 +17,13 @@ from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
-from ik_service.solver.results.row_verification import JudgedGroup, exact_kernel, exact_rows
+from ik_service.solver.results.row_verification import EXACT_ARGUMENTS, JudgedGroup, exact_kernel, exact_rows
 from objectives import IKObjectiveLoop
 from objectives.element_table import ElementTable
 from objectives.statement.rows import RowGroup
 
-_ARGUMENTS = """\
-    settings: wp.array[wp.int32],
-    part: int,
-    parts: int,
-    body_q: wp.array2d[wp.transformd],
-    joint_q: wp.array2d[wp.float64],
-    element_table: wp.array2d[int],
-    frame_offsets: wp.array2d[wp.transformd],
-    element_constants: wp.array2d[wp.float64],
+_ARGUMENTS = f"""\
+{EXACT_ARGUMENTS}\
     first: int,
     values_out: wp.array2d[wp.float64],
 """

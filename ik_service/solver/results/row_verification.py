@@ -30,7 +30,7 @@ from objectives.expression_objective import ExpressionObjective
 from objectives.statement.kernels import loads
 from objectives.statement.rows import ROW_TOLERANCES, RowGroup, state_rows
 
-_ARGUMENTS = """\
+EXACT_ARGUMENTS = """\
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
@@ -39,6 +39,10 @@ _ARGUMENTS = """\
     element_table: wp.array2d[int],
     frame_offsets: wp.array2d[wp.transformd],
     element_constants: wp.array2d[wp.float64],
+"""
+"""First arguments of kernels that compute rows in float64."""
+_ARGUMENTS = f"""\
+{EXACT_ARGUMENTS}\
     row_tolerances: wp.array2d[float],
     row_island: wp.array2d[wp.int32],
     start_idx: int,
