@@ -1,9 +1,10 @@
 """The bridge between an event loop and a pool: requests and answers cross it in groups.
 
-    requests of one turn of the loop -> submitted together at its end -> the pool -> answers of a batch -> one call
+    requests of two turns of the loop -> submitted together -> the pool -> answers of a batch -> one call
 
 If each request were submitted alone, the solver's thread would wake up for the first of several requests and solve it
-alone while the others wait.
+alone while the others wait. Bytes are read in one turn and become requests in the next, while those of other callers
+are read: two turns make batches twice as large, and cost a request that is alone some microseconds.
 
 The solver's thread enforces deadlines, but not while it is stuck or compiles. So the loop enforces them too, a little
 later, with one timer for all.
@@ -51,14 +52,14 @@ class LoopBridge:
         label: str | None = None,
         owner: Owner = None,
     ) -> "asyncio.Future[TimedResult]":
-        """Queue a request at the end of this turn of the loop; arguments and errors are those of `SolverPool.submit`.
+        """Queue a request at the end of the loop's next turn; arguments and errors are those of `SolverPool.submit`.
 
         Work that has not started is dropped when the future is cancelled. The future gets an ExpiredError soon after
         the deadline even if the solver is stuck.
         """
         loop = asyncio.get_running_loop()
         if not self._collected:
-            loop.call_soon(self._submit, loop)
+            loop.call_soon(loop.call_soon, self._submit, loop)
         answer: asyncio.Future[TimedResult] = loop.create_future()
         submit = partial(self._pool.submit, robot, request, timeout_s=timeout_s, label=label, owner=owner)
         self._collected.append((answer, submit, self._pool.limits.timeout_s if timeout_s is None else timeout_s))

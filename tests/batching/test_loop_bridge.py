@@ -1,4 +1,4 @@
-"""The bridge from an event loop: what comes in one turn of it is one batch, and every future ends as it should."""
+"""The bridge from an event loop: what comes in two turns of it is one batch, and every future ends as it should."""
 
 import asyncio
 import threading
@@ -47,6 +47,20 @@ def test_requests_of_one_turn_are_one_batch(make_bridge, panda, monkeypatch):
 
     assert run(ask()) == [[k] for k in range(20)]
     assert [len(batch) for batch in cache.batches] == [20]
+
+
+def test_requests_of_the_next_turn_are_in_the_same_batch(make_bridge, panda):
+    bridge, cache = make_bridge()
+
+    async def ask():
+        early = [bridge.solve(panda, numbered(k, 1)) for k in range(3)]
+        await asyncio.sleep(0)
+        time.sleep(0.01)  # in which the solver's thread would begin
+        late = [bridge.solve(panda, numbered(k, 1)) for k in range(3, 5)]
+        return [numbers_of(answer) for answer in await asyncio.gather(*early, *late)]
+
+    assert run(ask()) == [[k] for k in range(5)]
+    assert [len(batch) for batch in cache.batches] == [5]
 
 
 def test_errors_go_to_those_whose_they_are(make_bridge, panda):
