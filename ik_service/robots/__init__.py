@@ -3,6 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_robot, load_urdf
+from ik_service.robots.collision.model import CollisionModel
+from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
+from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks.check import CollisionCheck
+from ik_service.robots.collision_checks.link_pairs import choose_pairs, without_contacts
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraint_kinematics.results import ClosureStatus
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
@@ -18,21 +23,31 @@ if TYPE_CHECKING:
     from ik_service.robots.device_model import DeviceModel
 
 __all__ = [
+    "Box",
+    "Capsule",
     "ClosureStatus",
+    "CollisionCheck",
+    "CollisionModel",
     "ConstraintSet",
     "CoordinateConstraint",
+    "Cylinder",
     "DeviceModel",
     "DofInfo",
+    "HalfSpace",
     "JointType",
     "KinematicTrees",
     "LinkPoses",
     "LoopConstraint",
     "RobotModel",
+    "Sphere",
     "VelocityConstraint",
+    "World",
     "builtin_robot_names",
     "builtin_urdf",
+    "choose_pairs",
     "load_robot",
     "load_urdf",
+    "without_contacts",
 ]
 
 

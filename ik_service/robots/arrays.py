@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.constraints.velocities import VelocityConstraint
@@ -28,6 +29,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 CONSTRAINTS = ("loops", "velocity_constraints", "coordinate_constraints")
 """Fields that hold constraints."""
+_OPTIONAL = (*CONSTRAINTS, "collision_model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,7 @@ class RobotArrays:
         loops: Loops that the robot closes.
         coordinate_constraints: Constraints between the coordinates of its joints.
         velocity_constraints: Constraints on velocities alone.
+        collision_model: Spheres that cover its links, and which may not touch; None where none is known.
         warnings: What was left out of the robot's file, a sentence each; not part of ``content_hash``.
         dropped_constraints: Names of the constraints that were left out when this robot was cut out of another; not
             part of ``content_hash``.
@@ -93,6 +96,7 @@ class RobotArrays:
     dropped_constraints: tuple[str, ...] = ()
     coordinate_constraints: tuple[CoordinateConstraint, ...] = ()
     velocity_constraints: tuple[VelocityConstraint, ...] = ()
+    collision_model: CollisionModel | None = None
 
     def __post_init__(self) -> None:
         """Make every array read-only, with -0.0 turned into 0.0 so that equal models hash equally.
@@ -118,9 +122,11 @@ class RobotArrays:
         digest = sha256()
         for item in dataclasses.fields(self)[1:]:
             value = getattr(self, item.name)
-            if item.name in ("warnings", "dropped_constraints") or (item.name in CONSTRAINTS and not value):
-                continue  # without constraints: the digest that robots had before there were any
-            if isinstance(value, np.ndarray):
+            if item.name in ("warnings", "dropped_constraints") or (item.name in _OPTIONAL and not value):
+                continue  # the digest that robots had before there was any of these
+            if isinstance(value, CollisionModel):
+                digest.update(f"{item.name} {value.content_hash}\n".encode())
+            elif isinstance(value, np.ndarray):
                 digest.update(f"{item.name} {value.dtype} {value.shape}\n".encode() + value.tobytes())
             else:
                 words = sorted(value.items()) if isinstance(value, Mapping) else value

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from ik_service.errors import RobotFileError
+from ik_service.robots.collision.link_shapes import LinkShapes
+from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.files.assembly import build_model
 from ik_service.robots.files.constraint_file import read_beside, read_constraints
 from ik_service.robots.files.description import RobotDescription
+from ik_service.robots.files.geometry.read_model import read_collision_model
+from ik_service.robots.files.geometry.sphere_file import read_spheres_beside
+from ik_service.robots.files.geometry.srdf import read_disabled_pairs
 from ik_service.robots.files.loop_closures import read_closures_beside
 from ik_service.robots.files.urdf import read_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
@@ -19,6 +24,7 @@ from ik_service.robots.structure.names import unknown_name
 from objectives.errors import InputError, UnknownNameError
 
 Constraints = Literal["read", "ignore"]
+Collision = Literal["read", "shapes", "ignore"]
 _BUILTIN = files("ik_service.robots") / "builtin"
 
 
@@ -47,12 +53,17 @@ def load_robot(
     active: Sequence[str] | None = None,
     floating_base: bool = False,
     constraints: Constraints = "read",
+    collision: Collision = "read",
 ) -> RobotModel:
     """Load a robot.
 
     Loops that it closes are read from an MJCF file's equalities, from a URDF that names some, and from
     ``NAME.constraints.yaml``, ``NAME.constraints.json`` or ``loop_closures.yaml`` beside it. A robot is read whatever
     its constraints are: ``robot.warnings`` says what was left out.
+
+    Its collision model is read from ``NAME.collision.json`` or ``.yaml`` beside it; or else it may be made of its
+    collision shapes, if these are spheres, capsules, cylinders and boxes alone. ``NAME.srdf`` beside it says which
+    links are not checked.
 
     Args:
         source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
@@ -61,6 +72,8 @@ def load_robot(
         active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
         constraints: "read" them, or "ignore" them all.
+        collision: "read" the collision model; "shapes" makes one of the robot's shapes where there is no file of one,
+            in up to a second per shape; "ignore" leaves the robot without.
 
     Returns:
         The model.
@@ -68,13 +81,18 @@ def load_robot(
     Raises:
         UnknownNameError: There is no such built-in robot, file or joint.
         RobotFileError: The file cannot be read as a robot.
-        InputError: A locked value does not fit, a joint is both locked and active, ``constraints`` is none of its
-            words, or MJCF was asked for without the ``mujoco`` package.
+        InputError: A locked value does not fit, a joint is both locked and active, ``constraints`` or
+            ``collision`` is none of its words, or MJCF was asked for without the ``mujoco`` package.
     """
     both = sorted(set(locked or ()) & set(active or ()))
     if both:
         raise InputError(f"Joint '{both[0]}' stands in 'locked' and in 'active'; it can be in one of them.")
-    robot = build_model(_describe(source, _reads(constraints)), floating_base=floating_base)
+    description = _describe(source, _reads(constraints))
+    _check_word("collision", collision, get_args(Collision))
+    robot = build_model(description, floating_base=floating_base)
+    if collision != "ignore":
+        shapes = {link.name: link.shapes for link in description.links if collision == "shapes"}
+        robot = robot.with_collision_model(_collision_model(source, robot, shapes))
     if locked:
         robot = robot.lock(locked)
     return robot if active is None else robot.activate(active)
@@ -108,10 +126,28 @@ def load_urdf(
 
 
 def _reads(constraints: str) -> bool:
-    if constraints not in get_args(Constraints):
-        allowed = ", ".join(map(repr, get_args(Constraints)))
-        raise InputError(f"constraints is {constraints!r}. Allowed: {allowed}.")
+    _check_word("constraints", constraints, get_args(Constraints))
     return constraints == "read"
+
+
+def _check_word(name: str, value: str, words: Sequence[str]) -> None:
+    if value not in words:
+        raise InputError(f"{name} is {value!r}. Allowed: {', '.join(map(repr, words))}.")
+
+
+def _collision_model(
+    source: str | PathLike[str], robot: RobotModel, shapes: Mapping[str, LinkShapes]
+) -> CollisionModel | None:
+    """Give the collision model of the files beside a robot's file, or else of shapes."""
+    is_builtin = isinstance(source, str) and source in builtin_robot_names()
+    folder, stem = (_BUILTIN, str(source)) if is_builtin else (Path(source).parent, Path(source).stem)
+    srdf = folder / f"{stem}.srdf"
+    return read_collision_model(
+        robot,
+        shapes,
+        read_spheres_beside(folder, stem),
+        read_disabled_pairs(srdf.read_bytes()) if srdf.is_file() else (),
+    )
 
 
 def _describe(source: str | PathLike[str], reads_them: bool) -> RobotDescription:

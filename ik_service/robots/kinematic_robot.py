@@ -139,6 +139,11 @@ class KinematicRobot(RobotArrays, ABC):
     def device_models(self) -> dict[str, Any]:
         """Views of the robot for kernels (`DeviceModel`), by device."""
 
+    @property
+    @abstractmethod
+    def body_spheres(self) -> Any:
+        """The spheres of the collision model (`BodySpheres`)."""
+
     @abstractmethod
     def joint_index(self, name: str) -> int:
         """Give the index of a moving joint."""

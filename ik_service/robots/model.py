@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.arrays import Int32Array
+from ik_service.robots.collision_checks.colliding_robot import CollidingRobot
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
@@ -22,7 +23,7 @@ from ik_service.robots.constraints.velocities import VelocityConstraint, checked
 from ik_service.robots.host_kinematics import forward, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.kinematic_robot import JointStep, KinematicRobot, KinematicTrees
+from ik_service.robots.kinematic_robot import JointStep, KinematicTrees
 from ik_service.robots.structure import coupling, names, size
 from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class RobotModel(KinematicRobot):
+class RobotModel(CollidingRobot):
     """A robot: its arrays (see ``RobotArrays``), its float64 kinematics, and the ways to derive others from it."""
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
+from ik_service.robots.collision.link_shapes import NO_SHAPES, LinkShapes
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.joint_type import JointType
@@ -25,12 +26,14 @@ class LinkDescription:
         line: Line that declares it.
         mass: Its mass [kg], 0 where the file gives none.
         com: Centre of that mass in the link's frame [m].
+        shapes: What it collides with.
     """
 
     name: str
     line: int | None = None
     mass: float = 0.0
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    shapes: LinkShapes = NO_SHAPES
 
 
 @dataclass(frozen=True)

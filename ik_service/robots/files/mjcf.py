@@ -22,6 +22,7 @@ from ik_service.robots.files.description import (
     ReadConstraints,
     RobotDescription,
 )
+from ik_service.robots.files.geometry.mjcf_shapes import read_body_shapes
 from ik_service.robots.files.mjcf_equalities import MjcfEqualities
 from ik_service.robots.files.xml_reader import shortened
 from ik_service.robots.joint_type import JointType
@@ -113,7 +114,8 @@ class _Conversion:
             return LinkDescription(name)
         body = self._body_names.index(name)
         x, y, z = map(float, self._model.body_ipos[body])
-        return LinkDescription(name, mass=float(self._model.body_mass[body]), com=(x, y, z))
+        shapes = read_body_shapes(self._mujoco, self._model, body)
+        return LinkDescription(name, mass=float(self._model.body_mass[body]), com=(x, y, z), shapes=shapes)
 
     def _unique_names(self, kind: str, count: int, taken: set[str]) -> list[str]:
         """Give every object a name: its own, with a suffix where that is taken, or its kind and number."""

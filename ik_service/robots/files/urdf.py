@@ -1,6 +1,6 @@
 """URDF text into a robot description.
 
-Links with their masses and centres of mass, joints, origins, axes, limits and mimic. Meshes, moments of inertia,
+Links with their masses, centres of mass and shapes, joints, origins, axes, limits and mimic. Moments of inertia,
 transmissions and simulator extensions are passed over and nothing that the file refers to is opened. Lengths are
 metres, angles radians, masses kilograms.
 
@@ -25,6 +25,7 @@ from ik_service.robots.files.description import (
     ReadConstraints,
     RobotDescription,
 )
+from ik_service.robots.files.geometry.urdf_shapes import read_link_shapes
 from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
@@ -82,16 +83,16 @@ def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
 
 
 def _read_link(element: XmlElement) -> LinkDescription:
-    name, inertial = element.text("name"), element.one("inertial")
+    name, inertial, shapes = element.text("name"), element.one("inertial"), read_link_shapes(element)
     if inertial is None:
-        return LinkDescription(name, element.line)
+        return LinkDescription(name, element.line, shapes=shapes)
     mass = _required(inertial, "mass")
     mass.text("value")
     value = mass.number("value", 0.0)
     if not 0.0 <= value <= MAX_NUMBER:
         raise mass.error(f"a mass must be between 0 and {MAX_NUMBER:g} kg, got {value:g}.")
     x, y, z = (float(number) for number in _read_origin(inertial.one("origin"))[:3])
-    return LinkDescription(name, element.line, value, (x, y, z))
+    return LinkDescription(name, element.line, value, (x, y, z), shapes)
 
 
 def _read_joint(element: XmlElement) -> JointDescription:

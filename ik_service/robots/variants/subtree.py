@@ -118,10 +118,11 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
     names = tuple(robot.joint_names[j] for j in joints)
     kept = _kept_constraints(robot, base, {robot.link_names[i] for i in links}, names, constraints)
     inherited = {one.name for own in kept.values() for one in own}
+    link_names = tuple(robot.link_names[i] for i in links)
     return dataclasses.replace(
         robot,
         joint_names=names,
-        link_names=tuple(robot.link_names[i] for i in links),
+        link_names=link_names,
         link_parent=_renumbering(len(robot.link_names), links)[robot.link_parent[links]],
         link_body=new_body[robot.link_body[links]],
         link_X_body=link_X_body,
@@ -139,6 +140,7 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
         dof_multiplier=coupling.multiplier,
         dof_offset=coupling.offset,
         dropped_constraints=tuple(one.name for one in constraints_of(robot) if one.name not in inherited),
+        collision_model=None if robot.collision_model is None else robot.collision_model.of_links(link_names),
         locked={name: values for name, values in {**robot.locked, **coupling.locked}.items() if name in names},
         **kept,
     )

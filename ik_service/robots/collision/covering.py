@@ -1,0 +1,216 @@
+"""Spheres that cover shapes and meshes: few, and none that stands out by more than a bound.
+
+Any ball around a point inside that stands out by the bound at most may be taken; points of the solid are covered by as
+few of them as a greedy choice finds. Radii then grow by what points between those leave uncovered.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ik_service.robots.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
+from ik_service.robots.transforms import Float64Array, quaternion_rotate
+from objectives.errors import InputError
+
+STANDS_OUT = 0.15
+"""By how much of the least width of a shape its spheres stand out, unless another bound is given."""
+STANDS_OUT_LEAST = 0.005
+"""The same [m] of thin shapes."""
+CANDIDATES = 1200
+"""Places of spheres that are tried for a solid, about."""
+SURFACE_STEPS = 49
+"""Points along the longest edge of a box."""
+COVER_POINTS = 1500
+"""Points that the choice of spheres is made by, about."""
+SignedDistance = Callable[[Float64Array], Float64Array]
+
+
+class Solid(NamedTuple):
+    """What is to be covered.
+
+    Attributes:
+        signed_distance: From points [m, shape ..., 3] to distances, negative inside [m, shape ...].
+        surface: Points of the surface [m], shape [k, 3].
+        lower: Least coordinates [m], shape [3].
+        upper: Largest coordinates [m], shape [3].
+    """
+
+    signed_distance: SignedDistance
+    surface: Float64Array
+    lower: Float64Array
+    upper: Float64Array
+
+
+class Covering(NamedTuple):
+    """Spheres of a solid, and how well they cover it.
+
+    Attributes:
+        spheres: Centres [m] and radii [m], shape [k, 4].
+        covered: Share of points of the solid, inside and on the surface, that are in a sphere.
+        stands_out: By how much the sphere that stands out most does [m].
+        gap: Distance between the surfaces of the solid and of the spheres, the 95th percentile over the solid's [m].
+        surface: Points of the solid's surface [m], shape [k, 3].
+    """
+
+    spheres: Float64Array
+    covered: float
+    stands_out: float
+    gap: float
+    surface: Float64Array
+
+
+def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64Array:
+    """Give spheres that cover a shape: centres in its owner's frame [m] and radii [m], shape [k, 4].
+
+    Args:
+        shape: The shape.
+        stands_out: By how much a sphere may stand out of it [m]; None for 15 % of its least width, at least 5 mm. As
+            little again may be added where spheres meet.
+
+    Raises:
+        InputError: The bound is not positive.
+    """
+    bound = _bound(shape, stands_out)
+    if isinstance(shape, Sphere):
+        return np.array([[*shape.position, shape.radius]])
+    if isinstance(shape, Capsule):
+        return _in_owner(shape, _cover_capsule(shape, bound))
+    return cover_solid(shape_solid(shape), bound).spheres
+
+
+def shape_solid(shape: BoundedShape) -> Solid:
+    """Give the solid of a shape in its owner's frame."""
+    if isinstance(shape, Box):
+        half, surface = 0.5 * np.array(shape.size), _box_surface(0.5 * np.array(shape.size))
+    elif isinstance(shape, Cylinder):
+        half = np.array([shape.radius, shape.radius, 0.5 * shape.length])
+        surface = _cylinder_surface(half)
+    else:
+        length = shape.length if isinstance(shape, Capsule) else 0.0
+        half = np.array([shape.radius, shape.radius, 0.5 * length + shape.radius])
+        ball = _ball_surface(shape.radius)
+        ball[:, 2] += 0.5 * length * np.sign(ball[:, 2])
+        side = _cylinder_surface(np.array([shape.radius, shape.radius, 0.5 * length]))
+        surface = np.concatenate([ball, side[np.hypot(side[:, 0], side[:, 1]) > 0.999 * shape.radius]])
+    corners = np.stack(np.meshgrid(*[[-1.0, 1.0]] * 3), axis=-1).reshape(-1, 3) * half
+    placed = _in_owner(shape, np.column_stack([corners, np.zeros(8)]))[:, :3]
+    on_surface = _in_owner(shape, np.column_stack([surface, np.zeros(len(surface))]))[:, :3]
+    return Solid(shape.signed_distance, on_surface, placed.min(axis=0), placed.max(axis=0))
+
+
+def cover_solid(solid: Solid, bound: float, gap: float = 0.0) -> Covering:
+    """Cover a solid by spheres.
+
+    Args:
+        solid: The solid.
+        bound: By how much a sphere may stand out of it [m]; as little again may be added where spheres meet.
+        gap: How far from all spheres a point of it may be [m].
+    """
+    inside = _grid_inside(solid)
+    radii = bound - solid.signed_distance(inside)
+    points = np.concatenate([solid.surface, inside])
+    chosen = _fewest(inside, radii + gap, points[:: max(1, len(points) // COVER_POINTS)])
+    beyond = np.linalg.norm(points[:, np.newaxis] - inside[chosen], axis=-1) - (radii[chosen] + gap)
+    chosen += _fewest(inside, radii + gap, points[beyond.min(axis=1) > 0.0])
+    spheres = _grown(inside[chosen], radii[chosen] + gap, points) - np.array([0.0, 0.0, 0.0, gap])
+    beyond = (np.linalg.norm(points[:, np.newaxis] - spheres[:, :3], axis=-1) - spheres[:, 3]).min(axis=1)
+    return Covering(
+        spheres,
+        float((beyond <= 1e-9).mean()),
+        float((solid.signed_distance(spheres[:, :3]) + spheres[:, 3]).max()),
+        float(np.quantile(np.abs(beyond[: len(solid.surface)]), 0.95)),
+        solid.surface,
+    )
+
+
+def _bound(shape: BoundedShape, stands_out: float | None) -> float:
+    width = min(shape.size) if isinstance(shape, Box) else 2.0 * shape.radius
+    bound = max(STANDS_OUT_LEAST, STANDS_OUT * width) if stands_out is None else stands_out
+    if not bound > 0.0:
+        raise InputError(f"stands_out must be above 0 m, got {bound:g}.")
+    return bound
+
+
+def _in_owner(shape: BoundedShape, spheres: Float64Array) -> Float64Array:
+    pose = np.array(shape.pose)
+    return np.column_stack([pose[:3] + quaternion_rotate(pose[3:], spheres[:, :3]), spheres[:, 3]])
+
+
+def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
+    """Give balls along the axis, so near that between two of them none of the cylinder looks out."""
+    apart = 2.0 * np.sqrt((shape.radius + bound) ** 2 - shape.radius**2)
+    count = int(np.ceil(shape.length / apart)) + 1
+    along = np.linspace(-0.5, 0.5, count) * shape.length if count > 1 else np.zeros(1)
+    radius = np.hypot(shape.radius, 0.5 * shape.length / (count - 1)) if count > 1 else shape.radius
+    return np.column_stack([np.zeros((count, 2)), along, np.full(count, radius)])
+
+
+def _grid_inside(solid: Solid) -> Float64Array:
+    """Give points of a grid inside a solid, or its middle where the grid has none."""
+    size = np.maximum(solid.upper - solid.lower, 1e-6)
+    step = (float(np.prod(size)) / CANDIDATES) ** (1.0 / 3.0)
+    counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1  # odd: a layer in the middle
+    axes = [
+        lower + (np.arange(count) + 0.5) * (upper - lower) / count
+        for lower, upper, count in zip(solid.lower, solid.upper, counts, strict=True)
+    ]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+    inside = grid[solid.signed_distance(grid) < 0.0]
+    return inside if len(inside) else 0.5 * (solid.lower + solid.upper)[np.newaxis]
+
+
+def _fewest(centers: Float64Array, radii: Float64Array, points: Float64Array) -> list[int]:
+    """Choose spheres until they cover all points that any covers: always the one that covers most of those left."""
+    gaps2 = (centers**2).sum(axis=1)[:, np.newaxis] + (points**2).sum(axis=1) - 2.0 * centers @ points.T
+    covers = gaps2 <= (radii * np.abs(radii))[:, np.newaxis]
+    left = covers.any(axis=0)
+    chosen: list[int] = []
+    while left.any():
+        best = int(np.argmax((covers & left).sum(axis=1)))
+        chosen.append(best)
+        left &= ~covers[best]
+    return chosen
+
+
+def _grown(centers: Float64Array, radii: Float64Array, points: Float64Array) -> Float64Array:
+    """Let the spheres grow until they cover all points, each point by the sphere that needs least for it."""
+    grown = radii.copy()
+    beyond = np.linalg.norm(points[:, np.newaxis] - centers, axis=-1) - radii
+    nearest = beyond.argmin(axis=1)
+    np.maximum.at(grown, nearest, radii[nearest] + beyond[np.arange(len(points)), nearest])
+    return np.column_stack([centers, grown])
+
+
+def _box_surface(half: Float64Array) -> Float64Array:
+    """Give points of the faces of a box, edges and corners among them, shape [k, 3]."""
+    steps = [np.linspace(-reach, reach, max(5, int(SURFACE_STEPS * reach / half.max()))) for reach in half]
+    faces = []
+    for axis, reach in enumerate(half):
+        first, second = (k for k in range(3) if k != axis)
+        u, v = (grid.ravel() for grid in np.meshgrid(steps[first], steps[second]))
+        for side in (-reach, reach):
+            face = np.empty((len(u), 3))
+            face[:, axis], face[:, first], face[:, second] = side, u, v
+            faces.append(face)
+    return np.concatenate(faces)
+
+
+def _cylinder_surface(half: Float64Array) -> Float64Array:
+    """Give points of the side and both ends of a cylinder along z, shape [k, 3]."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 48, endpoint=False)
+    rim = half[0] * np.column_stack([np.cos(angles), np.sin(angles)])
+    side = [np.column_stack([rim, np.full(len(rim), z)]) for z in np.linspace(-half[2], half[2], 33)]
+    ends = [
+        np.column_stack([share * rim, np.full(len(rim), z)])
+        for share in np.linspace(0.0, 0.95, 12)
+        for z in (-half[2], half[2])
+    ]
+    return np.concatenate([*side, *ends])
+
+
+def _ball_surface(radius: float) -> Float64Array:
+    """Give points of a ball's surface, shape [k, 3]."""
+    turns, heights = np.arange(800) * (np.pi * (1.0 + np.sqrt(5.0))), 1.0 - (2.0 * np.arange(800) + 1.0) / 800
+    across = np.sqrt(1.0 - heights**2)
+    return radius * np.column_stack([across * np.cos(turns), across * np.sin(turns), heights])

@@ -1,0 +1,123 @@
+"""The collision model of a robot: spheres that cover its links, and which links may not touch."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots.number_bounds import MAX_POSITION
+from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
+
+LinkPair = tuple[str, str]
+MAX_SPHERES = 4096
+"""Most spheres of a robot."""
+
+
+@dataclass(frozen=True, eq=False)
+class CollisionModel:
+    """Spheres that cover the links of a robot, and which links may not touch, read-only.
+
+    Attributes:
+        spheres: By link, centres in its frame [m] and radii [m], shape [spheres of the link, 4].
+        pairs: Links that are checked against each other.
+        left_out: Pairs that are not checked, by the reason.
+    """
+
+    spheres: Mapping[str, Float64Array]
+    pairs: tuple[LinkPair, ...]
+    left_out: Mapping[str, tuple[LinkPair, ...]]
+
+    def __init__(
+        self,
+        spheres: Mapping[str, ArrayLike],
+        pairs: Iterable[LinkPair],
+        left_out: Mapping[str, Iterable[LinkPair]] | None = None,
+    ) -> None:
+        """Copy and check what is given; every pair gets its links in alphabetical order.
+
+        Raises:
+            InputError: Spheres have no shape [k, 4] of finite numbers, a radius is not positive, there are too many,
+                or a pair is none of two links with spheres.
+        """
+        found = {link: _checked_spheres(link, values) for link, values in spheres.items()}
+        object.__setattr__(self, "spheres", MappingProxyType({link: own for link, own in found.items() if len(own)}))
+        if sum(map(len, found.values())) > MAX_SPHERES:
+            raise InputError(f"A robot may have {MAX_SPHERES} spheres, got {sum(map(len, found.values()))}.")
+        object.__setattr__(self, "pairs", checked_pairs(pairs, self.spheres))
+        reasons = {reason: checked_pairs(own, self.spheres) for reason, own in (left_out or {}).items()}
+        object.__setattr__(self, "left_out", MappingProxyType(reasons))
+
+    def __reduce__(self) -> tuple[type["CollisionModel"], tuple[object, ...]]:
+        """Pickle what the constructor takes."""
+        return type(self), (dict(self.spheres), self.pairs, dict(self.left_out))
+
+    def __repr__(self) -> str:
+        """Give the sizes."""
+        return f"<CollisionModel: {self.sphere_count} spheres on {len(self.spheres)} links, {len(self.pairs)} pairs>"
+
+    @property
+    def sphere_count(self) -> int:
+        """Number of spheres of all links."""
+        return sum(map(len, self.spheres.values()))
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hex digest of spheres and pairs; equal digests mean interchangeable models."""
+        digest = sha256(repr(self.pairs).encode())
+        for link, own in self.spheres.items():
+            digest.update(f"\n{link} {own.shape}\n".encode() + own.tobytes())
+        return digest.hexdigest()
+
+    def of_links(self, links: Collection[str]) -> "CollisionModel":
+        """Give the model of some of the links."""
+        kept = {link: own for link, own in self.spheres.items() if link in links}
+        return CollisionModel(
+            kept,
+            (pair for pair in self.pairs if kept.keys() >= {*pair}),
+            {reason: [pair for pair in own if kept.keys() >= {*pair}] for reason, own in self.left_out.items()},
+        )
+
+    def without_pairs(self, pairs: Iterable[LinkPair], reason: str) -> "CollisionModel":
+        """Give a model that does not check some pairs, with the reason; pairs that it does not check stay as they are.
+
+        Raises:
+            InputError: A pair is none of two links with spheres.
+        """
+        left_out = set(checked_pairs(pairs, self.spheres)) & set(self.pairs)
+        kept = [pair for pair in self.pairs if pair not in left_out]
+        others = {name: own for name, own in self.left_out.items() if name != reason}
+        return CollisionModel(self.spheres, kept, {**others, reason: [*self.left_out.get(reason, ()), *left_out]})
+
+
+def checked_pairs(pairs: Iterable[LinkPair], links: Collection[str]) -> tuple[LinkPair, ...]:
+    """Give pairs sorted, each once and with its links in alphabetical order.
+
+    Raises:
+        InputError: A pair is none of two links out of ``links``.
+    """
+    found = set()
+    for pair in pairs:
+        first, second = pair
+        for link in pair:
+            if link not in links:
+                raise InputError(f"The pair of '{first}' and '{second}' needs spheres of link '{link}'; it has none.")
+        if first == second:
+            raise InputError(f"A pair needs two links, got '{first}' twice.")
+        found.add((min(pair), max(pair)))
+    return tuple(sorted(found))
+
+
+def _checked_spheres(link: str, values: ArrayLike) -> Float64Array:
+    try:
+        spheres = np.array(values, dtype=np.float64).reshape(-1, 4)
+    except (TypeError, ValueError):
+        raise InputError(f"Spheres of link '{link}' must have the shape [k, 4], got {values!r:.80}.") from None
+    if not (np.abs(spheres) <= MAX_POSITION).all() or not (spheres[:, 3] > 0.0).all():
+        raise InputError(f"Spheres of link '{link}' must have finite centres and radii above 0.")
+    spheres.setflags(write=False)
+    return spheres

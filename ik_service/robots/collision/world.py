@@ -1,0 +1,69 @@
+"""Obstacles around a robot, as data: changing them compiles nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from types import MappingProxyType
+
+import numpy as np
+
+from ik_service.robots.collision.shapes import Shape
+from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
+
+MAX_OBJECTS = 4096
+"""Most objects of a world."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Named shapes in the world frame, read-only.
+
+    Attributes:
+        objects: The shapes by name.
+    """
+
+    objects: Mapping[str, Shape]
+
+    def __post_init__(self) -> None:
+        """Copy the mapping.
+
+        Raises:
+            InputError: A name is empty, what it names is no shape, or there are too many.
+        """
+        for name, shape in self.objects.items():
+            if not isinstance(name, str) or not name:
+                raise InputError(f"An object of a world needs a name that is a text, got {name!r}.")
+            if not isinstance(shape, Shape):
+                raise InputError(f"Object '{name}' must be a shape, got {type(shape).__name__}.")
+        if len(self.objects) > MAX_OBJECTS:
+            raise InputError(f"A world may have {MAX_OBJECTS} objects, got {len(self.objects)}.")
+        object.__setattr__(self, "objects", MappingProxyType(dict(self.objects)))
+
+    def __reduce__(self) -> tuple[type["World"], tuple[dict[str, Shape]]]:
+        """Pickle what the constructor takes."""
+        return type(self), (dict(self.objects),)
+
+    def __repr__(self) -> str:
+        """Give the number of objects."""
+        return f"<World: {len(self.objects)} objects>"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the objects, in the order in which they were given."""
+        return tuple(self.objects)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hex digest of the objects; equal digests mean interchangeable worlds."""
+        return sha256(repr(tuple(self.objects.items())).encode()).hexdigest()
+
+    def signed_distances(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points [m, shape ..., 3] from each object [m], shape [objects, ...]."""
+        shapes = self.objects.values()
+        return (
+            np.stack([shape.signed_distance(points) for shape in shapes])
+            if shapes
+            else np.empty((0, *points.shape[:-1]))
+        )

@@ -1,0 +1,84 @@
+"""Which links of a robot are checked against each other, from its structure and from random configurations."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ik_service.robots.collision.model import CollisionModel, LinkPair
+from ik_service.robots.collision_checks.body_spheres import body_spheres
+from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK, pair_distance, sphere_centers
+from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.structure.configuration import checked_joint_q
+from ik_service.robots.transforms import Float64Array
+
+SAMPLES = 10_000
+"""Random configurations by which pairs are judged."""
+ALWAYS_SHARE = 0.95
+"""Share of them from which on a pair counts as always in contact: its spheres overlap by themselves."""
+NEVER_DISTANCE = 0.01
+"""Links that come no nearer than this [m] in any of them count as never in contact."""
+SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
+
+
+def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], samples: int = SAMPLES) -> CollisionModel:
+    """Give the collision model that checks every pair of links that may come into contact, and may leave it.
+
+    Left out are, with the reason: links of one body; a link and the one above it that has spheres; pairs in contact in
+    nearly all random configurations; pairs that come near each other in none. The configurations are the same in
+    every run.
+
+    Args:
+        robot: The robot.
+        spheres: By link, centres in its frame [m] and radii [m], shape [k, 4].
+        samples: How many random configurations.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+        InputError: Spheres are not of that shape.
+    """
+    model = CollisionModel(spheres, combinations(spheres, 2))
+    body = {link: robot.link_frame(link)[0] for link in model.spheres}
+    model = model.without_pairs([(a, b) for a, b in model.pairs if body[a] == body[b]], SAME_BODY)
+    model = model.without_pairs(_adjacent(robot, model), ADJACENT)
+    distances = pair_distances(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
+    in_contact = (distances <= 0.0).mean(axis=1)
+    always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
+    far = [pair for pair, own in zip(model.pairs, distances, strict=True) if own.min() > NEVER_DISTANCE]
+    return model.without_pairs(always, ALWAYS).without_pairs(far, NEVER)
+
+
+def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike) -> CollisionModel:
+    """Give the model that leaves out what is in contact in configurations that are known to be free.
+
+    Args:
+        robot: The robot.
+        model: Its model.
+        joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
+    """
+    distances = pair_distances(robot, model, joint_q)
+    touching = [pair for pair, own in zip(model.pairs, distances, strict=True) if own.min() <= 0.0]
+    return model.without_pairs(touching, "in contact in a free configuration")
+
+
+def pair_distances(robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike) -> Float64Array:
+    """Give the least distance between the spheres of each pair [m], shape [pairs, n]."""
+    configurations, spheres = checked_joint_q(robot, joint_q), body_spheres(robot, model)
+    distances = np.empty((len(spheres.pairs), len(configurations)))
+    for start in range(0, len(configurations), CONFIGURATIONS_PER_BLOCK):
+        block = slice(start, start + CONFIGURATIONS_PER_BLOCK)
+        centers = sphere_centers(robot, spheres, configurations[block])
+        for row, (first, second) in enumerate(spheres.pairs):
+            distances[row, block] = pair_distance(spheres, centers, first, second)
+    return distances
+
+
+def _adjacent(robot: KinematicRobot, model: CollisionModel) -> Iterator[LinkPair]:
+    """Give each link with spheres and the nearest above it that has some too."""
+    for link in model.spheres:
+        above = int(robot.link_parent[robot.link_index(link)])
+        while above >= 0 and robot.link_names[above] not in model.spheres:
+            above = int(robot.link_parent[above])
+        if above >= 0:
+            yield link, robot.link_names[above]

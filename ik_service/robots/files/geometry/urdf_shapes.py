@@ -1,0 +1,51 @@
+"""Elements ``<collision>`` of a URDF; what is none of the shapes of the format is passed over and named."""
+
+from ik_service.errors import RobotFileError
+from ik_service.robots.collision.link_shapes import LinkShapes
+from ik_service.robots.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
+from ik_service.robots.files.xml_reader import XmlElement, shortened
+from ik_service.robots.transforms import quaternion_from_rpy
+from objectives.errors import InputError
+
+MAX_SHAPES = 256
+"""Most shapes of a link; further ones count as unread."""
+_MISSING = -1.0
+
+
+def read_link_shapes(link: XmlElement) -> LinkShapes:
+    """Read the shapes by which a link collides."""
+    shapes: list[BoundedShape] = []
+    unread: list[str] = []
+    for number, collision in enumerate(link.all("collision")):
+        geometry = next(iter(collision.all("geometry")), None)
+        element = geometry.children[0] if geometry is not None and geometry.children else None
+        kind = "nothing" if element is None else shortened(element.tag)
+        try:
+            shape = None if element is None or number >= MAX_SHAPES else _read_shape(element, _pose(collision))
+        except (RobotFileError, InputError):
+            shape = None
+        if shape is None:
+            unread.append(kind)
+        else:
+            shapes.append(shape)
+    return LinkShapes(tuple(shapes), tuple(unread))
+
+
+def _pose(collision: XmlElement) -> tuple[float, ...]:
+    origin = next(iter(collision.all("origin")), None)
+    if origin is None:
+        return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
+    xyz, rpy = (origin.numbers(name, (0.0, 0.0, 0.0)) for name in ("xyz", "rpy"))
+    return *xyz, *quaternion_from_rpy(*rpy).tolist()
+
+
+def _read_shape(element: XmlElement, pose: tuple[float, ...]) -> BoundedShape | None:
+    """Read a shape; a length that is missing is taken for a negative one, which no shape takes."""
+    if element.tag == "box":
+        return Box(element.numbers("size", (_MISSING, _MISSING, _MISSING)), pose)
+    radius, length = (element.number(name, _MISSING) for name in ("radius", "length"))
+    if element.tag == "sphere":
+        return Sphere(radius, pose[:3])
+    if element.tag == "cylinder":
+        return Cylinder(radius, length, pose)
+    return Capsule(radius, length, pose) if element.tag == "capsule" else None

@@ -1,0 +1,89 @@
+"""Collision models and worlds as data: what they hold, what they refuse, and that equal ones hash equally."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from ik_service.robots.collision.model import CollisionModel
+from ik_service.robots.collision.shapes import Box, Sphere
+from ik_service.robots.collision.world import World
+from objectives import InputError
+
+SPHERES = {"a": [[0.0, 0.0, 0.0, 0.1]], "b": [[0.0, 0.0, 0.1, 0.1], [0.0, 0.0, 0.2, 0.1]], "c": [[1.0, 0.0, 0.0, 0.2]]}
+
+
+def test_pairs_are_sorted_and_stand_once():
+    model = CollisionModel(SPHERES, [("c", "a"), ("a", "c"), ("b", "a")])
+    assert model.pairs == (("a", "b"), ("a", "c"))
+    assert repr(model) == "<CollisionModel: 4 spheres on 3 links, 2 pairs>"
+
+
+def test_pairs_that_are_left_out_keep_their_reason():
+    model = CollisionModel(SPHERES, [("a", "b"), ("a", "c")]).without_pairs([("b", "a"), ("b", "c")], "never")
+    assert model.pairs == (("a", "c"),)
+    assert dict(model.left_out) == {"never": (("a", "b"),)}  # b and c were not checked before either
+    more = model.without_pairs([("a", "c")], "never")
+    assert dict(more.left_out) == {"never": (("a", "b"), ("a", "c"))}
+
+
+def test_the_model_of_some_links_has_their_spheres_and_pairs():
+    model = CollisionModel(SPHERES, [("a", "b"), ("a", "c")]).without_pairs([("a", "b")], "never")
+    part = model.of_links(["b", "a", "other"])
+    assert list(part.spheres) == ["a", "b"]
+    assert part.pairs == ()
+    assert dict(part.left_out) == {"never": (("a", "b"),)}
+
+
+def test_equal_models_hash_equally_also_after_pickling():
+    model = CollisionModel(SPHERES, [("a", "b")])
+    assert pickle.loads(pickle.dumps(model)).content_hash == model.content_hash
+    assert CollisionModel(SPHERES, [("a", "c")]).content_hash != model.content_hash
+    wider = {**SPHERES, "a": [[0.0, 0.0, 0.0, 0.2]]}
+    assert CollisionModel(wider, [("a", "b")]).content_hash != model.content_hash
+
+
+def test_spheres_cannot_be_changed():
+    model = CollisionModel(SPHERES, [])
+    with pytest.raises(ValueError, match="read-only"):
+        model.spheres["a"][0, 0] = 1.0
+    with pytest.raises(TypeError):
+        model.spheres["d"] = np.zeros((1, 4))
+
+
+@pytest.mark.parametrize(
+    ("spheres", "pairs", "reason"),
+    [
+        ({"a": [[0.0, 0.0, 0.0]]}, [], "Spheres of link 'a' must have the shape"),
+        ({"a": [[0.0, 0.0, 0.0, 0.0]]}, [], "radii above 0"),
+        ({"a": [[0.0, np.nan, 0.0, 0.1]]}, [], "finite centres"),
+        (SPHERES, [("a", "d")], "needs spheres of link 'd'; it has none"),
+        (SPHERES, [("a", "a")], "A pair needs two links, got 'a' twice"),
+        ({"a": np.ones((5000, 4))}, [], "A robot may have 4096 spheres, got 5000"),
+    ],
+)
+def test_what_makes_no_model_is_refused(spheres, pairs, reason):
+    with pytest.raises(InputError, match=reason):
+        CollisionModel(spheres, pairs)
+
+
+def test_a_world_has_named_shapes():
+    world = World({"table": Box((1.0, 1.0, 0.1)), "ball": Sphere(0.2, (0.0, 0.0, 1.0))})
+    assert world.names == ("table", "ball")
+    np.testing.assert_allclose(world.signed_distances(np.array([[0.0, 0.0, 0.55]])), [[0.5], [0.25]])
+    assert pickle.loads(pickle.dumps(world)).content_hash == world.content_hash
+    assert World({"table": Box((1.0, 1.0, 0.2))}).content_hash != World({"table": Box((1.0, 1.0, 0.1))}).content_hash
+    assert World({}).signed_distances(np.zeros((4, 3))).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        ({"": Sphere(0.1)}, "needs a name that is a text"),
+        ({"table": (1.0, 2.0)}, "Object 'table' must be a shape, got tuple"),
+        ({str(k): Sphere(0.1) for k in range(5000)}, "A world may have 4096 objects, got 5000"),
+    ],
+)
+def test_what_makes_no_world_is_refused(objects, reason):
+    with pytest.raises(InputError, match=reason):
+        World(objects)

@@ -1,0 +1,91 @@
+"""Which links are checked against each other: by structure, by random configurations, and by free ones."""
+
+import numpy as np
+import pytest
+
+from ik_service.robots import load_urdf
+from ik_service.robots.collision_checks.link_pairs import (
+    ADJACENT,
+    ALWAYS,
+    NEVER,
+    SAME_BODY,
+    choose_pairs,
+    pair_distances,
+    without_contacts,
+)
+
+# Four links of 0.3 m in a plane; a tool welded to the last, a camera welded to the base, and a frame without spheres.
+CHAIN = """<robot name="chain">
+  <link name="base"/><link name="camera"/><link name="one"/><link name="two"/><link name="three"/>
+  <link name="flange"/><link name="tool"/>
+  <joint name="camera_mount" type="fixed">
+    <parent link="base"/><child link="camera"/>
+    <origin xyz="0 0 0.02"/></joint>
+  <joint name="first" type="revolute">
+    <parent link="base"/><child link="one"/>
+    <axis xyz="0 0 1"/><limit lower="-3" upper="3"/></joint>
+  <joint name="second" type="revolute">
+    <parent link="one"/><child link="two"/>
+    <origin xyz="0.3 0 0"/><axis xyz="0 0 1"/><limit lower="-3" upper="3"/></joint>
+  <joint name="third" type="revolute">
+    <parent link="two"/><child link="three"/>
+    <origin xyz="0.3 0 0"/><axis xyz="0 0 1"/><limit lower="-3" upper="3"/></joint>
+  <joint name="flange_mount" type="fixed">
+    <parent link="three"/><child link="flange"/>
+    <origin xyz="0.3 0 0"/></joint>
+  <joint name="tool_mount" type="fixed"><parent link="flange"/><child link="tool"/></joint>
+</robot>"""
+BAR = [[0.05 + 0.05 * k, 0.0, 0.0, 0.03] for k in range(5)]
+SPHERES = {
+    "base": [[0.0, 0.0, 0.0, 0.04]],
+    "camera": [[-0.4, 0.0, 0.0, 0.03]],
+    "one": BAR,
+    "two": BAR,
+    "three": BAR,
+    "tool": [[0.0, 0.0, 0.0, 0.03]],
+}
+
+
+@pytest.fixture(scope="module")
+def chain():
+    return load_urdf(CHAIN)
+
+
+def test_each_pair_is_checked_or_left_out_with_a_reason(chain):
+    model = choose_pairs(chain, SPHERES, 2000)
+    assert dict(model.left_out) == {
+        SAME_BODY: (("base", "camera"), ("three", "tool")),
+        ADJACENT: (("base", "one"), ("one", "two"), ("three", "two")),
+        ALWAYS: (),
+        NEVER: (("camera", "one"),),
+    }
+    reasons = [pair for own in model.left_out.values() for pair in own]
+    assert len(model.pairs) + len(reasons) == 15  # of six links
+    assert model.pairs == tuple(sorted({*model.pairs} - {*reasons}))
+
+
+def test_a_link_without_spheres_does_not_part_its_neighbours(chain):
+    model = choose_pairs(chain, {"base": SPHERES["base"], "two": BAR}, 100)
+    assert model.left_out[ADJACENT] == (("base", "two"),)
+
+
+def test_spheres_that_always_overlap_are_not_checked(chain):
+    wide = {**SPHERES, "two": [[0.0, 0.0, 0.0, 0.7]]}
+    assert ("three", "tool") not in choose_pairs(chain, wide, 500).pairs
+    assert set(choose_pairs(chain, wide, 500).left_out[ALWAYS]) == {("base", "two"), ("camera", "two"), ("tool", "two")}
+
+
+def test_the_choice_is_the_same_in_every_run(chain):
+    assert choose_pairs(chain, SPHERES, 500).content_hash == choose_pairs(chain, SPHERES, 500).content_hash
+
+
+def test_what_touches_in_a_free_configuration_is_not_checked(chain):
+    model = choose_pairs(chain, SPHERES, 2000)
+    folded = np.array([0.0, 2.9, 2.9])
+    touching = {
+        pair for pair, own in zip(model.pairs, pair_distances(chain, model, folded), strict=True) if own[0] <= 0
+    }
+    assert touching
+    freed = without_contacts(chain, model, folded)
+    assert set(freed.pairs) == set(model.pairs) - touching
+    assert set(freed.left_out["in contact in a free configuration"]) == touching
