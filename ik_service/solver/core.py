@@ -9,16 +9,22 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.compiler import Lanes
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
-from ik_service.solver.inputs.reading import check_lines
+from ik_service.solver.free_combinations import SOLUTIONS_TRIED, FreeCombinations, IslandSolutions
+from ik_service.solver.inputs.reading import check_lines, has_lines_per_problem
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
+from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import release_objective
@@ -26,7 +32,7 @@ from ik_service.solver.problems.rows.constraints import ConstraintRows
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.support import row_labels
 from ik_service.solver.problems.solve_settings import SolveSettings
-from ik_service.solver.result import IKResult, ResultHead, collect_result
+from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_problems
 from ik_service.solver.results.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit
@@ -66,6 +72,7 @@ class SolverCore:
     ) -> None:
         self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
         self.targets, self._device = PoseTargets(robot, targets), device
+        self._combinations: FreeCombinations | None = None
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
         with DEVICE_LOCK, CacheErrorsExplained():
             self._set_up(engine)
@@ -84,7 +91,13 @@ class SolverCore:
         ]
         try:
             self.layout = RowLayout(self, self._model, targets, others, options.jacobian_type())
-            self.engine = choose_engine(engine, self.layout, options, join=join, threads=self._threads)
+            has_model = self._robot.collision_model is not None
+            lanes = Lanes(1) if island_launches.in_threads(self._device) else Lanes.on_cpu()
+            self.collision = CollisionData(self._model, lanes) if has_model else None
+            self._lanes = lanes
+            self.engine = choose_engine(
+                engine, self.layout, options, join=join, threads=self._threads, collision=self.collision
+            )
             self._use_layout()
         except Exception:
             for objective in (*targets, *others):  # so that it can be given to another solver
@@ -103,6 +116,7 @@ class SolverCore:
         options: SolverOptions,
         judged: NDArray[Any] | None = None,
         enabled: NDArray[np.bool_] | None = None,
+        worlds: CheckedWorlds | None = None,
     ) -> IKResult | None:
         """Solve a batch of problems.
 
@@ -113,19 +127,55 @@ class SolverCore:
             options: Options of this solve.
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
             enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
+            worlds: What is checked for collision beside the robot itself; None for no check at all.
 
         Returns:
             The result; None where a number is faulty.
         """
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
+        check_lines(self._objectives, self.targets.with_lines, given.problem_count)
+        done = self._run(given, start, options, enabled, worlds)
+        if done is None:
+            return None
+        prepared, settings = done
+        if judged is not None:
+            with DEVICE_LOCK, CacheErrorsExplained():
+                self.work.verify_given(judged, prepared)
+        result = collect_result(head, self.work, prepared, settings)
+        if worlds is None or judged is not None or not self._may_combine(options):
+            return result
+        return self._with_combinations(head, result, given, start, options, enabled, worlds)
+
+    def _run(
+        self,
+        given: TargetArrays,
+        start: NDArray[Any] | None,
+        options: SolverOptions,
+        enabled: NDArray[np.bool_] | None,
+        worlds: CheckedWorlds | None,
+        *,
+        verdict: bool = True,
+    ) -> tuple[PreparedSolve, SolveSettings] | None:
+        """Run a solve and leave its answers in the workspace; None where a number is faulty.
+
+        Args:
+            given: As for `solve`, and what follows.
+            start: Alike.
+            options: Alike.
+            enabled: Alike.
+            worlds: Alike.
+            verdict: Whether answers in contact count as failed, beside attempts at single islands.
+        """
         count = given.problem_count
-        check_lines(self._objectives, self.targets.with_lines, count)
-        settings = SolveSettings(count, self.engine.seed_count(options), options)
+        settings = SolveSettings(count, self.engine.seed_count(options), options, worlds is not None)
         self.engine.require(settings)
         with DEVICE_LOCK, CacheErrorsExplained():
             self._constraints.enable(enabled)
+            if worlds is not None and self.collision is not None:
+                self.collision.use(*worlds, options.margin)
             self._fit_workspace(count)
+            self.work.verification.check_collision(checked=worlds is not None and verdict)
             self._upload_targets()
             work = self.work
             work.inputs.stage(given.positions, given.orientations_xyzw, start)
@@ -135,12 +185,58 @@ class SolverCore:
         # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
         with turn_on(self._device), CacheErrorsExplained():
             prepared.run()
-        if work.inputs.is_faulty():
-            return None
-        if judged is not None:
-            with DEVICE_LOCK, CacheErrorsExplained():
-                work.verify_given(judged, prepared)
-        return collect_result(head, work, prepared, settings)
+        return None if work.inputs.is_faulty() else (prepared, settings)
+
+    def _may_combine(self, options: SolverOptions) -> bool:
+        """Whether solutions of islands that touch each other can be combined anew."""
+        has_lines = bool(self.targets.with_lines) or any(map(has_lines_per_problem, self._objectives))
+        may_differ = self.engine.name == "compiled" and self._robot.trees.ntree > 1
+        return may_differ and options.solutions == 1 and not has_lines
+
+    def _with_combinations(
+        self,
+        head: ResultHead,
+        result: IKResult,
+        given: TargetArrays,
+        start: NDArray[Any] | None,
+        options: SolverOptions,
+        enabled: NDArray[np.bool_] | None,
+        worlds: CheckedWorlds,
+    ) -> IKResult:
+        """Replace answers whose islands touch each other by the first combination of their solutions that is free."""
+        if self._combinations is None:
+            self._combinations = FreeCombinations(self._model, self._lanes)
+        left = np.flatnonzero((result.status == IKStatus.BLOCKED_BY_COLLISION) & (result.islands.nisland > 1))
+        if not len(left):
+            return result
+        many = replace(options, solutions=SOLUTIONS_TRIED, best_of=None, precision="float32")
+        done = self._run(*_part(left, given, start), many, _lines(left, enabled), worlds.part(left), verdict=False)
+        assert done is not None  # the same numbers were sound before
+        solutions = self._island_solutions(done[0], len(left), SOLUTIONS_TRIED)
+        with DEVICE_LOCK, CacheErrorsExplained():
+            chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
+        rows = left[is_free]
+        if len(rows):
+            own = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
+            solved = self.solve(head, *own)
+            assert solved is not None
+            replace_problems(result, rows, solved)
+        return result
+
+    def _island_solutions(self, prepared: PreparedSolve, count: int, wanted: int) -> IslandSolutions:
+        """Read the solutions of every island from the workspace."""
+        selection, partition = prepared.selection, prepared.partition
+        assert selection is not None  # several have been asked for
+        joint_q = np.empty((count, wanted, self._robot.joint_coord_count))
+        for k in range(wanted):
+            with DEVICE_LOCK:
+                selection.take(partition, np.full(count, k, np.int32))
+            joint_q[:, k] = self.work.problems.best.joint_q.numpy()[:count]
+        islands = int(partition.nisland.max())
+        trees = self._robot.trees.coordinate_treeid
+        tree_island = np.broadcast_to(partition.tree_island, (count, partition.tree_island.shape[1]))
+        island = np.where(trees >= 0, tree_island[:, np.maximum(trees, 0)], -1)
+        return IslandSolutions(joint_q, selection.found(count)[:, :islands], island)
 
     def report_islands(self, problem: int) -> IslandReport:
         """Return the islands of a problem, every row on whose weight can be above 0, and all constraints."""
@@ -159,6 +255,7 @@ class SolverCore:
         with DEVICE_LOCK, CacheErrorsExplained():
             self._fit_workspace(2)
             self._upload_targets()
+            self.work.verification.check_collision(checked=False)
             return self.work.recorded(self.engine.record_islands(self.work, 2, **given))
 
     def _workspace(self, capacity: int) -> Workspace:
@@ -175,6 +272,8 @@ class SolverCore:
 
     def _use_layout(self) -> None:
         self.work.use_layout(self.layout)
+        if self.collision is not None:
+            self.work.verification.use_collision(self.collision)
         self.engine.use_layout()
 
     def _upload_targets(self) -> None:
@@ -191,3 +290,15 @@ def _soft_limits() -> IKObjective:
     limits = IKObjectiveJointLimit()
     limits.priority = 0
     return limits
+
+
+def _part(
+    problems: NDArray[np.intp], given: TargetArrays, start: NDArray[Any] | None
+) -> tuple[TargetArrays, NDArray[Any] | None]:
+    """Return targets and starts of some of the problems."""
+    return given.part(problems), start if start is None or start.ndim == 1 else start[problems]
+
+
+def _lines(problems: NDArray[np.intp], values: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return the lines of some of the problems, where there is more than one for all."""
+    return values if values is None or len(values) == 1 else values[problems]

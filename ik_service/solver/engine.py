@@ -3,6 +3,7 @@
 from typing import Literal, Protocol
 
 from ik_service.errors import EngineError
+from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.compiled.loop_closing import LoopClosing
@@ -57,6 +58,7 @@ def choose_engine(
     *,
     join: bool,
     threads: int,
+    collision: CollisionData | None = None,
 ) -> Engine:
     """Return the compiled engine where it covers the problem and nothing asks for the staged one.
 
@@ -66,6 +68,7 @@ def choose_engine(
         options: The solver's options.
         join: Whether all touched trees are one island.
         threads: Most threads of the compiled engine.
+        collision: What is checked for collision; None where the robot has no model.
 
     Raises:
         EngineError: The compiled engine is wanted and does not cover the problem.
@@ -78,4 +81,4 @@ def choose_engine(
         closes = bool(layout.rows.of_kind(RowKind.CONSTRAINT))
         closing = LoopClosing(layout, hard_limits=limited) if closes else None
         return StagedEngine(layout, options, join=join, closing=closing)
-    return CompiledEngine(layout, join=join, hard_limits=limited, threads=threads)
+    return CompiledEngine(layout, join=join, hard_limits=limited, threads=threads, collision=collision)

@@ -29,6 +29,8 @@ PER_SOLVE = (
     "solutions",
     "solution_difference",
     "precision",
+    "collision",
+    "margin",
 )
 CANDIDATES_MAX = 8
 SOLUTIONS_MAX = 256
@@ -57,6 +59,9 @@ class SolverOptions:
             than this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m and in up to four times as many iterations,
             and returns float64.
+        collision: "self" keeps links off each other, "world" off a given world too, "off" checks nothing; None is
+            "world" where one is given, else "self" where the robot has a collision model.
+        margin: Least distance from contact of a success [m].
         joint_limits: "hard" keeps every configuration inside the limits, exactly; only where no float32 lies between
             two limits, float32 answers are outside by half a step of float32 at most (6e-8 of the value). "soft" adds
             penalty rows for leaving them; "off" ignores them.
@@ -77,6 +82,8 @@ class SolverOptions:
     solutions: int = 1
     solution_difference: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
+    collision: Literal["self", "world", "off"] | None = None
+    margin: float = 0.0
     joint_limits: JointLimits = "hard"
     jacobian_mode: JacobianMode | IKJacobianType = "analytic"
     candidates: int = 1
@@ -102,6 +109,10 @@ class SolverOptions:
             raise InputError(f"Option best_of is {self.best_of!r}. Allowed: None, 'cost', 'nearest'.")
         if self.precision not in ("float32", "float64"):
             raise InputError(f"Option precision is {self.precision!r}. Allowed: 'float32', 'float64'.")
+        if self.collision not in (None, "self", "world", "off"):
+            raise InputError(f"Option collision is {self.collision!r}. Allowed: None, 'self', 'world', 'off'.")
+        if isinstance(self.margin, bool) or not isinstance(self.margin, Real) or not 0.0 <= float(self.margin) < 1e6:
+            raise InputError(f"Option margin is {self.margin!r}. Allowed: a number from 0 to 1e6 m.")
         if self.precision == "float64" and self.solutions > 1:
             raise InputError(
                 "Option precision='float64' gives one solution. Use solutions=1, or solve again from each."

@@ -21,6 +21,7 @@ from ik_service.solver.results.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
 _NAMES = tuple(column.name for column in RESULT_COLUMNS)
+_OWN_NAMES = (*_NAMES, "clearance", "closest")
 _ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)
 
 
@@ -41,6 +42,10 @@ class IKResult(ResultColumns):
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
+        clearance: Where collision was checked: least distance of links from each other and from objects [m], in float64
+            on `joint_q`, float64 [n]; negative in contact, inf where nothing can touch.
+        closest: The two that are closest: places of links that have spheres, and after them of the objects of the
+            problem's world, int32 [n, 2]; -1 where nothing can touch.
     """
 
     joint_names: tuple[str, ...]
@@ -52,6 +57,8 @@ class IKResult(ResultColumns):
     device: str
     seeds: int
     islands: IslandResults
+    clearance: NDArray[np.float64] | None = None
+    closest: NDArray[np.int32] | None = None
 
     def __repr__(self) -> str:
         """Say how many problems there were and how many are solved."""
@@ -84,8 +91,18 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     if len(parts) == 1 and rows == slice(0, len(first)):
         return first
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
-    joined = _joined(parts, _NAMES) | {"islands": IslandResults(**vars(first.islands) | islands)}
+    joined = _joined(parts, _OWN_NAMES) | {"islands": IslandResults(**vars(first.islands) | islands)}
     return IKResult(**vars(first) | joined)  # quicker than dataclasses.replace, once per request
+
+
+def replace_problems(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
+    """Put the answers of another result in place of those of some problems."""
+    for name in _OWN_NAMES:
+        if getattr(result, name) is not None:
+            getattr(result, name)[problems] = getattr(others, name)
+    for name in _ISLAND_NAMES:
+        if (values := getattr(result.islands, name)).flags.writeable:
+            values[problems] = getattr(others.islands, name)
 
 
 def _joined(parts: Sequence[tuple[object, slice]], names: Sequence[str]) -> dict[str, Any]:
@@ -142,6 +159,8 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
         values[name] = order.dofs_of(values[name])
     islands = work.verification, prepared.partition, head.robot, head.row_labels, settings.problem_count
     errors, closing_joint_q = work.verification.constraint_values.read(settings.problem_count)
+    if work.verification.collision is not None:
+        values["clearance"], values["closest"] = work.verification.collision.read(settings.problem_count)
     values |= {
         "constraint_error": errors,
         "closing_joint_q": closing_joint_q,

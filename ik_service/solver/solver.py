@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.core import SolverCore
@@ -19,6 +20,7 @@ from ik_service.solver.inputs.reading import (
 )
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.inputs.worlds import read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
@@ -112,6 +114,9 @@ class IKSolver:
         initial_joint_q: Any = None,
         problem_count: int | None = None,
         constraint_enabled: Any = None,
+        world: "World | Sequence[World] | None" = None,
+        world_index: Any = None,
+        object_enabled: Any = None,
         options: "dict[str, object] | SolverOptions | None" = None,
     ) -> IKResult:
         """Solve a batch of problems.
@@ -128,6 +133,9 @@ class IKSolver:
                 names of loops to a boolean or [n]; None, and what a mapping leaves out: all. A loop that is not closed
                 is not judged and changes nothing; its error is in the result. What falls into islands as it did in a
                 solve before compiles nothing.
+            world: Obstacles, or several sets of them; changing them compiles nothing.
+            world_index: Which of several worlds each problem is in, [n].
+            object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
         Returns:
@@ -148,7 +156,8 @@ class IKSolver:
         enabled = None
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
-        result = self._core.solve(self._head, given, start, chosen, enabled=enabled)
+        worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, given.problem_count)
+        result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
             raise_fault(self.robot, self._order, self.targets, inputs)

@@ -61,7 +61,9 @@ def test_the_figures_of_speed_are_those_of_the_results():
     assert [figure for figure in figures if figure not in results] == []
 
 
-@pytest.mark.parametrize("document", ["adding_an_objective", "closed-chains", "conventions", "embedding", "python"])
+@pytest.mark.parametrize(
+    "document", ["adding_an_objective", "closed-chains", "collision", "conventions", "embedding", "python"]
+)
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()
     run_as_module(document, "\n\n".join(blocks(text, "python")), tmp_path)

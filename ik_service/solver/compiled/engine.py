@@ -17,6 +17,7 @@ from typing import Any, Literal
 import warp as wp
 
 from ik_service.errors import EngineError
+from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
@@ -65,6 +66,7 @@ class CompiledEngine:
         join: Whether all touched trees are one island.
         hard_limits: Whether joint limits are enforced.
         threads: Most threads to use.
+        collision: What is checked for collision; None where the robot has no model.
 
     Attributes:
         kernels: The kernels of the islands.
@@ -75,11 +77,20 @@ class CompiledEngine:
     name: Literal["compiled"] = "compiled"
     finish: Literal["float64"] = "float64"
 
-    def __init__(self, layout: RowLayout, *, join: bool, hard_limits: bool, threads: int) -> None:
+    def __init__(
+        self,
+        layout: RowLayout,
+        *,
+        join: bool,
+        hard_limits: bool,
+        threads: int,
+        collision: CollisionData | None = None,
+    ) -> None:
         self._layout, self._join, self._threads = layout, join, threads
         self._model = layout.rows.model
         self._others = layout.rows.others
-        self.kernels = IslandKernels(layout, launches_on(self._model.device), hard_limits=hard_limits)
+        launches = launches_on(self._model.device)
+        self.kernels = IslandKernels(layout, launches, hard_limits=hard_limits, collision=collision)
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
 
@@ -123,10 +134,12 @@ class CompiledEngine:
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         weights = work.weights.with_objectives(given, self._others, count)
         self._make_room(work, settings)
+        self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
-        variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, size)
+        version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
+        variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, size, version)
         key = (variant, given, self.kernels.data_key(), weights.is_common, weights.pattern)
         if key not in self.plans:
             self.plans[key] = self._plan(work, settings, weights)
@@ -157,6 +170,7 @@ class CompiledEngine:
         """
         if (for_gpus and self._others) or not all(map(is_robot_constraint, self._others)):
             raise EngineError(NOT_RECORDABLE)
+        self.kernels.checks_collision = False
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
         load_kernels_alone(SOLVE_IO, self._model.device)
         inputs, problems = work.inputs, work.problems
@@ -214,9 +228,11 @@ class CompiledEngine:
         problems, choice = work.problems, self._choice
         if settings.runs_all_seeds:
             wanted = (settings.seeds, settings.options.solutions)
-            if choice is None or (choice.seeds, choice.solutions) != wanted:
+            count = settings.problem_count
+            if choice is None or (choice.seeds, choice.solutions) != wanted or choice.capacity < count:
                 self.forget()
-                self._choice = choice = SolutionSelection(self._model, problems, *wanted, work.turns)
+                capacity = min(problems.capacity, 1 << (count - 1).bit_length())
+                self._choice = choice = SolutionSelection(self._model, problems, capacity, *wanted, work.turns)
             choice.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (problems.capacity, self._model.joint_coord_count)

@@ -31,6 +31,7 @@ from ik_service.compiler import (
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
 from ik_service.robots import DeviceModel
+from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled.island_launches import (
     IslandKernel,
     IslandWork,
@@ -122,12 +123,22 @@ class IslandKernels:
         layout: The rows; all objectives are stated as expressions.
         launches: How the kernels are launched.
         hard_limits: Whether joint limits are enforced.
+        collision: What is checked for collision; None where the robot has no model.
 
     Attributes:
         launches: How the kernels are launched.
+        collision: As given.
+        checks_collision: Whether the solve that is prepared checks it.
     """
 
-    def __init__(self, layout: RowLayout, launches: PacketLaunches | ThreadLaunches, *, hard_limits: bool) -> None:
+    def __init__(
+        self,
+        layout: RowLayout,
+        launches: PacketLaunches | ThreadLaunches,
+        *,
+        hard_limits: bool,
+        collision: CollisionData | None = None,
+    ) -> None:
         self._layout, self.launches, self._hard_limits = layout, launches, hard_limits
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
         model, support = self._model, self._support
@@ -138,7 +149,8 @@ class IslandKernels:
         self._ranges = seed_ranges(model, support.active_dofs)
         precisions: tuple[Precision, ...] = ("float32", "float64")
         self._limits = {one: _limits(model, one, hard_limits=hard_limits) for one in precisions}
-        self._codes: OrderedDict[tuple[tuple[int, ...], tuple[int, ...], Precision], IslandCode] = OrderedDict()
+        self._codes: OrderedDict[tuple[object, ...], IslandCode] = OrderedDict()
+        self.collision, self.checks_collision = collision, False
 
     def for_gpus(self, *, join: bool) -> "IslandKernels":
         """Return kernels for GPUs that solve the same problems, wherever their arrays are.
@@ -248,6 +260,9 @@ class IslandKernels:
                 trees = np.flatnonzero(partition.tree_island[line] == island)
                 code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
                 task = self._task(code, problems, partition, precision)
+                if self.collision is not None and self.checks_collision and precision == "float32":
+                    task.spheres, task.worlds = self.collision.spheres(trees.tolist()), self.collision.worlds
+                    task.clearance = self.collision.clearance
                 exact = inputs if precision == "float64" else None
                 factors = {SECONDARY: partition.scales.secondary, TERTIARY: partition.scales.tertiary}
                 scales = {field: factor.device[:, island] for field, factor in factors.items()}
@@ -259,7 +274,8 @@ class IslandKernels:
 
     def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:
         """The code of an island that has these trees and rows."""
-        key = (tuple(map(int, trees)), tuple(map(int, rows)), precision)
+        own_rows = tuple(map(int, rows))
+        key = (tuple(map(int, trees)), own_rows, precision, self.checks_collision)
         if key not in self._codes:
             robot = self._model.robot
             touched = touched_dofs(self._model, self._support.dofs[rows])
@@ -267,12 +283,13 @@ class IslandKernels:
             objectives: Any = self._rows.objectives
             error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
             starts, targets = self._rows.start, self._targets
-            given = (robot, self._model, objectives, starts, dofs, key[1], targets, error)
+            given = (robot, self._model, objectives, starts, dofs, own_rows, targets, error)
             constraints, secondary = self._constraints, self._rows.secondary
             signature = IslandSignature.of(
                 *given, tolerated=self._tolerated, constraints=constraints, secondary=secondary
             )
-            kernel = self.launches.kernel(signature, precision)
+            size = self.collision.size if self.collision is not None and self.checks_collision else None
+            kernel = self.launches.kernel(signature, precision, size)
             program, limited = kernel.source.program, self._hard_limits
             entries, most = kernel.source.space.entries, self.launches.step_entries_max
             if entries > most:  # rows of targets are switched off, or there are loops

@@ -8,6 +8,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision import ClearanceSize
 from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precision, build_program
 from ik_service.solver.compiled.kernels.iteration import iteration_of
 from ik_service.solver.compiled.kernels.packet_kernel import packet_kernel
@@ -46,19 +47,19 @@ class IslandKernel:
 
 
 @lru_cache(KERNELS_MAX)
-def _packet_kernel(signature: IslandSignature, lanes: Lanes) -> IslandKernel:
+def _packet_kernel(signature: IslandSignature, lanes: Lanes, collision: ClearanceSize | None) -> IslandKernel:
     source = iteration_of(build_program(signature), lanes, PacketLaunches.step_entries_max)
-    return IslandKernel(packet_kernel(source), source)
+    return IslandKernel(packet_kernel(source, collision), source)
 
 
 @lru_cache(KERNELS_MAX)
-def _thread_kernel(signature: IslandSignature, precision: Precision) -> IslandKernel:
+def _thread_kernel(signature: IslandSignature, precision: Precision, collision: ClearanceSize | None) -> IslandKernel:
     program, most = build_program(signature), ThreadLaunches.step_entries_max
     if precision == "float64":
         source = iteration_of(program, Lanes(1, precision), most)
         return IslandKernel(finish_kernel(source), source)
     source = iteration_of(program, Lanes(1), most, data_columns=BLOCK)
-    return IslandKernel(thread_kernel(source), source, waves=True)
+    return IslandKernel(thread_kernel(source, collision), source, waves=True)
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
@@ -74,9 +75,11 @@ class PacketLaunches:
 
     step_entries_max = 1250
 
-    def kernel(self, signature: IslandSignature, precision: Precision) -> IslandKernel:
-        """Return the kernel of an island."""
-        return _packet_kernel(signature, Lanes.on_cpu(precision))
+    def kernel(
+        self, signature: IslandSignature, precision: Precision, collision: ClearanceSize | None = None
+    ) -> IslandKernel:
+        """Return the kernel of an island; in float64, where answers are improved, none checks for collision."""
+        return _packet_kernel(signature, Lanes.on_cpu(precision), None if precision == "float64" else collision)
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
         """Return what launches for so much work serve: solves of the same size can share them."""
@@ -114,9 +117,11 @@ class ThreadLaunches:
         self._storage: Any = None
         self._room: tuple[int, ...] = (0, 0, 0, 0)  # what `_storage` was allocated for
 
-    def kernel(self, signature: IslandSignature, precision: Precision) -> IslandKernel:
-        """Return the kernel of an island."""
-        return _thread_kernel(signature, precision)
+    def kernel(
+        self, signature: IslandSignature, precision: Precision, collision: ClearanceSize | None = None
+    ) -> IslandKernel:
+        """Return the kernel of an island; alike."""
+        return _thread_kernel(signature, precision, None if precision == "float64" else collision)
 
     def size(self, problem_count: int, seeds: int) -> tuple[int, ...]:
         """Return what launches for so much work serve: numbers of problems and seeds at most."""

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from ik_service.collision import CollisionSpheres, CollisionWorlds
 from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.robots import DeviceModel
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
-from ik_service.solver.lm.ranking import FAILED, IMPRECISE
+from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
 from ik_service.solver.lm.search import count_cost, is_round_end, search_ends
 from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
@@ -54,6 +55,10 @@ class IslandTask:
     best: BestAttempts  # of every problem, or every attempt
     searches: Searches
     best_joint_q_float64: wp.array2d[wp.float64]  # written by kernels in float64, beside the other
+    # collision, where it is checked
+    spheres: CollisionSpheres
+    worlds: CollisionWorlds
+    clearance: wp.array[wp.float32]  # [1]: what a success has at least [m]
 
 
 TaskRef: Any = typed_warp.reference_to(IslandTask)
@@ -106,7 +111,7 @@ def count_attempt(task: TaskRef, p: int, island: int, s: int, rank: wp.int64, co
         return
     if rank < IMPRECISE:
         task.searches.end_seed[p, island] = wp.min(task.searches.end_seed[p, island], s + 1)
-    else:
+    elif rank < IN_CONTACT or rank >= FAILED:  # where targets are met in contact, other seeds may meet them without
         task.searches.counted[p, island] = count_cost(task.searches.counted[p, island], cost)
 
 
@@ -117,7 +122,7 @@ def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool)
     if task.settings[KEEP_ALL] == 1:
         return
     if is_round_end(seeds) and seeds < task.searches.end_seed[p, island]:
-        is_good = not has_targets or task.best.rank[p, island] < FAILED
+        is_good = not has_targets or task.best.rank[p, island] < IN_CONTACT
         if search_ends(task.searches.counted[p, island], task.equal_minima, is_good, seeds):
             task.searches.end_seed[p, island] = seeds
 

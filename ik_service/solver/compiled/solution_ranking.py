@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.lm.codes import NO_TARGET
-from ik_service.solver.lm.ranking import FAILED, IMPRECISE, UNRANKED
+from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED
 from ik_service.solver.lm.termination import is_minimum
 from ik_service.solver.problems.best_attempts import BestAttempts
 
@@ -107,8 +107,8 @@ def next_best(
         no_target = tries.attempts.met[row, island] == NO_TARGET
         minimal = no_target and is_minimum(tries.attempts.status[row, island], tries.has_targets)
         minimal = minimal and tries.attempts.rank[row, island] < UNRANKED  # the island's search may have ended before
-        none_succeeds = tries.attempts.rank[p * seeds + least, island] >= FAILED
-        if tries.attempts.rank[row, island] < FAILED or (minimal and none_succeeds):
+        none_succeeds = tries.attempts.rank[p * seeds + least, island] >= IN_CONTACT
+        if tries.attempts.rank[row, island] < IN_CONTACT or (minimal and none_succeeds):
             value = float(tries.attempts.rank[row, island])
             if order == BY_COST or (no_target and order == BY_SEED):
                 value = tries.attempts.cost[row, island]

@@ -163,20 +163,24 @@ class SolutionSelection:
     Args:
         model: The robot on the device.
         problems: Arrays of the problems.
+        capacity: Problems there is room for.
         seeds: Attempts at each.
         solutions: Distinct solutions wanted of each.
         turns: The `Turns` on which attempts are compared and come back.
 
     Attributes:
         attempts: The attempts; attempt s of problem p is in line `p * seeds + s`.
+        capacity: Problems there is room for.
         seeds: Attempts at each problem.
         solutions: Distinct solutions wanted of each.
         solution_count: How many distinct solutions each problem has, [capacity].
     """
 
-    def __init__(self, model: DeviceModel, problems: Problems, seeds: int, solutions: int, turns: Any) -> None:
-        device, trees, capacity = model.device, model.robot.trees.ntree, problems.capacity
-        self.seeds, self.solutions = seeds, solutions
+    def __init__(
+        self, model: DeviceModel, problems: Problems, capacity: int, seeds: int, solutions: int, turns: Any
+    ) -> None:
+        device, trees = model.device, model.robot.trees.ntree
+        self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
         self._device, self._problems, self._turns = device, problems, turns
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
@@ -233,6 +237,11 @@ class SolutionSelection:
         choose = self._record(_choose, inputs)
         take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
         return PartLaunches([choose, take, self.solution_count.fetch])
+
+    def found(self, count: int) -> NDArray[np.int32]:
+        """Return how many distinct solutions the islands of the first problems have, [count, trees]."""
+        found: NDArray[np.int32] = self._found.numpy()[:count]
+        return found
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make a solution of every problem its answer.

@@ -109,13 +109,14 @@ def check_one_line(objectives: Sequence[Any], targets: Sequence[Target]) -> None
     Raises:
         InputError: Some is.
     """
-    many = [type(objective).__name__ for objective in objectives if _has_lines(objective)]
+    many = [type(objective).__name__ for objective in objectives if has_lines_per_problem(objective)]
     many += [f"Target '{target.link}'" for target in targets]
     if many:
         raise InputError(f"{many[0]} has data per problem. Allowed on a path: one line for all waypoints.")
 
 
-def _has_lines(objective: Any) -> bool:
+def has_lines_per_problem(objective: Any) -> bool:
+    """Return whether an objective has data per problem."""
     return isinstance(objective, IKObjective) and any(rows != 1 for rows in objective.data_rows().values())
 
 

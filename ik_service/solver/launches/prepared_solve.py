@@ -20,6 +20,9 @@ class Selection(Protocol):
     def solution_count(self) -> HostDeviceArray:
         """How many distinct solutions each problem has."""
 
+    def found(self, count: int) -> NDArray[np.int32]:
+        """How many the islands of the first problems have, [count, trees]."""
+
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make a solution of every problem its answer; which, [problems], counts from 0."""
 

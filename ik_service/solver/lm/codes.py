@@ -16,6 +16,7 @@ DEADLINE = wp.constant(int(IKStatus.DEADLINE))
 BLOCKED_BY_LIMITS = wp.constant(int(IKStatus.BLOCKED_BY_LIMITS))
 INVALID = wp.constant(int(IKStatus.INVALID))
 LOOP_OPEN = wp.constant(int(IKStatus.LOOP_OPEN))
+BLOCKED_BY_COLLISION = wp.constant(int(IKStatus.BLOCKED_BY_COLLISION))
 NO_TARGET = wp.constant(2)  # value of `met` where an island has no pose target: it succeeds by the gradient test
 STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CONVERGED or STALLED in the result
 

@@ -1,10 +1,14 @@
-"""Which attempt of a problem and island wins: the lowest seed that succeeds, else the one of least cost."""
+"""Which attempt of a problem and island wins: the lowest seed that succeeds, else the one nearest to success.
+
+That is of attempts that meet their targets in contact the one of least depth, else the one of least cost.
+"""
 
 import typing
 
 import warp as wp
 
 IMPRECISE = wp.constant(wp.int64(1 << 16))  # added to the rank of an attempt that is within the tolerances, no more
+IN_CONTACT = wp.constant(wp.int64(1 << 55))  # added to the rank of an attempt that meets its targets in contact
 FAILED = wp.constant(wp.int64(1 << 56))  # added to the rank of an attempt that failed
 UNRANKED = wp.constant(wp.int64(1 << 60))  # above the rank of any attempt
 SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the rank of a failure
@@ -24,6 +28,13 @@ def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
         # The bits of a float that is not negative order like the float; NaN lands above every number.
         rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
     return rank
+
+
+@wp.func
+@typing.no_type_check
+def contact_rank(seed: int, depth: float):
+    """Return the rank of an attempt that meets its targets in contact, or nearer to it than allowed by a depth [m]."""
+    return IN_CONTACT + (wp.int64(wp.cast(wp.abs(depth), wp.int32)) << SEED_BITS) + wp.int64(seed)
 
 
 @wp.func

@@ -16,6 +16,7 @@ class IKStatus(IntEnum):
     BLOCKED_BY_LIMITS = 4
     INVALID = 5
     LOOP_OPEN = 6
+    BLOCKED_BY_COLLISION = 7
 
     @property
     def word(self) -> str:
@@ -53,6 +54,8 @@ _ADVICE = {
     "and the values and derivatives of the objectives.",
     IKStatus.LOOP_OPEN: "A loop of the robot could not be closed: allow more seeds, or a start near a closed "
     "configuration; or its joints and lengths allow none.",
+    IKStatus.BLOCKED_BY_COLLISION: "Every target is met, but links touch each other or an object, or come nearer than "
+    "the margin: see the closest pair, allow more seeds, or move the target or the object.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
@@ -61,8 +64,10 @@ _ADVICE_WITHOUT_TARGETS = {
     IKStatus.MAX_ITERATIONS: "The iterations ran out before the cost settled: allow more of them.",
     IKStatus.BLOCKED_BY_LIMITS: "The least cost found sits at joint limits, beyond which it would fall further: "
     "see active_limits, look at the cost or start elsewhere.",
+    IKStatus.BLOCKED_BY_COLLISION: "Links touch each other or an object, or come nearer than the margin: see the "
+    "closest pair, allow more seeds, or move the object.",
 }
-_SUCCESS, _TIMED_OUT, _INVALID_ROBOT_STATE, _NO_IK_SOLUTION = 1, -6, -17, -31
+_SUCCESS, _TIMED_OUT, _GOAL_IN_COLLISION, _INVALID_ROBOT_STATE, _NO_IK_SOLUTION = 1, -6, -12, -17, -31
 _MOVEIT_ERROR_CODES = {
     IKStatus.CONVERGED: _SUCCESS,
     IKStatus.STALLED: _NO_IK_SOLUTION,
@@ -71,4 +76,5 @@ _MOVEIT_ERROR_CODES = {
     IKStatus.BLOCKED_BY_LIMITS: _NO_IK_SOLUTION,
     IKStatus.INVALID: _INVALID_ROBOT_STATE,
     IKStatus.LOOP_OPEN: _NO_IK_SOLUTION,
+    IKStatus.BLOCKED_BY_COLLISION: _GOAL_IN_COLLISION,
 }

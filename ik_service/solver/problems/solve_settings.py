@@ -14,11 +14,13 @@ class SolveSettings:
         problem_count: Number of problems.
         seeds: Seeds per problem.
         options: Options of this solve.
+        checks_collision: Whether attempts are checked for collision.
     """
 
     problem_count: int
     seeds: int
     options: SolverOptions
+    checks_collision: bool = False
 
     @property
     def runs_all_seeds(self) -> bool:

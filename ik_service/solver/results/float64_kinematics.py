@@ -5,7 +5,7 @@ are worked on side by side, in the lanes of a packet.
 """
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,21 +42,22 @@ class Kinematics:
 KinematicsRef: Any = typed_warp.reference_to(Kinematics)
 
 
-def packet_function(*names: str) -> str:
+def packet_function(*names: str, **words: object) -> str:
     """Return a function's body for Warp, from templates, which works on a packet of problems.
 
     Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among those of the launch, and how
     many there are from it on. It does nothing but for the first problem of each packet.
     """
-    wide, single = ("\n".join(_packet_lines(lanes, names)) for lanes in (ON_CPU, ON_GPU))
+    wide, single = ("\n".join(_packet_lines(lanes, names, words)) for lanes in (ON_CPU, ON_GPU))
     return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"
 
 
-def _packet_lines(lanes: Lanes, names: Sequence[str]) -> list[str]:
+def _packet_lines(lanes: Lanes, names: Sequence[str], words: Mapping[str, object]) -> list[str]:
     kinds = ", ".join(f"{name} = {JointType[name].value}" for name in JOINT_TYPES)
     lines = ["{", *lanes.prologue(), "typedef double Real;", f"enum {{ WIDTH = {lanes.width}, {kinds} }};"]
     lines += ["const F zero = F{};", "const F one = zero + 1.0;"]
     lines.append(f"const auto square_root = [](F x) -> F {{ return {lanes.sqrt('x')}; }};")
+    lines.append(f"const auto holds = [](auto condition) -> bool {{ return {lanes.any('condition')}; }};")
     for name, operation in (("sine", Operation.SIN), ("cosine", Operation.COS)):
         body = [*function_lines(lanes, operation, ["x"], "found"), "return found;"]
         lines += [f"const auto {name} = [](F x) -> F {{", *body, "};"]
@@ -64,7 +65,7 @@ def _packet_lines(lanes: Lanes, names: Sequence[str]) -> list[str]:
     lines += ["const auto arc_tangent = [](F y, F x) -> F {", *body, "};"]
     lines += ["if (place % WIDTH != 0) return;", "const int lanes = left < WIDTH ? left : WIDTH;", "int row[WIDTH];"]
     lines.append("for (int lane = 0; lane < WIDTH; ++lane) row[lane] = p + (lane < lanes ? lane : lanes - 1);")
-    return [*lines, *(TEMPLATES.filled(f"{name}.cpp", {}) for name in ("float64_kinematics", *names)), "}"]
+    return [*lines, *(TEMPLATES.filled(f"{name}.cpp", words) for name in ("float64_kinematics", *names)), "}"]
 
 
 @wp.func

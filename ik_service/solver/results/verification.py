@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
 from ik_service.robots import DeviceModel
 from ik_service.robots.transforms import identity_transform
+from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.problems.host_device_array import HostDeviceArray
@@ -28,6 +29,7 @@ from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
+from ik_service.solver.results.collision_verdict import CollisionVerdict
 from ik_service.solver.results.composition import compose_islands
 from ik_service.solver.results.constraint_values import ConstraintValues
 from ik_service.solver.results.float64_kinematics import (
@@ -206,9 +208,11 @@ class Verification:
         columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
             `judged_q` is `joint_q` in float64.
         constraint_values: Values of the robot's constraints, once the rows are known.
+        collision: Clearances, where the answers are checked for collision.
     """
 
     constraint_values: ConstraintValues
+    collision: CollisionVerdict | None = None
 
     def __init__(
         self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int, *, hard_limits: bool
@@ -231,6 +235,7 @@ class Verification:
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
         self._limits = _exact_limits(model, hard_limits=True)
         self._kept_limits = self._limits if hard_limits else _exact_limits(model, hard_limits=False)
+        self._collision: CollisionVerdict | None = None
         self._turns: Any = None  # this and the next until the rows are known
         self._target_row: Any = None
         links = [target.link for target in targets]
@@ -258,6 +263,14 @@ class Verification:
         self._row_verification = RowVerification(self._model, rows, trees, capacity)
         self.constraint_values = ConstraintValues(self._model, rows, capacity)
 
+    def use_collision(self, data: CollisionData) -> None:
+        """Make room for the clearances of a robot that has a collision model."""
+        self._collision = CollisionVerdict(self._model, data, len(self.columns["success"].host))
+
+    def check_collision(self, *, checked: bool) -> None:
+        """Set whether the answers of the next solves are checked for collision."""
+        self.collision = self._collision if checked else None
+
     def row_lines(self) -> dict[str, wp.array[Any]]:
         """Return the arrays by which rows are judged, if some are, with a line for every problem."""
         rows = self._row_verification
@@ -275,6 +288,8 @@ class Verification:
         """
         left_out, values = "joint_q" if float64_finish else "judged_q", self.constraint_values.columns
         found = [array for name, array in self.columns.items() if name != left_out]
+        if self.collision is not None:
+            found += [self.collision.clearance, self.collision.closest]
         return found if values is None else [*found, values]
 
     def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:
@@ -336,6 +351,8 @@ class Verification:
         steps += rows.steps(which, device["judged_q"], partition)
         steps += self.constraint_values.steps(which, rows.body_q, device["judged_q"]) if values else []
         steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
+        if self.collision is not None:
+            steps += self.collision.steps(which, device["judged_q"], device["success"], device["status"])
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
 

@@ -3,7 +3,7 @@
 from ik_service import IKStatus
 
 # Constants of moveit_msgs/MoveItErrorCodes.
-MOVEIT = {"SUCCESS": 1, "TIMED_OUT": -6, "INVALID_ROBOT_STATE": -17, "NO_IK_SOLUTION": -31}
+MOVEIT = {"SUCCESS": 1, "TIMED_OUT": -6, "GOAL_IN_COLLISION": -12, "INVALID_ROBOT_STATE": -17, "NO_IK_SOLUTION": -31}
 
 
 def test_every_status_has_its_code_of_moveit():
@@ -16,4 +16,5 @@ def test_every_status_has_its_code_of_moveit():
         "BLOCKED_BY_LIMITS": MOVEIT["NO_IK_SOLUTION"],
         "INVALID": MOVEIT["INVALID_ROBOT_STATE"],
         "LOOP_OPEN": MOVEIT["NO_IK_SOLUTION"],
+        "BLOCKED_BY_COLLISION": MOVEIT["GOAL_IN_COLLISION"],
     }

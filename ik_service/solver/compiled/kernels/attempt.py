@@ -5,6 +5,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision import ClearanceSize, clearance_function
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.linear_solve import elimination_in_registers
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line, count_attempt
@@ -24,7 +25,7 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.coordinates import is_at_bound
 from ik_service.solver.lm.coupling import follow
-from ik_service.solver.lm.ranking import attempt_rank
+from ik_service.solver.lm.ranking import attempt_rank, contact_rank
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
     MODEL_DAMPING,
@@ -42,6 +43,7 @@ class AttemptFunctions(AttemptStart):
 
     Args:
         source: The iteration.
+        collision: Sizes of the check for collision; None for none.
 
     Attributes:
         judge_attempt: Rank, cost, status, whether the targets are met, and the cost that attempts compete by, of an
@@ -50,11 +52,12 @@ class AttemptFunctions(AttemptStart):
             the same arguments.
     """
 
-    def __init__(self, source: IterationSource) -> None:
+    def __init__(self, source: IterationSource, collision: ClearanceSize | None = None) -> None:
         super().__init__(source)
         self._define_gain()
         self._define_status()
         self._define_nearness()
+        self._define_contact(collision)
         self._define_ranking()
         self._define_keep()
 
@@ -192,9 +195,45 @@ class AttemptFunctions(AttemptStart):
         self._nearness = nearness if self.source.program.row_error2 is None else nearness_of_all
 
     @typing.no_type_check
+    def _define_contact(self, size: ClearanceSize | None) -> None:
+        StateRef: Any = self.StateRef
+        at, W, Q = self.at, self.source.lanes.width, self.source.state.q
+        COORDINATES = len(coordinate_names(self.source.program))
+
+        @wp.func
+        def without_contact(state: StateRef, lane: int, task: TaskRef, p: int, s: int, rank: wp.int64):
+            return rank
+
+        self._ranked_by_contact = without_contact
+        if size is None:
+            return
+        ALL = size.coordinates
+        clearance, Configuration = clearance_function(size), wp.types.vector(ALL, wp.float32)
+
+        @wp.func
+        def ranked_by_contact(state: StateRef, lane: int, task: TaskRef, p: int, s: int, rank: wp.int64):
+            """Return the rank of a success, or that of contact where it has too little clearance."""
+            joint_q = Configuration()
+            for c in range(ALL):
+                joint_q[c] = task.start_joint_q[p, c]
+            for c in range(COORDINATES):
+                joint_q[task.coordinate[c]] = float(at(state, (Q + c) * W + lane))
+            for f in range(task.follower.shape[0]):
+                leader = at(state, (Q + task.follower_place[f]) * W + lane)
+                joint_q[task.follower[f]] = float(follow(task.follower_number, f, leader))
+            least = task.clearance[0]
+            found = clearance(p, joint_q, task.spheres, task.worlds, least)
+            if found < least:
+                return contact_rank(s, least - found)
+            return rank
+
+        self._ranked_by_contact = ranked_by_contact
+
+    @typing.no_type_check
     def _define_ranking(self) -> None:
         StateRef: Any = self.StateRef
         at, status_of, nearness = self.at, self._status_of, self._nearness
+        ranked_by_contact = self._ranked_by_contact
         W, NORM2 = self.source.lanes.width, self.source.state.norm2
         OTHER_ROWS = 1 if self.source.program.has_other_rows else 0
         LEVELS = len(self.source.program.levels)
@@ -218,6 +257,8 @@ class AttemptFunctions(AttemptStart):
             if met == NO_TARGET:
                 success = status == CONVERGED
             rank = attempt_rank(success, precise, s, cost)
+            if success:
+                rank = ranked_by_contact(state, lane, task, p, s, rank)
             if LEVELS == 2:
                 cost = 0.5 * (float(at(state, LEVEL * W + lane)) + float(at(state, (LEVEL + 1) * W + lane)))
             return rank, cost, status, met, search_cost

@@ -17,6 +17,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision import ClearanceSize
 from ik_service.compiler import IterationSource, cpu_target
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, end_round, needs_attempt
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
@@ -32,13 +33,14 @@ UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane
 
 
 @typing.no_type_check
-def packet_kernel(source: IterationSource) -> wp.Kernel:  # noqa: C901  # it counts the branches of the functions inside as its own
+def packet_kernel(source: IterationSource, collision: ClearanceSize | None = None) -> wp.Kernel:  # noqa: C901  # it counts the branches of the functions inside as its own
     """Return the kernel for CPUs; its arguments are the task, a part of the problems, and the number of parts.
 
     Args:
         source: The iteration.
+        collision: Sizes of the check for collision; None for none.
     """
-    lanes = AttemptFunctions(source)
+    lanes = AttemptFunctions(source, collision)
     State, Real, iterate = lanes.State, lanes.Real, lanes.iterate
     StateRef: Any = lanes.StateRef
     read_data, start_attempt, keep_answer = lanes.read_data, lanes.start_attempt, lanes.keep_answer

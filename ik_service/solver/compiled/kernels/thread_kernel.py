@@ -19,6 +19,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision import ClearanceSize
 from ik_service.compiler import IterationSource
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef
 from ik_service.solver.compiled.kernels.attempt import AttemptFunctions
@@ -66,13 +67,14 @@ def take_row(task: TaskRef, wave: WaveRef, storage: StorageRef, rows: int):
 
 
 @typing.no_type_check
-def thread_kernel(source: IterationSource) -> wp.Kernel:
+def thread_kernel(source: IterationSource, collision: ClearanceSize | None = None) -> wp.Kernel:
     """Return the kernel of an island; its arguments are the task, the wave and the storage of attempts.
 
     Args:
         source: The iteration, at width 1, its data apart in `BLOCK` columns.
+        collision: Sizes of the check for collision; None for none.
     """
-    lane = AttemptFunctions(source)
+    lane = AttemptFunctions(source, collision)
     State, iterate, at = lane.State, lane.iterate, lane.at
     StateRef: Any = lane.StateRef
     read_data, start_attempt, judge_attempt = lane.read_data, lane.start_attempt, lane.judge_attempt

@@ -1,0 +1,93 @@
+"""The clearance of one configuration in float32, as a function for kernels of one robot.
+
+    bodies, joint by joint -> bounds of links -> pairs whose bounds are near: their spheres -> objects whose bounds are
+
+What is near is looked at sphere by sphere, a packet of them at a time; on a GPU one after another.
+"""
+
+import typing
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import warp as wp
+
+from ik_service.collision.sphere_arrays import CollisionSpheres
+from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind
+from ik_service.compiler import Lanes, function_lines
+from ik_service.robots.joint_type import JointType
+from ik_service.template_files import TemplateFolder
+from objectives.expression.operation import Operation
+
+JOINT_TYPES = ("PRISMATIC", "REVOLUTE", "CONTINUOUS", "PLANAR", "FLOATING")
+TEMPLATES = TemplateFolder("ik_service.collision")
+VECTOR_IN_REGISTER = "typedef float V __attribute__((vector_size(16)));"
+VECTOR = """struct V {
+    float x, y, z, w;
+    CUDA_CALLABLE V operator+(V b) const { return {x + b.x, y + b.y, z + b.z, 0}; }
+    CUDA_CALLABLE V operator-(V b) const { return {x - b.x, y - b.y, z - b.z, 0}; }
+    CUDA_CALLABLE V operator*(float by) const { return {x * by, y * by, z * by, 0}; }
+    CUDA_CALLABLE float operator[](int k) const { return k == 0 ? x : k == 1 ? y : z; }
+};"""
+"""Vectors of three numbers: Clang keeps four side by side in a register."""
+
+
+@dataclass(frozen=True)
+class ClearanceSize:
+    """Sizes that a check's code is made for; how many spheres a link has is data, up to so many blocks in all.
+
+    Attributes:
+        coordinates: Coordinates of a configuration.
+        bodies: Bodies of the robot.
+        links: Links that have spheres.
+        blocks: Blocks of spheres there is room for.
+        lanes: Spheres in a block.
+    """
+
+    coordinates: int
+    bodies: int
+    links: int
+    blocks: int
+    lanes: Lanes
+
+
+@lru_cache
+@typing.no_type_check
+def clearance_function(size: ClearanceSize) -> Any:
+    """Return the function of Warp: (p, joint_q, spheres, worlds, least) -> the clearance if it is below `least`.
+
+    Its arguments are the problem, a vector of coordinates, `CollisionSpheres`, `CollisionWorlds` and a distance [m].
+    """
+    warp: Any = wp
+    Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]
+    Spheres: Any = warp.ref[CollisionSpheres]
+    Worlds: Any = warp.ref[CollisionWorlds]
+
+    @wp.func_native(_text(size))
+    def clearance(p: int, joint_q: Configuration, spheres: Spheres, worlds: Worlds, least: float) -> float: ...
+
+    return clearance
+
+
+def _text(size: ClearanceSize) -> str:
+    lanes = size.lanes
+    kinds = [f"{name} = {JointType[name].value}" for name in JOINT_TYPES]
+    kinds += [f"{kind.name} = {kind.value}" for kind in ObjectKind]
+    words = {
+        "bodies": size.bodies,
+        "angles": -(-max(size.bodies, 1) // lanes.width) * lanes.width,
+        "links": max(size.links, 1),
+        "blocks": max(size.blocks, 1),
+        "kinds": ", ".join(kinds),
+        "vector": VECTOR_IN_REGISTER if lanes.width > 1 else VECTOR,
+    }
+    functions = [
+        f"enum {{ WIDTH = {lanes.width} }};",
+        f"const auto square_root = [](F value) -> F {{ return {lanes.sqrt('value')}; }};",
+        "const auto absolute = [](F value) -> F { return value < F{} ? -value : value; };",
+        "const auto larger = [](F one, F other) -> F { return one < other ? other : one; };",
+    ]
+    for name, operation in (("sine", Operation.SIN), ("cosine", Operation.COS)):
+        body = [*function_lines(lanes, operation, ["x"], "found"), "return found;"]
+        functions += [f"const auto {name} = [](F x) -> F {{", *body, "};"]
+    return "\n".join(["{", *lanes.prologue(), *functions, TEMPLATES.filled("clearance.cpp", words), "}"])

@@ -1,0 +1,106 @@
+"""What a solve checks for collision, on the device: spheres by islands, worlds, and the clearance that is asked for.
+
+Arrays of worlds grow and are filled anew for each solve; launches that are recorded hold them until they grow.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.collision import ClearanceSize, CollisionWorlds, collision_spheres, world_lines
+from ik_service.compiler import Lanes
+from ik_service.robots import DeviceModel
+from ik_service.robots.collision.world import World
+from ik_service.solver.problems.host_device_array import HostDeviceArray
+
+ROUNDING = 1e-5
+"""By how much more clearance is asked for in float32 than in the verdict [m]."""
+
+
+class CollisionData:
+    """Arrays of one solver.
+
+    Args:
+        model: The robot on the device; it has a collision model.
+        lanes: Packets of the solver's kernels.
+
+    Attributes:
+        size: What the code of a check is made for.
+        worlds: The `CollisionWorlds`.
+        clearance: What a success has at least [m], on the device, in float32 with room for rounding.
+        margin: The same in float64, as asked for.
+        version: Changes when arrays have been exchanged.
+    """
+
+    def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
+        self._model, self._lanes = model, lanes
+        self._spheres: dict[tuple[int, ...], Any] = {}
+        blocks = int(self.spheres(range(model.robot.trees.ntree)).sphere.shape[0])
+        links = len(model.robot.body_spheres.links)
+        self.size = ClearanceSize(model.joint_coord_count, model.body_count, links, blocks, lanes)
+        self._clearance = HostDeviceArray((1,), wp.float32, model.device, per_problem=False)
+        self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
+        self.clearance, self.margin = self._clearance.device, self._margin.device
+        self.version = 0
+        self._make_room(1, 1, 1, 1, 1)
+
+    def spheres(self, trees: Sequence[int]) -> Any:
+        """Return the `CollisionSpheres` of an island that has these trees."""
+        key = tuple(map(int, trees))
+        if key not in self._spheres:
+            robot = self._model.robot
+            self._spheres[key] = collision_spheres(self._model, robot.body_spheres, self._lanes.width, key)
+        return self._spheres[key]
+
+    def use(
+        self, worlds: Sequence[World], world_index: NDArray[np.int32], enabled: NDArray[np.bool_] | None, margin: float
+    ) -> None:
+        """Take the worlds of a solve.
+
+        Args:
+            worlds: The worlds; there may be none.
+            world_index: Which of them each problem has, [1 or problems].
+            enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
+            margin: What a success has at least [m].
+        """
+        lines = world_lines(worlds)
+        given = np.ones((1, max(lines.most, 1)), dtype=bool) if enabled is None else enabled
+        wanted = (len(worlds), len(lines.kind), len(world_index), *given.shape)
+        room = (self._start.host.size - 1, len(self._kind.host), len(self._index.host), *self._enabled.host.shape)
+        one_line = (room[2] > 1, room[3] > 1) != (wanted[2] > 1, wanted[3] > 1)
+        if one_line or any(want > have for want, have in zip(wanted, room, strict=True)):
+            self._make_room(*wanted)
+        self._start.host[:] = len(lines.kind)
+        self._start.host[: len(worlds) + 1] = lines.start
+        numbers = {self._kind: lines.kind, self._bound: lines.bound, self._shape: lines.shape, self._exact: lines.shape}
+        for array, values in numbers.items():
+            array.host[: len(values)] = values
+        self._index.host[: len(world_index)] = world_index
+        self._enabled.host[: len(given), : given.shape[1]] = given
+        self._clearance.host[0], self._margin.host[0] = margin + ROUNDING, margin
+        for array in (*self._arrays, self._clearance, self._margin):
+            array.push(0)
+
+    def _make_room(self, worlds: int, objects: int, problems: int, lines: int, most: int) -> None:
+        def room(*shape: int, dtype: Any) -> HostDeviceArray:
+            return HostDeviceArray(shape, dtype, self._model.device, per_problem=False)
+
+        def grown(count: int) -> int:
+            return 1 << max(count - 1, 0).bit_length()
+
+        objects = grown(max(objects, 1))
+        self._start = room(grown(worlds) + 1, dtype=wp.int32)
+        self._kind = room(objects, dtype=wp.int32)
+        self._bound, self._shape = (room(objects, width, dtype=wp.float32) for width in (4, 16))
+        self._exact = room(objects, 16, dtype=wp.float64)
+        self._index = room(grown(problems), dtype=wp.int32)
+        self._enabled = room(grown(lines), grown(most), dtype=wp.uint8)
+        self._arrays = (self._start, self._kind, self._bound, self._shape, self._exact, self._index, self._enabled)
+        names = ("start", "kind", "bound", "shape", "exact_shape", "world", "enabled")
+        self.worlds: Any = CollisionWorlds()
+        for name, array in zip(names, self._arrays, strict=True):
+            setattr(self.worlds, name, array.device)
+        self.version += 1

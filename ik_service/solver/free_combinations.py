@@ -1,0 +1,109 @@
+"""Islands in contact with each other: the first combination of their solutions that is free.
+
+    each island's solutions, best first -> combinations, by the sum of their places -> clearance -> the first free one
+
+An island keeps off itself, static links and the world while it is solved; nothing of another island enters its rows.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.compiler import Lanes
+from ik_service.robots import DeviceModel
+from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.inputs.worlds import CheckedWorlds
+from ik_service.solver.results.collision_verdict import CollisionVerdict
+
+SOLUTIONS_TRIED = 16
+"""Solutions that are asked of each island."""
+COMBINATIONS_MAX = 256
+"""Combinations of a problem that are tried at most."""
+FIRST_COMBINATIONS = 4
+"""Of them, so many are tried first; then four times as many, and so on."""
+
+
+class IslandSolutions(NamedTuple):
+    """Solutions of the islands of some problems.
+
+    Attributes:
+        joint_q: In line k of a problem each island has its solution k, [problems, solutions, joint_coord_count].
+        found: How many each island has, [problems, islands].
+        island: Island that moves each coordinate, -1 for none, [problems, joint_coord_count].
+    """
+
+    joint_q: NDArray[np.float64]
+    found: NDArray[np.int32]
+    island: NDArray[np.int32]
+
+
+class FreeCombinations:
+    """Looks for combinations of one robot's islands.
+
+    Args:
+        model: The robot on the device; it has a collision model.
+        lanes: Packets of the solver's kernels.
+    """
+
+    def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
+        self._model, self._data = model, CollisionData(model, lanes)
+        self._verdict: CollisionVerdict | None = None
+        self._capacity = 0
+
+    def choose(
+        self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the first free combination of each problem, and whether there is one.
+
+        Args:
+            solutions: Of the islands of the problems.
+            worlds: Worlds of these problems.
+            margin: Least distance from contact [m].
+        """
+        count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
+        chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
+        first, size = 0, FIRST_COMBINATIONS
+        while first < COMBINATIONS_MAX:
+            rows = [self._of_problem(solutions, p, first, size) for p in np.flatnonzero(~is_free).tolist()]
+            owners = np.repeat(np.flatnonzero(~is_free), [len(own) for own in rows])
+            if not len(owners):
+                break
+            candidates = np.concatenate(rows)
+            clearance = self._clearances(candidates, owners, worlds)
+            good = np.flatnonzero((clearance > 0.0) & (clearance >= margin))
+            solved, best = np.unique(owners[good], return_index=True)
+            chosen[solved], is_free[solved] = candidates[good[best]], True
+            first, size = first + size, 4 * size
+        return chosen, is_free
+
+    def _of_problem(self, solutions: IslandSolutions, p: int, first: int, size: int) -> NDArray[np.float64]:
+        """Give some combinations of a problem, in order, [combinations, joint_coord_count]."""
+        order = _combinations(tuple(np.maximum(solutions.found[p], 1).tolist()))[first : first + size]
+        island = solutions.island[p]
+        line = np.where(island >= 0, order[:, np.maximum(island, 0)], 0)
+        return np.take_along_axis(solutions.joint_q[p], line, axis=0)
+
+    def _clearances(
+        self, joint_q: NDArray[np.float64], owners: NDArray[np.intp], worlds: CheckedWorlds
+    ) -> NDArray[np.float64]:
+        """Give the clearance of each combination in the world of its problem."""
+        index = worlds.number if len(worlds.number) == 1 else worlds.number[owners]
+        enabled = worlds.enabled
+        if enabled is not None and len(enabled) > 1:
+            enabled = enabled[owners]
+        self._data.use(worlds.worlds, index, enabled, 0.0)
+        if self._verdict is None or len(joint_q) > self._capacity:
+            self._capacity = 1 << (len(joint_q) - 1).bit_length()
+            self._verdict = CollisionVerdict(self._model, self._data, self._capacity)
+        return self._verdict.clearances_of(joint_q)
+
+
+@lru_cache(64)
+def _combinations(found: tuple[int, ...]) -> NDArray[np.int64]:
+    """Give which solution each island takes, by the sum of their places and then in their order, [n, islands]."""
+    ordered: Sequence[tuple[int, ...]] = sorted(product(*map(range, found)), key=lambda places: (sum(places), places))
+    return np.array(ordered[:COMBINATIONS_MAX], dtype=np.int64).reshape(-1, len(found))

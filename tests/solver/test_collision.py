@@ -1,0 +1,234 @@
+"""Solves that keep links off each other and off obstacles, judged by the host's float64 check."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import IKSolver
+from ik_service.robots.collision.model import CollisionModel
+from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
+from ik_service.robots.collision.world import World
+from ik_service.solver.lm.status import IKStatus
+from objectives import InputError
+
+HAND = "panda_hand"
+SPHERES = {
+    "panda_link0": [[0.0, 0.0, 0.06, 0.1]],
+    "panda_link1": [[0.0, 0.0, -0.08, 0.09], [0.0, -0.03, 0.0, 0.08]],
+    "panda_link2": [[0.0, 0.0, 0.0, 0.08], [0.0, -0.08, 0.0, 0.08]],
+    "panda_link3": [[0.0, 0.0, -0.06, 0.08], [0.06, 0.0, 0.0, 0.07]],
+    "panda_link4": [[0.0, 0.0, 0.0, 0.08], [-0.06, 0.06, 0.0, 0.07]],
+    "panda_link5": [[0.0, 0.06, -0.2, 0.06], [0.0, 0.03, -0.1, 0.06], [0.0, 0.0, 0.0, 0.07]],
+    "panda_link6": [[0.04, 0.0, 0.0, 0.07]],
+    "panda_link7": [[0.0, 0.0, 0.06, 0.06]],
+    HAND: [[0.0, 0.0, 0.03, 0.05], [0.0, 0.06, 0.05, 0.04], [0.0, -0.06, 0.05, 0.04]],
+}
+FAR = [(a, b) for k, a in enumerate(SPHERES) for b in list(SPHERES)[k + 3 :]]
+WORLD = World(
+    {
+        "table": Box((2.0, 2.0, 0.1), (0.0, 0.0, -0.1, 0.0, 0.0, 0.0, 1.0)),
+        "post": Capsule(0.04, 1.0, (0.5, 0.3, 0.4, 0.0, 0.0, 0.0, 1.0)),
+        "can": Cylinder(0.06, 0.2, (0.5, -0.2, 0.1, 0.0, 0.0, 0.0, 1.0)),
+        "ball": Sphere(0.12, (-0.3, 0.4, 0.6)),
+        "wall": HalfSpace((1.0, 0.0, 0.0), -0.5),
+    }
+)
+OTHER = World({"shelf": Box((0.5, 0.6, 0.04), (0.55, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0))})
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return ik_service.load_robot("panda", collision="ignore").with_collision_model(CollisionModel(SPHERES, FAR))
+
+
+@pytest.fixture(scope="module")
+def solver(panda):
+    return IKSolver(panda, [HAND])
+
+
+def free_targets(robot, n, world=None, seed=0):
+    """Give poses of the hand in configurations without contact."""
+    joint_q = robot.random_joint_q(np.random.default_rng(seed), 6 * n)
+    joint_q = joint_q[robot.collision(joint_q, world).is_free][:n]
+    assert len(joint_q) == n
+    poses = robot.forward_kinematics(joint_q, [HAND])
+    return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+
+
+def judged(panda, result, world=None, enabled=None):
+    """Check that clearances are those of the host and that no success is in contact; give the check."""
+    check = panda.collision(result.joint_q.astype(float), world, enabled)
+    np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
+    np.testing.assert_array_equal(result.closest, check.closest)
+    assert (check.clearance[result.success] > 0.0).all()
+    return check
+
+
+def test_without_a_world_links_keep_off_each_other(panda, solver):
+    targets = free_targets(panda, 600)
+    unchecked = solver.solve(*targets, options={"collision": "off"})
+    assert not panda.collision(unchecked.joint_q.astype(float)).is_free.all()
+    assert unchecked.clearance is None
+    result = solver.solve(*targets)
+    judged(panda, result)
+    assert result.success.mean() >= 0.998
+    assert (result.position_error[result.success] <= 1e-3).all()
+
+
+def test_in_a_world_links_keep_off_its_objects(panda, solver):
+    targets = free_targets(panda, 600, WORLD)
+    result = solver.solve(*targets, world=WORLD)
+    judged(panda, result, WORLD)
+    assert result.success.mean() >= 0.99
+    only_itself = solver.solve(*targets, world=WORLD, options={"collision": "self"})
+    judged(panda, only_itself)
+    assert not panda.collision(only_itself.joint_q.astype(float), WORLD).is_free.all()
+
+
+def test_answers_that_touch_nothing_are_those_without_a_check(panda, solver):
+    targets = free_targets(panda, 400, WORLD)
+    unchecked = solver.solve(*targets, options={"collision": "off"})
+    result = solver.solve(*targets, world=WORLD)
+    well_off = panda.collision(unchecked.joint_q.astype(float), WORLD).clearance > 1e-4
+    assert well_off.any()
+    np.testing.assert_array_equal(result.joint_q[well_off], unchecked.joint_q[well_off])
+
+
+def test_a_margin_is_kept(panda, solver):
+    targets = free_targets(panda, 300, WORLD)
+    result = solver.solve(*targets, world=WORLD, options={"margin": 0.03})
+    check = judged(panda, result, WORLD)
+    assert (check.clearance[result.success] >= 0.03).all()
+    assert result.success.mean() > 0.5
+
+
+def test_a_target_inside_an_obstacle_is_blocked(panda, solver):
+    position, orientation = np.array([[0.5, -0.2, 0.05]]), np.array([[1.0, 0.0, 0.0, 0.0]])
+    result = solver.solve(position, orientation, world=WORLD)
+    assert not result.success[0]
+    assert result.status[0] == IKStatus.BLOCKED_BY_COLLISION
+    assert result.status_names == ["blocked_by_collision"]
+    assert result.clearance[0] < 0.0
+    assert result.position_error[0, 0] <= 1e-3  # what is returned meets the target all the same
+    deepest = [solver.solve(position, orientation, world=WORLD, options={"seeds": k}).clearance[0] for k in (1, 4, 64)]
+    assert deepest == sorted(deepest)  # of all that are refused, the one of least depth
+
+
+def test_worlds_and_their_objects_differ_by_problem(panda, solver):
+    positions, orientations = free_targets(panda, 90, WORLD, seed=1)
+    index = np.arange(90) % 2
+    enabled = np.random.default_rng(0).random((90, 5)) < 0.6
+    together = solver.solve(positions, orientations, world=[WORLD, OTHER], world_index=index, object_enabled=enabled)
+    for k, world in enumerate((WORLD, OTHER)):
+        own = index == k
+        on = enabled[own][:, : len(world.objects)]
+        alone = solver.solve(positions[own], orientations[own], world=world, object_enabled=on)
+        np.testing.assert_array_equal(together.joint_q[own], alone.joint_q)
+        np.testing.assert_array_equal(together.clearance[own], alone.clearance)
+        judged(panda, alone, world, on)
+
+
+def test_changing_a_world_compiles_nothing(panda, solver, monkeypatch):
+    targets = free_targets(panda, 20, WORLD)
+    solver.solve(*targets, world=WORLD)
+    monkeypatch.setattr(solver._core.engine.kernels.launches, "kernel", None)  # what makes and compiles kernels
+    many = World({f"ball {k}": Sphere(0.02, (0.4, 0.0, 0.02 * k)) for k in range(40)})
+    judged(panda, solver.solve(*targets, world=many), many)
+
+
+def test_answers_depend_neither_on_the_batch_nor_on_threads(panda, solver):
+    targets = free_targets(panda, 64, WORLD)
+    result = solver.solve(*targets, world=WORLD)
+    threaded = IKSolver(panda, [HAND], threads=3).solve(*targets, world=WORLD)
+    np.testing.assert_array_equal(threaded.joint_q, result.joint_q)
+    for k in (0, 17, 63):
+        alone = solver.solve(*(values[k : k + 1] for values in targets), world=WORLD)
+        np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])
+
+
+def test_solutions_are_free_of_contact(panda, solver):
+    targets = free_targets(panda, 40, WORLD)
+    result = solver.solve(*targets, world=WORLD, options={"solutions": 4})
+    for k in range(4):
+        own = result.solution_count > k
+        assert (panda.collision(result.solutions[own, k].astype(float), WORLD).clearance > 0.0).all()
+    assert result.solution_count.mean() > 3.0
+
+
+def test_float64_answers_are_free_of_contact(panda, solver):
+    targets = free_targets(panda, 100, WORLD)
+    result = solver.solve(*targets, world=WORLD, options={"precision": "float64"})
+    judged(panda, result, WORLD)
+    assert result.success.mean() >= 0.97
+
+
+def test_threads_of_a_gpu_check_their_attempts_too(panda, threads):
+    targets = free_targets(panda, 60, WORLD)
+    result = IKSolver(panda, [HAND]).solve(*targets, world=WORLD)
+    judged(panda, result, WORLD)
+    assert result.success.mean() >= 0.97
+
+
+def test_the_staged_engine_says_no_success_in_contact(panda):
+    targets = free_targets(panda, 20, WORLD)
+    inside = (np.array([[0.5, -0.2, 0.05]]), np.array([[1.0, 0.0, 0.0, 0.0]]))
+    both = [np.concatenate(pair) for pair in zip(targets, inside, strict=True)]
+    result = IKSolver(panda, [HAND], engine="staged").solve(*both, world=WORLD)
+    judged(panda, result, WORLD)
+    assert result.success[:20].mean() > 0.5
+    assert result.status[20] == IKStatus.BLOCKED_BY_COLLISION
+
+
+@pytest.fixture(scope="module")
+def arms():
+    plain = ik_service.load_robot("dual_panda", collision="ignore")
+    spheres = {f"{side}_{link}": own for side in ("left", "right") for link, own in SPHERES.items()}
+    pairs = [(f"left_{a}", f"right_{b}") for a in SPHERES for b in SPHERES]
+    pairs += [(f"{side}_{a}", f"{side}_{b}") for side in ("left", "right") for a, b in FAR]
+    return plain.with_collision_model(CollisionModel(spheres, pairs))
+
+
+def test_arms_that_touch_each_other_get_the_first_combination_that_is_free(arms):
+    joint_q = arms.random_joint_q(np.random.default_rng(0), 1500)
+    joint_q = joint_q[arms.collision(joint_q).is_free][:300]
+    hands = ["left_panda_hand", "right_panda_hand"]
+    poses = arms.forward_kinematics(joint_q, hands)
+    solver = IKSolver(arms, hands)
+    unchecked = solver.solve(poses.positions, poses.orientations_xyzw, options={"collision": "off"})
+    result = solver.solve(poses.positions, poses.orientations_xyzw)
+    check = arms.collision(result.joint_q.astype(float))  # equal arms: two pairs may be as close
+    np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
+    assert check.is_free[result.success].all()
+    assert result.success.mean() >= 0.99
+    touching = ~arms.collision(unchecked.joint_q.astype(float)).is_free
+    assert touching.mean() > 0.05
+    assert (result.islands.nisland == 2).all()
+    np.testing.assert_array_equal(result.joint_q[~touching], unchecked.joint_q[~touching])
+    for k in np.flatnonzero(touching)[:3]:  # as alone
+        alone = solver.solve(poses.positions[k : k + 1], poses.orientations_xyzw[k : k + 1])
+        np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"options": {"collision": "both"}}, "Option collision is 'both'"),
+        ({"options": {"collision": "world"}}, "Option collision='world' needs a world"),
+        ({"options": {"margin": -0.1}}, "Option margin is -0.1"),
+        ({"world": [WORLD, OTHER]}, "world_index is missing: there are 2 worlds"),
+        ({"world": [WORLD, OTHER], "world_index": [2]}, "world_index must be .* from 0 to 1"),
+        ({"world": WORLD, "object_enabled": [True]}, "object_enabled must be truth values"),
+        ({"world": ["table"]}, "world must hold worlds, got str"),
+    ],
+)
+def test_what_makes_no_check_is_refused(panda, solver, given, reason):
+    with pytest.raises(InputError, match=reason):
+        solver.solve(*free_targets(panda, 1), **given)
+
+
+def test_a_robot_without_a_model_has_no_world():
+    robot = ik_service.load_robot("panda", collision="ignore")
+    solver = IKSolver(robot, [HAND])
+    assert solver.solve(np.array([[0.4, 0.0, 0.4]])).clearance is None
+    with pytest.raises(InputError, match="Robot 'panda' has no collision model"):
+        solver.solve(np.array([[0.4, 0.0, 0.4]]), world=WORLD)
