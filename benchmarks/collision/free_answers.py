@@ -1,0 +1,105 @@
+"""Answers that are free of contact: what they cost, and for how many targets there is one.
+
+python -m benchmarks.collision.free_answers [--write benchmarks/collision/free_answers.md]
+
+Targets are poses of random configurations that are free. Answers are judged by NumPy on the host, sphere by sphere.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+import ik_service
+from benchmarks.report import Report, machine, measured
+from ik_service.robots import Box, CollisionModel, RobotModel, World
+from ik_service.robots.files.geometry.sphere_file import read_sphere_file
+
+HERE = Path(__file__).parent
+COUNT, REPEATS, SEED = 10_000, 9, 0
+NO_BUDGET = 4096  # seeds that say whether there is a free answer at all
+SPHERES = read_sphere_file(HERE / "panda.collision.json")
+TABLE = Box((4.0, 4.0, 0.2), (0.0, 0.0, -0.2, 0.0, 0.0, 0.0, 1.0))
+
+
+def panda() -> RobotModel:
+    """Return a Panda with spheres."""
+    assert SPHERES.pairs is not None  # they are in the file
+    return ik_service.load_robot("panda").with_collision_model(CollisionModel(SPHERES.spheres, SPHERES.pairs))
+
+
+def two_pandas() -> RobotModel:
+    """Return two Pandas that may not touch each other either."""
+    assert SPHERES.pairs is not None  # they are in the file
+    sides = ("left", "right")
+    spheres = {f"{side}_{link}": own for side in sides for link, own in SPHERES.spheres.items()}
+    pairs = [(f"{side}_{a}", f"{side}_{b}") for side in sides for a, b in SPHERES.pairs]
+    pairs += [
+        (f"left_{a}", f"right_{b}") for a in SPHERES.spheres for b in SPHERES.spheres if not a == b == "panda_link0"
+    ]
+    return ik_service.load_robot("dual_panda").with_collision_model(CollisionModel(spheres, pairs))
+
+
+def cluttered() -> World:
+    """Return a table with 19 boxes around the robot."""
+    rng = np.random.default_rng(SEED)
+    boxes = {"table": TABLE}
+    for k, angle in enumerate(rng.uniform(-np.pi, np.pi, 19)):
+        place = rng.uniform(0.45, 0.8) * np.array([np.cos(angle), np.sin(angle)])
+        pose = (*place, rng.uniform(0.1, 0.8), 0.0, 0.0, 0.0, 1.0)
+        boxes[f"box {k}"] = Box(tuple(rng.uniform(0.05, 0.2, 3)), pose)
+    return World(boxes)
+
+
+def show(report: Report) -> None:
+    """Measure all cases."""
+    report.section(
+        f"{COUNT} targets, one core",
+        f"CPU time per target of the public call, {machine()}; median and range of {REPEATS}. The share of answers is "
+        f"of targets for which {NO_BUDGET} seeds find a free answer; without a check it is how many answers are free.",
+    )
+    report.table("case", "us per target", "range", "free answers", "without a check", "successes in contact")
+    one, two = panda(), two_pandas()
+    hands = ["left_panda_hand", "right_panda_hand"]
+    for name, robot, links, world, bound_us in (
+        ("Panda, itself", one, ["panda_hand"], None, 1.5),
+        ("Panda, itself and a table", one, ["panda_hand"], World({"table": TABLE}), 2.0),
+        ("Panda, itself and 20 boxes", one, ["panda_hand"], cluttered(), None),
+        ("two Pandas, themselves and each other", two, hands, None, 15.0),
+    ):
+        show_case(report, name, robot, links, world, bound_us)
+
+
+def show_case(
+    report: Report, name: str, robot: RobotModel, links: list[str], world: World | None, bound_us: float | None
+) -> None:
+    """Measure one robot in one world."""
+    joint_q = robot.random_joint_q(np.random.default_rng(SEED), 20 * COUNT)
+    free = np.concatenate([part[robot.collision(part, world).is_free] for part in np.array_split(joint_q, 20)])[:COUNT]
+    poses = robot.forward_kinematics(free, links)
+    solver = ik_service.IKSolver(robot, links)
+    given = poses.positions, poses.orientations_xyzw
+    result = solver.solve(*given, world=world)
+    times = []
+    for _ in range(REPEATS):
+        begin = time.process_time()
+        result = solver.solve(*given, world=world)
+        times.append((time.process_time() - begin) / len(free) * 1e6)
+    is_free = robot.collision(result.joint_q.astype(float), world).is_free
+    unchecked = solver.solve(*given, options={"collision": "off"})
+    was_free = robot.collision(unchecked.joint_q.astype(float), world).is_free & unchecked.success
+    left = np.flatnonzero(~result.success)
+    possible = len(free) - len(left)
+    if len(left):
+        last = solver.solve(*(values[left] for values in given), world=world, options={"seeds": NO_BUDGET})
+        possible += int(last.success.sum())
+    share, wrong = result.success.sum() / possible, int((result.success & ~is_free).sum())
+    figures = (f"{np.median(times):.2f}", f"{min(times):.2f} to {max(times):.2f}")
+    report.row(name, *figures, f"{100 * share:.2f} %", f"{100 * was_free.mean():.1f} %", wrong)
+    if bound_us is not None:
+        figure = f"{np.median(times):.2f} us, {100 * share:.2f} %"
+        report.claim(name, figure, f"{bound_us:g} us, 99.9 %", np.median(times) <= bound_us and share >= 0.999)
+
+
+if __name__ == "__main__":
+    measured("Answers free of contact", __doc__, show)
