@@ -5,9 +5,9 @@
 An island keeps off itself, static links and the world while it is solved; nothing of another island enters its rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import product
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -105,5 +105,16 @@ class FreeCombinations:
 @lru_cache(64)
 def _combinations(found: tuple[int, ...]) -> NDArray[np.int64]:
     """Give which solution each island takes, by the sum of their places and then in their order, [n, islands]."""
-    ordered: Sequence[tuple[int, ...]] = sorted(product(*map(range, found)), key=lambda places: (sum(places), places))
-    return np.array(ordered[:COMBINATIONS_MAX], dtype=np.int64).reshape(-1, len(found))
+    most = sum(found) - len(found)
+    ordered = (places for total in range(most + 1) for places in _places(found, total))
+    return np.array([*islice(ordered, COMBINATIONS_MAX)], dtype=np.int64).reshape(-1, len(found))
+
+
+def _places(found: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]:
+    """Give the places of all islands that add up to a total, in their order."""
+    if not found:
+        yield from [()] if total == 0 else []
+        return
+    rest = sum(found[1:]) - len(found[1:])
+    for place in range(max(0, total - rest), min(found[0] - 1, total) + 1):
+        yield from ((place, *others) for others in _places(found[1:], total - place))

@@ -8,6 +8,7 @@ from ik_service import IKSolver
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
+from ik_service.solver.free_combinations import _combinations
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
 
@@ -207,6 +208,14 @@ def test_arms_that_touch_each_other_get_the_first_combination_that_is_free(arms)
     for k in np.flatnonzero(touching)[:3]:  # as alone
         alone = solver.solve(poses.positions[k : k + 1], poses.orientations_xyzw[k : k + 1])
         np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])
+
+
+def test_combinations_come_by_the_sum_of_their_places_whatever_the_number_of_islands():
+    assert _combinations((2, 3)).tolist() == [[0, 0], [0, 1], [1, 0], [0, 2], [1, 1], [1, 2]]
+    assert _combinations((1,)).tolist() == [[0]]
+    many = _combinations((16,) * 20)
+    assert many.shape == (256, 20)
+    assert many[:3].sum(axis=1).tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,14 @@ class CollisionModel:
         """Copy and check what is given; every pair gets its links in alphabetical order.
 
         Raises:
-            InputError: Spheres have no shape [k, 4] of finite numbers, a radius is not positive, there are too many,
-                or a pair is none of two links with spheres.
+            InputError: Spheres have no shape [k, 4] of finite numbers, a radius is not positive, there are none or too
+                many, or a pair is none of two links with spheres.
         """
         found = {link: _checked_spheres(link, values) for link, values in spheres.items()}
         object.__setattr__(self, "spheres", MappingProxyType({link: own for link, own in found.items() if len(own)}))
-        if sum(map(len, found.values())) > MAX_SPHERES:
-            raise InputError(f"A robot may have {MAX_SPHERES} spheres, got {sum(map(len, found.values()))}.")
+        count = sum(map(len, found.values()))
+        if not 0 < count <= MAX_SPHERES:
+            raise InputError(f"A collision model has 1 to {MAX_SPHERES} spheres, got {count}.")
         object.__setattr__(self, "pairs", checked_pairs(pairs, self.spheres))
         reasons = {reason: checked_pairs(own, self.spheres) for reason, own in (left_out or {}).items()}
         object.__setattr__(self, "left_out", MappingProxyType(reasons))
@@ -73,9 +74,11 @@ class CollisionModel:
             digest.update(f"\n{link} {own.shape}\n".encode() + own.tobytes())
         return digest.hexdigest()
 
-    def of_links(self, links: Collection[str]) -> "CollisionModel":
-        """Give the model of some of the links."""
+    def of_links(self, links: Collection[str]) -> "CollisionModel | None":
+        """Give the model of some of the links; None where none of them has spheres."""
         kept = {link: own for link, own in self.spheres.items() if link in links}
+        if not kept:
+            return None
         return CollisionModel(
             kept,
             (pair for pair in self.pairs if kept.keys() >= {*pair}),

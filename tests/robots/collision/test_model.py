@@ -29,6 +29,7 @@ def test_pairs_that_are_left_out_keep_their_reason():
 
 def test_the_model_of_some_links_has_their_spheres_and_pairs():
     model = CollisionModel(SPHERES, [("a", "b"), ("a", "c")]).without_pairs([("a", "b")], "never")
+    assert model.of_links(["other"]) is None
     part = model.of_links(["b", "a", "other"])
     assert list(part.spheres) == ["a", "b"]
     assert part.pairs == ()
@@ -57,9 +58,10 @@ def test_spheres_cannot_be_changed():
         ({"a": [[0.0, 0.0, 0.0]]}, [], "Spheres of link 'a' must have the shape"),
         ({"a": [[0.0, 0.0, 0.0, 0.0]]}, [], "radii above 0"),
         ({"a": [[0.0, np.nan, 0.0, 0.1]]}, [], "finite centres"),
+        ({}, [], "A collision model has 1 to 4096 spheres, got 0"),
         (SPHERES, [("a", "d")], "needs spheres of link 'd'; it has none"),
         (SPHERES, [("a", "a")], "A pair needs two links, got 'a' twice"),
-        ({"a": np.ones((5000, 4))}, [], "A robot may have 4096 spheres, got 5000"),
+        ({"a": np.ones((5000, 4))}, [], "A collision model has 1 to 4096 spheres, got 5000"),
     ],
 )
 def test_what_makes_no_model_is_refused(spheres, pairs, reason):
