@@ -207,20 +207,21 @@ class SolverCore:
         if self._combinations is None:
             self._combinations = FreeCombinations(self._model, self._lanes)
         left = np.flatnonzero((result.status == IKStatus.BLOCKED_BY_COLLISION) & (result.islands.nisland > 1))
-        if not len(left):
-            return result
-        many = replace(options, solutions=SOLUTIONS_TRIED, best_of=None, precision="float32")
-        done = self._run(*_part(left, given, start), many, _lines(left, enabled), worlds.part(left), verdict=False)
-        assert done is not None  # the same numbers were sound before
-        solutions = self._island_solutions(done[0], len(left), SOLUTIONS_TRIED)
-        with DEVICE_LOCK, CacheErrorsExplained():
-            chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
-        rows = left[is_free]
-        if len(rows):
-            own = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
-            solved = self.solve(head, *own)
-            assert solved is not None
-            replace_problems(result, rows, solved)
+        for wanted in SOLUTIONS_TRIED:
+            if not len(left):
+                break
+            many = replace(options, solutions=wanted, best_of=None, precision="float32")
+            done = self._run(*_part(left, given, start), many, _lines(left, enabled), worlds.part(left), verdict=False)
+            assert done is not None  # the same numbers were sound before
+            solutions = self._island_solutions(done[0], len(left), wanted)
+            with DEVICE_LOCK, CacheErrorsExplained():
+                chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
+            rows, left = left[is_free], left[~is_free]
+            if len(rows):
+                own = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
+                solved = self.solve(head, *own)
+                assert solved is not None
+                replace_problems(result, rows, solved)
         return result
 
     def _island_solutions(self, prepared: PreparedSolve, count: int, wanted: int) -> IslandSolutions:

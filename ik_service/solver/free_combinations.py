@@ -19,8 +19,8 @@ from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.results.collision_verdict import CollisionVerdict
 
-SOLUTIONS_TRIED = 16
-"""Solutions that are asked of each island."""
+SOLUTIONS_TRIED = (8, 16)
+"""Solutions that are asked of each island: the second number where no combination of the first is free."""
 COMBINATIONS_MAX = 256
 """Combinations of a problem that are tried at most."""
 FIRST_COMBINATIONS = 4
