@@ -4,7 +4,7 @@
 
 If each request were submitted alone, the solver's thread would wake up for the first of several requests and solve it
 alone while the others wait. Bytes are read in one turn and become requests in the next, while those of other callers
-are read: two turns make batches twice as large, and cost a request that is alone some microseconds.
+are read: two turns make larger batches.
 
 The solver's thread enforces deadlines, but not while it is stuck or compiles. So the loop enforces them too, a little
 later, with one timer for all.

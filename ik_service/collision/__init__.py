@@ -2,14 +2,13 @@
 
 from ik_service.collision.clearance import ClearanceSize, clearance_function
 from ik_service.collision.sphere_arrays import CollisionSpheres, collision_spheres
-from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, WorldLines, world_lines
+from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, world_lines
 
 __all__ = [
     "ClearanceSize",
     "CollisionSpheres",
     "CollisionWorlds",
     "ObjectKind",
-    "WorldLines",
     "clearance_function",
     "collision_spheres",
     "world_lines",

@@ -73,7 +73,7 @@ def load_robot(
         floating_base: Let the root link float: a joint ``floating_base`` under a new link ``world``.
         constraints: "read" them, or "ignore" them all.
         collision: "read" the collision model; "shapes" makes one of the robot's shapes where there is no file of one,
-            in up to a second per shape; "ignore" leaves the robot without.
+            which takes a while; "ignore" leaves the robot without.
 
     Returns:
         The model.

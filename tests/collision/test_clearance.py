@@ -10,13 +10,13 @@ from ik_service.robots import Box, Capsule, CollisionModel, Cylinder, HalfSpace,
 from ik_service.solver.collisions.collision_data import CollisionData
 
 JOINTS = ("revolute", "prismatic", "planar", "floating", "spherical", "continuous")
-URDF = '<robot name="mixed"><link name="l0"/>{}</robot>'.format(
-    "".join(
-        f'<link name="l{k + 1}"/><joint name="j{k}" type="{kind}"><parent link="l{k}"/><child link="l{k + 1}"/>'
-        f'<origin xyz="0.1 0.05 0.2" rpy="0.3 -0.2 0.{k}"/><axis xyz="0.6 -0.{k} 0.8"/><limit lower="-1" upper="1"/></joint>'
-        for k, kind in enumerate(JOINTS)
-    )
-)
+PARTS = [
+    f'<link name="l{k + 1}"/><joint name="j{k}" type="{kind}"><parent link="l{k}"/><child link="l{k + 1}"/>'
+    f'<origin xyz="0.1 0.05 0.2" rpy="0.3 -0.2 0.{k}"/><axis xyz="0.6 -0.{k} 0.8"/>'
+    f'<limit lower="-1" upper="1"/></joint>'
+    for k, kind in enumerate(JOINTS)
+]
+MIXED = "".join(['<robot name="mixed"><link name="l0"/>', *PARTS, "</robot>"])
 TURNED = (0.3, 0.1, 0.4, 0.0, 0.6, 0.0, 0.8)
 WORLD = World(
     {
@@ -40,9 +40,7 @@ def with_spheres(robot):
 
 
 @pytest.mark.parametrize("lanes", [Lanes.on_cpu(), Lanes(1)], ids=["packets", "one by one"])
-@pytest.mark.parametrize(
-    "make", [lambda: load_robot("panda"), lambda: load_urdf(URDF + "</robot>")], ids=["panda", "mixed"]
-)
+@pytest.mark.parametrize("make", [lambda: load_robot("panda"), lambda: load_urdf(MIXED)], ids=["panda", "mixed"])
 def test_clearance_is_that_of_the_host(make, lanes):
     robot = with_spheres(make())
     model = robot.on_device("cpu")

@@ -1,4 +1,4 @@
-"""Spheres that cover shapes and meshes: few, and none that stands out by more than a bound.
+"""Spheres that cover shapes: few, and none that stands out by much more than a bound.
 
 Any ball around a point inside that stands out by the bound at most may be taken; points of the solid are covered by as
 few of them as a greedy choice finds. Radii then grow by what points between those leave uncovered.
@@ -42,24 +42,6 @@ class Solid(NamedTuple):
     upper: Float64Array
 
 
-class Covering(NamedTuple):
-    """Spheres of a solid, and how well they cover it.
-
-    Attributes:
-        spheres: Centres [m] and radii [m], shape [k, 4].
-        covered: Share of points of the solid, inside and on the surface, that are in a sphere.
-        stands_out: By how much the sphere that stands out most does [m].
-        gap: Distance between the surfaces of the solid and of the spheres, the 95th percentile over the solid's [m].
-        surface: Points of the solid's surface [m], shape [k, 3].
-    """
-
-    spheres: Float64Array
-    covered: float
-    stands_out: float
-    gap: float
-    surface: Float64Array
-
-
 def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64Array:
     """Give spheres that cover a shape: centres in its owner's frame [m] and radii [m], shape [k, 4].
 
@@ -76,7 +58,7 @@ def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64
         return np.array([[*shape.position, shape.radius]])
     if isinstance(shape, Capsule):
         return _in_owner(shape, _cover_capsule(shape, bound))
-    return cover_solid(shape_solid(shape), bound).spheres
+    return _cover_solid(shape_solid(shape), bound)
 
 
 def shape_solid(shape: BoundedShape) -> Solid:
@@ -99,29 +81,15 @@ def shape_solid(shape: BoundedShape) -> Solid:
     return Solid(shape.signed_distance, on_surface, placed.min(axis=0), placed.max(axis=0))
 
 
-def cover_solid(solid: Solid, bound: float, gap: float = 0.0) -> Covering:
-    """Cover a solid by spheres.
-
-    Args:
-        solid: The solid.
-        bound: By how much a sphere may stand out of it [m]; as little again may be added where spheres meet.
-        gap: How far from all spheres a point of it may be [m].
-    """
+def _cover_solid(solid: Solid, bound: float) -> Float64Array:
+    """Give spheres that cover a solid, centres [m] and radii [m], shape [k, 4]."""
     inside = _grid_inside(solid)
     radii = bound - solid.signed_distance(inside)
     points = np.concatenate([solid.surface, inside])
-    chosen = _fewest(inside, radii + gap, points[:: max(1, len(points) // COVER_POINTS)])
-    beyond = np.linalg.norm(points[:, np.newaxis] - inside[chosen], axis=-1) - (radii[chosen] + gap)
-    chosen += _fewest(inside, radii + gap, points[beyond.min(axis=1) > 0.0])
-    spheres = _grown(inside[chosen], radii[chosen] + gap, points) - np.array([0.0, 0.0, 0.0, gap])
-    beyond = (np.linalg.norm(points[:, np.newaxis] - spheres[:, :3], axis=-1) - spheres[:, 3]).min(axis=1)
-    return Covering(
-        spheres,
-        float((beyond <= 1e-9).mean()),
-        float((solid.signed_distance(spheres[:, :3]) + spheres[:, 3]).max()),
-        float(np.quantile(np.abs(beyond[: len(solid.surface)]), 0.95)),
-        solid.surface,
-    )
+    chosen = _fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
+    beyond = np.linalg.norm(points[:, np.newaxis] - inside[chosen], axis=-1) - radii[chosen]
+    chosen += _fewest(inside, radii, points[beyond.min(axis=1) > 0.0])
+    return _grown(inside[chosen], radii[chosen], points)
 
 
 def _bound(shape: BoundedShape, stands_out: float | None) -> float:

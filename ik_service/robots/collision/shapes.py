@@ -4,7 +4,7 @@ A shape stands in the frame of its owner: the link, or the world. Distances are 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -47,34 +47,8 @@ class Sphere:
 
 
 @dataclass(frozen=True)
-class Capsule:
-    """A cylinder with a half ball at both ends, along z.
-
-    Attributes:
-        radius: [m].
-        length: Between the centres of the half balls [m].
-        pose: Position [m] and quaternion xyzw of its middle.
-    """
-
-    radius: float
-    length: float
-    pose: Numbers = IDENTITY_POSE
-
-    def __post_init__(self) -> None:
-        """Check the numbers; see ``_check_lengths``."""
-        _check_lengths(self, "radius", "length")
-        object.__setattr__(self, "pose", _pose(self))
-
-    def signed_distance(self, points: Float64Array) -> Float64Array:
-        """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
-        x, y, z = np.moveaxis(_local(self.pose, points), -1, 0)
-        beyond = np.maximum(np.abs(z) - 0.5 * self.length, 0.0)
-        return np.asarray(np.sqrt(x * x + y * y + beyond * beyond) - self.radius)
-
-
-@dataclass(frozen=True)
-class Cylinder:
-    """A cylinder along z.
+class RoundShape:
+    """What is round about z.
 
     Attributes:
         radius: [m].
@@ -90,6 +64,20 @@ class Cylinder:
         """Check the numbers; see ``_check_lengths``."""
         _check_lengths(self, "radius", "length")
         object.__setattr__(self, "pose", _pose(self))
+
+
+class Capsule(RoundShape):
+    """A cylinder with a half ball at both ends, along z; its length is that between the centres of the half balls."""
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
+        x, y, z = np.moveaxis(_local(self.pose, points), -1, 0)
+        beyond = np.maximum(np.abs(z) - 0.5 * self.length, 0.0)
+        return np.asarray(np.sqrt(x * x + y * y + beyond * beyond) - self.radius)
+
+
+class Cylinder(RoundShape):
+    """A cylinder along z."""
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
@@ -155,19 +143,7 @@ class HalfSpace:
 
 BoundedShape: TypeAlias = Sphere | Capsule | Cylinder | Box
 Shape: TypeAlias = BoundedShape | HalfSpace
-SHAPES: dict[str, type[Shape]] = {
-    "sphere": Sphere,
-    "capsule": Capsule,
-    "cylinder": Cylinder,
-    "box": Box,
-    "half_space": HalfSpace,
-}
-"""The shapes by the names that files and requests give them."""
-
-
-def shape_fields(kind: str) -> tuple[str, ...]:
-    """Give the names of the fields of a shape."""
-    return tuple(field.name for field in fields(SHAPES[kind]))
+AnyShape: TypeAlias = Shape | RoundShape
 
 
 def _local(pose: Numbers, points: Float64Array) -> Float64Array:
@@ -182,7 +158,7 @@ def _outside_and_inside(beyond: Float64Array) -> Float64Array:
     return np.asarray(outside + np.minimum(beyond.max(axis=0), 0.0))
 
 
-def _check_lengths(shape: Shape, *names: str) -> None:
+def _check_lengths(shape: Sphere | RoundShape, *names: str) -> None:
     """Take lengths as floats.
 
     Raises:
@@ -195,11 +171,11 @@ def _check_lengths(shape: Shape, *names: str) -> None:
         object.__setattr__(shape, name, value)
 
 
-def _number(shape: Shape, name: str) -> float:
+def _number(shape: AnyShape, name: str) -> float:
     return _checked(shape, name, [getattr(shape, name)])[0]
 
 
-def _numbers(shape: Shape, name: str, count: int) -> Numbers:
+def _numbers(shape: AnyShape, name: str, count: int) -> Numbers:
     values = getattr(shape, name)
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"The {name} of a {_kind(shape)} must be {count} numbers, got {values!r}.")
@@ -209,7 +185,7 @@ def _numbers(shape: Shape, name: str, count: int) -> Numbers:
     return found
 
 
-def _checked(shape: Shape, name: str, values: list[float]) -> Numbers:
+def _checked(shape: AnyShape, name: str, values: list[float]) -> Numbers:
     try:
         found = tuple(map(float, values))
     except (TypeError, ValueError):
@@ -219,9 +195,9 @@ def _checked(shape: Shape, name: str, values: list[float]) -> Numbers:
     return found
 
 
-def _pose(shape: Capsule | Cylinder | Box) -> Numbers:
+def _pose(shape: RoundShape | Box) -> Numbers:
     return tuple(checked_transform(shape.pose, f"The pose of a {_kind(shape)}").tolist())
 
 
-def _kind(shape: Shape) -> str:
-    return next(name for name, kind in SHAPES.items() if type(shape) is kind).replace("_", "-")
+def _kind(shape: AnyShape) -> str:
+    return "half-space" if isinstance(shape, HalfSpace) else type(shape).__name__.lower()

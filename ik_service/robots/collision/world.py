@@ -3,13 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from types import MappingProxyType
 
-import numpy as np
-
 from ik_service.robots.collision.shapes import Shape
-from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 MAX_OBJECTS = 4096
@@ -53,17 +49,3 @@ class World:
     def names(self) -> tuple[str, ...]:
         """Names of the objects, in the order in which they were given."""
         return tuple(self.objects)
-
-    @cached_property
-    def content_hash(self) -> str:
-        """Hex digest of the objects; equal digests mean interchangeable worlds."""
-        return sha256(repr(tuple(self.objects.items())).encode()).hexdigest()
-
-    def signed_distances(self, points: Float64Array) -> Float64Array:
-        """Give the distance of points [m, shape ..., 3] from each object [m], shape [objects, ...]."""
-        shapes = self.objects.values()
-        return (
-            np.stack([shape.signed_distance(points) for shape in shapes])
-            if shapes
-            else np.empty((0, *points.shape[:-1]))
-        )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ik_service.robots.collision.covering import shape_solid
-from ik_service.robots.collision.shapes import SHAPES, Box, Capsule, Cylinder, HalfSpace, Sphere, shape_fields
+from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.transforms import quaternion_rotate
 from objectives import InputError
 
@@ -68,16 +68,6 @@ def test_distances_keep_the_shape_of_the_points():
     points = np.zeros((2, 5, 3))
     for shape in (Sphere(1.0), Capsule(1.0, 1.0), Cylinder(1.0, 1.0), Box((1.0, 1.0, 1.0)), HalfSpace((0.0, 0.0, 1.0))):
         assert shape.signed_distance(points).shape == (2, 5)
-
-
-def test_the_names_of_fields_are_known_by_kind():
-    assert {kind: shape_fields(kind) for kind in SHAPES} == {
-        "sphere": ("radius", "position"),
-        "capsule": ("radius", "length", "pose"),
-        "cylinder": ("radius", "length", "pose"),
-        "box": ("size", "pose"),
-        "half_space": ("normal", "offset"),
-    }
 
 
 @pytest.mark.parametrize(
