@@ -40,7 +40,7 @@ class Column:
     description: str = ""
     place: int = 0
     include: str = ""
-    null: Literal["", "nan", "-1"] = ""
+    null: Literal["", "nan", "-1", "inf"] = ""
     on_device: bool = True
     streamed: bool = False
 
@@ -52,7 +52,7 @@ class Column:
     @cached_property
     def is_plain(self) -> bool:
         """Whether it is at edges, in JSON too, what it is in Python; NaN is null there."""
-        return not (self.is_per_target or self.dtype == "status" or self.null == "-1")
+        return not (self.is_per_target or self.dtype == "status" or self.null in ("-1", "inf"))
 
     @cached_property
     def is_per_target(self) -> bool:
@@ -162,6 +162,27 @@ RESULT_COLUMNS = (
         on_device=False,
     ),
     Column(
+        name="clearance",
+        dtype="float64",
+        unit="m",
+        description="With `clearance`: least distance of links from each other and from objects [m], negative in "
+        "contact; null where nothing can touch.",
+        place=14,
+        include="clearance",
+        null="inf",
+        on_device=False,
+    ),
+    Column(
+        name="closest",
+        dtype="int32",
+        axes=("pair",),
+        description="With `clearance`: the two that are closest, by their places in `collision_names`; -1, -1 where "
+        "nothing can touch.",
+        place=15,
+        include="clearance",
+        on_device=False,
+    ),
+    Column(
         name="solutions",
         dtype="precision",
         axes=("solutions", "coordinates"),
@@ -227,6 +248,10 @@ class ResultColumns:
         constraint_error: Largest row of each constraint of the robot [m or rad], in float64 on `joint_q`, of those that
             are disabled too, float64 [n, constraints].
         closing_joint_q: Coordinates of the joints that close loops [rad or m], float64 [n, closing coordinates].
+        clearance: Where collision was checked: least distance of links from each other and from objects [m], in float64
+            on `joint_q`, float64 [n]; negative in contact, inf where nothing can touch.
+        closest: The two that are closest: places of links that have spheres, and after them of the objects of the
+            problem's world, int32 [n, 2]; -1 where nothing can touch.
     """
 
     joint_q: NDArray[np.floating]
@@ -241,6 +266,8 @@ class ResultColumns:
     limit_margin: NDArray[np.float64]
     constraint_error: NDArray[np.float64]
     closing_joint_q: NDArray[np.float64]
+    clearance: NDArray[np.float64] | None = None
+    closest: NDArray[np.int32] | None = None
     solutions: NDArray[np.floating] | None = None
     solution_count: NDArray[np.int32] | None = None
 
@@ -266,6 +293,10 @@ class EdgeColumns:
         constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if asked for.
         closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if asked
             for.
+        clearance_m: Least distance of links from each other and from objects [m], shape [n], if asked for; negative in
+            contact, inf where nothing can touch.
+        closest: The two that are closest, by their places in `collision_names`, shape [n, 2], if asked for; -1 where
+            nothing can touch.
     """
 
     joint_q: NDArray[np.floating[Any]]
@@ -282,6 +313,8 @@ class EdgeColumns:
     active_limits: NDArray[np.bool_] | None = None
     constraint_error: NDArray[np.float64] | None = None
     closing_joint_q: NDArray[np.float64] | None = None
+    clearance_m: NDArray[np.float64] | None = None
+    closest: NDArray[np.integer[Any]] | None = None
 
 
 def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:

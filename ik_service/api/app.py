@@ -19,8 +19,9 @@ from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.errors.problem_handlers import install_problem_handlers
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
-from ik_service.api.routes import close, forward, health, metrics, solve, stream
+from ik_service.api.routes import health, metrics, solve, stream
 from ik_service.api.routes import robots as robot_routes
+from ik_service.api.routes.configurations import check, close, forward
 from ik_service.api.routes.docs_page import install_docs_page
 from ik_service.api.service_app import ServiceApp
 from ik_service.api.state import ServiceState
@@ -35,7 +36,7 @@ _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurati
 
 SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
 RFC 9457 problem documents with a stable `code`."""
-_ROUTES = (solve, stream, forward, close, robot_routes, health, metrics)
+_ROUTES = (solve, stream, forward, close, check, robot_routes, health, metrics)
 
 _logger = logging.getLogger(__name__)
 

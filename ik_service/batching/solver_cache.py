@@ -7,6 +7,7 @@ requests are solved in parts, which bounds their memory; the parts do not change
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ik_service.batching.requests.objective_data import set_columns
 from ik_service.batching.requests.solve_request import Progress, SolveRequest
 from ik_service.batching.requests.target_keys import FloatArray, joined_data
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.world import World
 from ik_service.solver import IKResult, IKSolver, SolverOptions
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
@@ -111,6 +113,7 @@ class SolverCache:
             initial_joint_q=_column([request.initial_joint_q for request in requests]),
             problem_count=None if targets else sum(counts),
             constraint_enabled=first.constraint_enabled,  # one line, where there are several requests
+            **_worlds(requests, counts),
             options=first.options,
         )
         return _labelled(result, first, cached) if cached.objectives else result
@@ -148,6 +151,23 @@ def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> 
     labels, first = result.islands.row_labels, ROWS_OF_TARGET * len(request.targets)
     labels = (*labels[:first], *own, *labels[first + len(own) :])
     return replace(result, islands=replace(result.islands, row_labels=labels))
+
+
+def _worlds(requests: Sequence[SolveRequest], counts: Sequence[int]) -> dict[str, Any]:
+    """The worlds of requests, which all have one or none, as arguments of a solve."""
+    first = requests[0]
+    if first.world is None or len(requests) == 1:
+        return {"world": first.world, "object_enabled": first.object_enabled}
+    numbers: dict[World, int] = {}
+    index = [numbers.setdefault(request.world, len(numbers)) for request in requests if request.world is not None]
+    arguments: dict[str, Any] = {"world": [*numbers], "world_index": np.repeat(index, counts)}
+    if any(request.object_enabled is not None for request in requests):
+        enabled = np.ones((sum(counts), max(len(world.objects) for world in numbers)), dtype=bool)
+        for request, rows in zip(requests, np.split(enabled, np.cumsum(counts)[:-1]), strict=True):
+            if request.object_enabled is not None:
+                rows[:, : request.object_enabled.shape[-1]] = request.object_enabled
+        arguments["object_enabled"] = enabled
+    return arguments
 
 
 def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:

@@ -123,6 +123,7 @@ class ClientMethods(ClientCore[Any, Any]):
         problem_count: int | None = None,
         initial_joint_q: ArrayLike | None = None,
         constraints: Mapping[str, Any] | None = None,
+        world: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         include: Sequence[str] = (),
     ) -> Steps[SolveResult]:
@@ -140,8 +141,10 @@ class ClientMethods(ClientCore[Any, Any]):
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
             constraints: Constraints of the robot that are not to be met, as in an HTTP request: `{"disable": names}`,
                 one list of names or one per problem.
+            world: What is around the robot, as in an HTTP request: `{"objects": {"table": {"shape": "box", "size":
+                (1, 1, 0.1), "position": (0.5, 0, -0.1)}}}`.
             options: Options by their names in an HTTP request, such as {"seeds": 16}.
-            include: Further columns: "active_limits", "advice", "constraints", "islands", "solutions".
+            include: Further columns: "active_limits", "advice", "clearance", "constraints", "islands", "solutions".
 
         Raises:
             ValueError: The targets are given twice, or not at all.
@@ -150,7 +153,7 @@ class ClientMethods(ClientCore[Any, Any]):
         """
         chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
         problems = requests.solve_document(
-            chosen, objectives, problem_count, initial_joint_q, constraints, options, include
+            chosen, objectives, problem_count, initial_joint_q, constraints, world, options, include
         )
         call = requests.solve_call(robot, problems, self._encoding, self._timeout_s)
         return read_reply((yield from self._send(call)), solve_result)

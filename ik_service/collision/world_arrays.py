@@ -5,6 +5,7 @@ A ball and a capsule are boxes of no width in some directions, rounded; so there
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace
 from ik_service.robots.collision.world import World
 from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_conjugate, quaternion_rotate
 
+WORLDS_KEPT = 64
+"""Worlds whose numbers are kept for their next solve; those of an object take some 40 us to make."""
 EVERYWHERE = 1.0e9
 """Radius of the ball around a half-space [m]."""
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
@@ -62,13 +65,24 @@ class WorldLines(NamedTuple):
 def world_lines(worlds: Sequence[World]) -> WorldLines:
     """Return the objects of some worlds as numbers."""
     counts = [len(world.objects) for world in worlds]
-    lines = [_line(shape) for world in worlds for shape in world.objects.values()]
+    kinds, balls, lines = zip(*map(_lines, worlds), strict=True) if worlds else ((), (), ())
     return WorldLines(
         np.cumsum([0, *counts]),
+        np.concatenate([np.empty(0, np.int64), *kinds]),
+        np.concatenate([np.empty((0, 4)), *balls]),
+        np.concatenate([np.empty((0, 16)), *lines]),
+        max([0, *counts]),
+    )
+
+
+@lru_cache(maxsize=WORLDS_KEPT)
+def _lines(world: World) -> tuple[NDArray[np.int64], Float64Array, Float64Array]:
+    """Give kinds, balls and numbers of the objects of a world, which cannot change: [objects], [.., 4] and [.., 16]."""
+    lines = [_line(shape) for shape in world.objects.values()]
+    return (
         np.array([kind for kind, _, _ in lines], dtype=np.int64),
         np.array([ball for _, ball, _ in lines]).reshape(-1, 4),
         np.array([line for _, _, line in lines]).reshape(-1, 16),
-        max([0, *counts]),
     )
 
 

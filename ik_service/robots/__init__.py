@@ -13,6 +13,7 @@ from ik_service.robots.constraint_kinematics.results import ClosureStatus
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.constraints.velocities import VelocityConstraint
+from ik_service.robots.files.geometry.world_file import load_world
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicTrees
@@ -47,6 +48,7 @@ __all__ = [
     "choose_pairs",
     "load_robot",
     "load_urdf",
+    "load_world",
     "without_contacts",
 ]
 

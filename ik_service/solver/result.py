@@ -21,7 +21,6 @@ from ik_service.solver.results.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
 _NAMES = tuple(column.name for column in RESULT_COLUMNS)
-_OWN_NAMES = (*_NAMES, "clearance", "closest")
 _ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)
 
 
@@ -42,10 +41,6 @@ class IKResult(ResultColumns):
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
-        clearance: Where collision was checked: least distance of links from each other and from objects [m], in float64
-            on `joint_q`, float64 [n]; negative in contact, inf where nothing can touch.
-        closest: The two that are closest: places of links that have spheres, and after them of the objects of the
-            problem's world, int32 [n, 2]; -1 where nothing can touch.
     """
 
     joint_names: tuple[str, ...]
@@ -57,8 +52,6 @@ class IKResult(ResultColumns):
     device: str
     seeds: int
     islands: IslandResults
-    clearance: NDArray[np.float64] | None = None
-    closest: NDArray[np.int32] | None = None
 
     def __repr__(self) -> str:
         """Say how many problems there were and how many are solved."""
@@ -91,13 +84,13 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     if len(parts) == 1 and rows == slice(0, len(first)):
         return first
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
-    joined = _joined(parts, _OWN_NAMES) | {"islands": IslandResults(**vars(first.islands) | islands)}
+    joined = _joined(parts, _NAMES) | {"islands": IslandResults(**vars(first.islands) | islands)}
     return IKResult(**vars(first) | joined)  # quicker than dataclasses.replace, once per request
 
 
 def replace_problems(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
     """Put the answers of another result in place of those of some problems."""
-    for name in _OWN_NAMES:
+    for name in _NAMES:
         if getattr(result, name) is not None:
             getattr(result, name)[problems] = getattr(others, name)
     for name in _ISLAND_NAMES:

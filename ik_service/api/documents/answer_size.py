@@ -102,7 +102,9 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
 
 
 def _constraint_extents(robot: RobotModel) -> dict[str, int]:
-    return {"constraints": len(robot.constraint_names), "closing_coordinates": len(robot.closing_coordinate_names)}
+    """How many entries columns have that stand for constraints and for collision."""
+    constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
+    return {"constraints": constraints, "closing_coordinates": closing, "pair": 2}
 
 
 def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:
@@ -124,6 +126,18 @@ def forward_answer_bytes(links: Sequence[str], configurations: int, *, is_binary
     """
     pose = 7 * _NUMBER if is_binary else 7 * FLOAT64_TEXT + 2 * ROW_TEXT
     return DOCUMENT_TEXT + sum(map(_text_bytes, links)) + len(links) * (2 * ARRAY_HEAD + configurations * pose)
+
+
+def column_answer_bytes(names: tuple[str, ...], numbers: int, *, is_binary: bool) -> int:
+    """Return how many bytes an answer of columns has at most.
+
+    Args:
+        names: The names in it.
+        numbers: The numbers in all its columns.
+        is_binary: Whether columns are arrays of bytes rather than text.
+    """
+    one = _NUMBER if is_binary else FLOAT64_TEXT + ROW_TEXT
+    return DOCUMENT_TEXT + 16 * ARRAY_HEAD + _names_bytes(names) + one * numbers
 
 
 def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:

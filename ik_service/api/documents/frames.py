@@ -1,18 +1,21 @@
-"""Checks of links, tool frames, constraints and numbers of rows, for the documents of several routes."""
+"""Checks of links, tool frames, constraints, worlds and numbers of rows, for the documents of several routes."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
 from ik_service.api.errors.exceptions import faulty_field
+from ik_service.api.schema.collision import MAX_OBJECTS, SolveWorld
 from ik_service.api.schema.fields import Offset
 from ik_service.batching.requests.target_keys import FloatArray
-from ik_service.robots import RobotModel
-from objectives.errors import UnknownNameError
-
-DISABLE = "/constraints/disable"
+from ik_service.robots import RobotModel, World
+from ik_service.robots.files.geometry.world_file import read_world
+from ik_service.solver import SolverOptions
+from ik_service.solver.inputs.worlds import read_worlds
+from objectives.errors import InputError, UnknownNameError
 
 
 def check_link(name: str, robot: RobotModel, pointer: str) -> None:
@@ -71,31 +74,74 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
     Raises:
         FaultyFieldsError: Not such a list, or a name that the robot does not have.
     """
-    if not isinstance(value, list):
-        raise faulty_field(DISABLE, "wrong_type", "Give a list of names, or a list of them for each problem.")
-    if not value:
-        return None
-    if not isinstance(value[0], list):
-        enabled = _enabled(value, robot, DISABLE)
-        return None if enabled.all() else enabled
-    check_count(len(value), count, DISABLE)
-    lines = np.array([_enabled(names, robot, f"{DISABLE}/{k}") for k, names in enumerate(value)])
-    if not (lines == lines[0]).all():
-        return lines
-    return None if lines[0].all() else np.asarray(lines[0])
+    return _Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
 
 
-def _enabled(names: Any, robot: RobotModel, pointer: str) -> NDArray[np.bool_]:
-    """Return which constraints a list of names leaves enabled, [constraints]."""
-    if not isinstance(names, list):
-        raise faulty_field(pointer, "wrong_type", "Give a list of names.")
-    enabled = np.ones(len(robot.constraint_names), dtype=bool)
-    for k, name in enumerate(names):
-        if not isinstance(name, str):
-            raise faulty_field(f"{pointer}/{k}", "wrong_type", "Give the name of a constraint.")
-        if name not in robot.constraint_names:
-            known = ", ".join(f"'{one}'" for one in robot.constraint_names) or "none"
-            detail = f"The robot has no constraint of this name. Constraints: {known}."
-            raise faulty_field(f"{pointer}/{k}", "unknown_constraint", detail)
-        enabled[robot.constraint_names.index(name)] = False
-    return enabled
+def read_world_of(
+    given: SolveWorld | None, robot: RobotModel, options: SolverOptions, count: int
+) -> tuple[World | None, NDArray[np.bool_] | None]:
+    """Return the world of a request, and which of its objects are there, [objects] or [problem_count, objects].
+
+    Raises:
+        FaultyFieldsError: It is none, or the robot cannot be checked for collision.
+    """
+    world = enabled = None
+    try:
+        if given is not None:
+            if isinstance(given.objects, dict) and len(given.objects) > MAX_OBJECTS:
+                raise InputError(f"There are {len(given.objects)} objects. Allowed in one request: {MAX_OBJECTS}.")
+            world = read_world({"objects": given.objects})
+    except InputError as error:
+        raise faulty_field("/world/objects", "invalid_value", str(error)) from None
+    if given is not None and world is not None:
+        enabled = _Switches("world", "object", world.names).read(given.disable, count, "/world/disable")
+    try:
+        read_worlds(robot, options, world, None, enabled, count)
+    except InputError as error:
+        pointer = "/options/collision" if world is None else "/world"
+        raise faulty_field(pointer, "no_collision_check", str(error)) from None
+    return world, enabled
+
+
+class _Switches(NamedTuple):
+    """Things that a request can switch off by their names.
+
+    Attributes:
+        owner: What has them.
+        what: What they are.
+        names: Their names.
+    """
+
+    owner: str
+    what: str
+    names: Sequence[str]
+
+    def read(self, value: Any, count: int, pointer: str) -> NDArray[np.bool_] | None:
+        """Return which are on, [names] or [count, names]; None for all."""
+        if not isinstance(value, list):
+            raise faulty_field(pointer, "wrong_type", "Give a list of names, or a list of them for each problem.")
+        if not value:
+            return None
+        if not isinstance(value[0], list):
+            enabled = self._enabled(value, pointer)
+            return None if enabled.all() else enabled
+        check_count(len(value), count, pointer)
+        lines = np.array([self._enabled(names, f"{pointer}/{k}") for k, names in enumerate(value)])
+        if not (lines == lines[0]).all():
+            return lines
+        return None if lines[0].all() else np.asarray(lines[0])
+
+    def _enabled(self, names: Any, pointer: str) -> NDArray[np.bool_]:
+        """Return which a list of names leaves on, [names]."""
+        if not isinstance(names, list):
+            raise faulty_field(pointer, "wrong_type", "Give a list of names.")
+        enabled = np.ones(len(self.names), dtype=bool)
+        for k, name in enumerate(names):
+            if not isinstance(name, str):
+                raise faulty_field(f"{pointer}/{k}", "wrong_type", f"Give the name of a {self.what}.")
+            if name not in self.names:
+                known = ", ".join(f"'{one}'" for one in self.names) or "none"
+                detail = f"The {self.owner} has no {self.what} of this name. {self.what.capitalize()}s: {known}."
+                raise faulty_field(f"{pointer}/{k}", f"unknown_{self.what}", detail)
+            enabled[self.names.index(name)] = False
+        return enabled

@@ -64,11 +64,14 @@ def answer_document(
     for column in INCLUDED_COLUMNS:
         if column.include in include:
             document |= {name: getattr(robot, name) for axis, name in _AXIS_NAMES.items() if axis in column.axes}
+            if "pair" in column.axes:
+                document["collision_names"] = _collision_names(robot, request)
             document[column.edge_name] = _entries(column, result, is_binary=is_binary)
     if "islands" in include:
         document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])
     if "advice" in include:
-        advise = partial(advice, robot, request.targets, request.options, result, result.islands)
+        names = () if result.clearance is None else _collision_names(robot, request)
+        advise = partial(advice, robot, request.targets, request.options, result, result.islands, collision_names=names)
         document["advice"] = LazyRows(count, lambda row: advise(problem=row))
     document["resolved"] = {"engine": result.engine, "seeds": result.seeds, "device": result.device}
     document["timing_ms"] = {
@@ -86,6 +89,8 @@ def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
         return values
     if column.dtype == "status":
         return [STATUS_WORDS[code] for code in values.tolist()]
+    if column.null == "inf":
+        return np.where(np.isinf(values), np.nan, values)
     if column.null == "-1" and (values < 0).any():
         return [None if value < 0 else value for value in values.tolist()]
     return values
@@ -97,6 +102,12 @@ def _with_solutions(result: IKResult) -> IKResult:
         return result
     alone = np.where(result.success[:, None], result.joint_q, np.nan)[:, None]
     return replace(result, solutions=alone, solution_count=result.success.astype(np.int32))
+
+
+def _collision_names(robot: RobotModel, request: SolveRequest) -> tuple[str, ...]:
+    """Links that have spheres, then objects of the request's world."""
+    links = () if robot.body_spheres is None else robot.body_spheres.links
+    return (*links, *(() if request.world is None else request.world.names))
 
 
 def _island(island: IslandResult) -> dict[str, Any]:

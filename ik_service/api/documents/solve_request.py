@@ -8,7 +8,7 @@ from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset
+from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset, read_world_of
 from ik_service.api.documents.objective import read_objective, row_counts
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
@@ -18,6 +18,7 @@ from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.worlds import is_checked
 from objectives.errors import InputError
 
 TargetPose = tuple[Target, FloatArray | None, FloatArray | None]
@@ -70,10 +71,15 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
     for pointer, given in counts:
         check_count(given, count, pointer)
     enabled = read_disabled(envelope.constraints.disable, robot, count)
-    _check_attempts(envelope.options, count)
+    options = solver_options(envelope.options)
+    world, object_enabled = read_world_of(envelope.world, robot, options, count)
+    if "clearance" in envelope.include and not is_checked(robot, options, world):
+        detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
+        raise faulty_field("/include", "no_collision_check", detail)
+    _check_attempts(options, count, 0 if world is None else len(world.objects))
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
-    request = SolveRequest(targets, arrays, start, solver_options(envelope.options), objectives, enabled)
+    request = SolveRequest(targets, arrays, start, options, objectives, enabled, world, object_enabled)
     return DecodedSolve(request, frozenset(envelope.include))
 
 
@@ -107,12 +113,13 @@ def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> 
     return 0 if rows is None else len(rows)
 
 
-def _check_attempts(options: SolveOptions, count: int) -> None:
-    seeds = solver_options(options).seed_count
-    if count * seeds > limits.MAX_ATTEMPT_COUNT:
+def _check_attempts(options: SolverOptions, count: int, objects: int) -> None:
+    seeds, most = options.seed_count, limits.MAX_ATTEMPT_COUNT // (1 + objects // limits.OBJECTS_OF_AN_ATTEMPT)
+    if count * seeds > most:
+        around = f" in a world of {objects} objects" if most < limits.MAX_ATTEMPT_COUNT else ""
         detail = (
-            f"{count} problems with {seeds} seeds each are {count * seeds} attempts. "
-            f"Allowed in one request: {limits.MAX_ATTEMPT_COUNT}."
+            f"{count} problems with {seeds} seeds each are {count * seeds} attempts{around}. "
+            f"Allowed in one request: {most}."
         )
         raise faulty_field("/options/seeds", "out_of_range", detail)
     if count * options.solutions > limits.MAX_SOLUTION_COUNT:
@@ -128,8 +135,9 @@ def solver_options(options: SolveOptions) -> SolverOptions:
         FaultyFieldsError: Options that do not go together.
     """
     fields = options.model_dump()
-    position, orientation = fields.pop("position_tolerance_m"), fields.pop("orientation_tolerance_rad")
+    renamed = {"position_tolerance_m": "position_tolerance", "orientation_tolerance_rad": "orientation_tolerance"}
+    renamed["margin_m"] = "margin"
     try:
-        return SolverOptions(position_tolerance=position, orientation_tolerance=orientation, **fields)
+        return SolverOptions(**{renamed.get(name, name): value for name, value in fields.items()})
     except InputError as error:
         raise faulty_field("/options", "invalid_value", str(error)) from error

@@ -10,13 +10,20 @@ from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
 from ik_service.api.schema.close import CLOSE_REQUEST, CloseRequestBody
+from ik_service.api.schema.collision import CHECK_REQUEST, CheckRequestBody
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.schema.forward import FORWARD_REQUEST, ForwardRequestBody
 from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
 """Place of the schema of a model in the document."""
-_BODIES: Sequence[type[BaseModel]] = (SolveRequestBody, ForwardRequestBody, CloseRequestBody, ProblemBody)
+_BODIES: Sequence[type[BaseModel]] = (
+    SolveRequestBody,
+    ForwardRequestBody,
+    CloseRequestBody,
+    CheckRequestBody,
+    ProblemBody,
+)
 
 _SECURITY_SCHEMES: dict[str, Any] = {
     "ApiKey": {
@@ -65,6 +72,11 @@ def forward_request_body() -> dict[str, Any]:
 def close_request_body() -> dict[str, Any]:
     """Return the declaration of the body of a request to close loops."""
     return _document_body(CloseRequestBody, "both modes (four_bar)", CLOSE_REQUEST)
+
+
+def check_request_body() -> dict[str, Any]:
+    """Return the declaration of the body of a request to check configurations."""
+    return _document_body(CheckRequestBody, "with a table (panda)", CHECK_REQUEST)
 
 
 def _document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -> dict[str, Any]:

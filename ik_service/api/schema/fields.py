@@ -87,6 +87,11 @@ def nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
     return required(*schemas, {"type": "null"})
 
 
+_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": limits.NAME_LENGTH}}
+NAME_LISTS = required(_NAMES, column(_NAMES))
+"""Annotation of a field that has one list of names, or one per problem."""
+
+
 @dataclass(frozen=True)
 class NumericColumn:
     """How a numeric column of an objective is read; it stands in the annotation of the field.

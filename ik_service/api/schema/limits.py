@@ -9,6 +9,8 @@ REQUEST_SEEDS_MAX = 1024
 REQUEST_ITERATIONS_MAX = 1000
 MAX_ATTEMPT_COUNT = 8_000_000
 """Problems times seeds of one request."""
+OBJECTS_OF_AN_ATTEMPT = 32
+"""Objects of a world that cost about as much as an attempt: with more of them fewer attempts are allowed."""
 MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
 MAX_VALUE = 1e6

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ik_service.api.schema import limits
+from ik_service.api.schema.collision import SolveWorld
 from ik_service.api.schema.examples import SOLVE_ANSWER, SOLVE_REQUESTS, TWO_ARMS_ANSWER
 from ik_service.api.schema.fields import (
+    NAME_LISTS,
     Envelope,
     Name,
     Offset,
@@ -17,7 +19,6 @@ from ik_service.api.schema.fields import (
     column,
     nullable,
     refused,
-    required,
     row,
     row_or_rows,
 )
@@ -26,7 +27,7 @@ from ik_service.result_schema import EDGE_COLUMNS
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.options import SOLUTIONS_MAX, SolverOptions
 
-Include = Literal["active_limits", "advice", "constraints", "islands", "solutions"]
+Include = Literal["active_limits", "advice", "clearance", "constraints", "islands", "solutions"]
 _POSE = ("positions", "orientations_xyzw")
 Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
@@ -112,15 +113,20 @@ class SolveOptions(Envelope):
     precision: Literal["float32", "float64"] = Field(
         default=_DEFAULTS.precision, description="float64 finishes in double precision, to about 1e-9 m."
     )
-
-
-_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": limits.NAME_LENGTH}}
+    collision: Literal["self", "world", "off"] | None = Field(
+        default=None,
+        description="`self` keeps links off each other, `world` off the objects of the world too, `off` checks "
+        "nothing. null: `world` where one is given, else `self` where the robot has a collision model.",
+    )
+    margin_m: float = Field(
+        default=_DEFAULTS.margin, ge=0, le=1, allow_inf_nan=False, description="Least clearance of a success [m]."
+    )
 
 
 class SolveConstraints(Envelope):
     """Constraints of the robot, such as loops that it closes; all are enabled that are not named here."""
 
-    disable: Annotated[Any, required(_NAMES, column(_NAMES))] = Field(
+    disable: Annotated[Any, NAME_LISTS] = Field(
         default_factory=list,
         description="Names of constraints that are not to be met: one list, or one per problem. They are not judged "
         "and change nothing; `constraint_error` has their error.",
@@ -160,6 +166,7 @@ class SolveRequestBody(Envelope):
         "of the ranges, and locked joints where they are locked.",
     )
     constraints: SolveConstraints = Field(default_factory=SolveConstraints)
+    world: SolveWorld | None = Field(default=None, description="Objects that links keep off; null for none.")
     options: SolveOptions = Field(default_factory=SolveOptions)
     include: list[Include] = Field(
         default_factory=list, max_length=8, description="Further columns wanted in the answer."
@@ -235,6 +242,10 @@ SolveAnswerBody: type[BaseModel] = create_model(
     closing_coordinate_names=(
         list[str] | None,
         Field(default=None, description="With `constraints`: names of the columns of `closing_joint_q`."),
+    ),
+    collision_names=(
+        list[str] | None,
+        Field(default=None, description="With `clearance`: links that have spheres, then objects of the world."),
     ),
     islands=(
         list[list[IslandBody]] | None,

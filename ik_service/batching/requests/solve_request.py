@@ -23,6 +23,7 @@ from ik_service.batching.requests.target_keys import (
     rows_on,
     structure_of,
 )
+from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 
@@ -41,6 +42,8 @@ class SolveRequest:
         objectives: Further objectives.
         constraint_enabled: Which constraints of the robot are enabled, bool [constraints], or [problem_count,
             constraints] where problems differ; None for all.
+        world: What is around the robot; None for nothing.
+        object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
     """
 
     targets: tuple[Target, ...]
@@ -49,6 +52,8 @@ class SolveRequest:
     options: SolverOptions = field(default_factory=SolverOptions)
     objectives: tuple[ObjectiveData, ...] = ()
     constraint_enabled: NDArray[np.bool_] | None = None
+    world: World | None = None
+    object_enabled: NDArray[np.bool_] | None = None
 
     @property
     def problem_count(self) -> int:
@@ -92,7 +97,8 @@ class SolveRequest:
         if self.pattern_count > 1:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
-        return (self.structure, on, tuple(self._given), self.initial_joint_q is None, self.options)
+        given = (*self._given, self.initial_joint_q is None, self.world is None)
+        return (self.structure, on, given, self.options)
 
     @property
     def code_key(self) -> Hashable:
@@ -104,7 +110,9 @@ class SolveRequest:
         elif options.best_of is not None or options.solutions > 1:
             extras = "choice"
         of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
-        return (tuple(code_of(target, on) for target, on in of_targets), further, self._enabled.tobytes(), extras)
+        collision = (options.collision, self.world is None)  # both say whether there is a check
+        own = tuple(code_of(target, on) for target, on in of_targets)
+        return (own, further, self._enabled.tobytes(), extras, collision)
 
     def sample(self) -> Self:
         """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.
@@ -139,6 +147,7 @@ class SolveRequest:
             initial_joint_q=rows_of(self.initial_joint_q, problems),
             objectives=tuple(objective.part(problems) for objective in self.objectives),
             constraint_enabled=rows_of(self.constraint_enabled, problems),
+            object_enabled=rows_of(self.object_enabled, problems),
         )
 
 

@@ -52,7 +52,7 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
     present: dict[str, Any] = {
         column.edge_name: _read_column(column, document) for column in EDGE_COLUMNS if column.edge_name in document
     }
-    lists = ("dof_names", "constraint_names", "closing_coordinate_names", "islands", "advice")
+    lists = ("dof_names", "constraint_names", "closing_coordinate_names", "collision_names", "islands", "advice")
     present |= {name: tuple(document[name]) for name in lists if name in document}
     result = SolveResult(
         robot=document["robot"],
@@ -73,13 +73,14 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
 
 
 def _read_column(column: Column, document: Mapping[str, Any]) -> NDArray[Any]:
-    """A column as an array: statuses as words, NaN or -1 for null."""
+    """A column as an array: statuses as words, NaN, infinity or -1 for null."""
     values = document[column.edge_name]
     if column.dtype == "status":
         status = np.asarray(values)
         return np.asarray(document["status_names"])[status] if "status_names" in document else status
     if column.dtype in ("precision", "float32", "float64"):
-        return _floats(values)
+        numbers = _floats(values)
+        return np.where(np.isnan(numbers), np.inf, numbers) if column.null == "inf" else numbers
     if column.null == "-1" and isinstance(values, list):
         values = [-1 if value is None else value for value in values]
     return np.asarray(values)

@@ -81,6 +81,7 @@ def solve_document(
     problem_count: int | None,
     initial_joint_q: ArrayLike | None,
     constraints: Mapping[str, Any] | None,
+    world: Mapping[str, Any] | None,
     options: Mapping[str, Any] | None,
     include: Sequence[str],
 ) -> dict[str, Any]:
@@ -91,6 +92,7 @@ def solve_document(
         "problem_count": problem_count,
         "initial_joint_q": _array(initial_joint_q),
         "constraints": dict(constraints) if constraints else None,
+        "world": None if world is None else _as_plain_lists(world),
         "options": dict(options) if options else None,
         "include": _names("include", include) or None,
     }
@@ -185,6 +187,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return _array(value) if isinstance(value, np.ndarray) else value
+
+
+def _as_plain_lists(value: Any) -> Any:
+    """A document with lists in place of arrays and tuples."""
+    if isinstance(value, Mapping):
+        return {name: _as_plain_lists(entry) for name, entry in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [_as_plain_lists(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def as_list(value: Any) -> Any:

@@ -26,6 +26,7 @@ class SolveResult(EdgeColumns):
         dof_names: Names of the columns of `active_limits`, if asked for.
         constraint_names: Names of the columns of `constraint_error`, if asked for.
         closing_coordinate_names: Names of the columns of `closing_joint_q`, if asked for.
+        collision_names: Links that have spheres, then objects of the world: what `closest` names, if asked for.
         islands: The islands of each problem, if asked for.
         advice: What to do about each problem, if asked for.
     """
@@ -41,6 +42,7 @@ class SolveResult(EdgeColumns):
     dof_names: tuple[str, ...] | None = None
     constraint_names: tuple[str, ...] | None = None
     closing_coordinate_names: tuple[str, ...] | None = None
+    collision_names: tuple[str, ...] | None = None
     islands: tuple[Any, ...] | None = None
     advice: tuple[str, ...] | None = None
 

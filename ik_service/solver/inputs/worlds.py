@@ -32,6 +32,13 @@ class CheckedWorlds(NamedTuple):
         return CheckedWorlds(self.worlds, self.number if len(self.number) == 1 else self.number[problems], enabled)
 
 
+def is_checked(robot: RobotModel, options: SolverOptions, world: object) -> bool:
+    """Return whether a solve checks for collision, with a world or None; the robot may lack the model for it."""
+    if options.collision is None:
+        return world is not None or robot.collision_model is not None
+    return options.collision != "off"
+
+
 def read_worlds(
     robot: RobotModel,
     options: SolverOptions,
@@ -57,7 +64,7 @@ def read_worlds(
     for one in worlds:
         if not isinstance(one, World):
             raise InputError(f"world must hold worlds, got {type(one).__name__}.")
-    if options.collision == "off" or (options.collision is None and not worlds and robot.collision_model is None):
+    if not is_checked(robot, options, worlds or None):
         return None
     if robot.collision_model is None:
         raise InputError(

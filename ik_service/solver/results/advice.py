@@ -22,6 +22,7 @@ def advice(
     islands: IslandResults,
     *,
     problem: int,
+    collision_names: Sequence[str] = (),
 ) -> str:
     """Return what the caller may do about a problem, in a sentence for each thing that went wrong.
 
@@ -32,6 +33,7 @@ def advice(
         result: What the solver found.
         islands: The islands of every problem.
         problem: Which problem.
+        collision_names: What places in the column `closest` stand for, where collision was checked.
     """
     status = IKStatus(int(result.status[problem]))
     if result.success[problem]:
@@ -50,7 +52,20 @@ def advice(
             has_target = any(f"target {target.link}" in island.rows for target in targets)
             said = island.status.advice if has_target else island.status.advice_without_targets
             sentences.append(f"{name}{said}")
+    if status is IKStatus.BLOCKED_BY_COLLISION and collision_names:
+        sentences.insert(0, _contact(result, problem, collision_names))
     return " ".join(dict.fromkeys(sentences)) or status.advice
+
+
+def _contact(result: ResultColumns, problem: int, names: Sequence[str]) -> str:
+    """Name the two that are closest."""
+    assert result.clearance is not None  # collision was checked
+    assert result.closest is not None
+    clearance = float(result.clearance[problem])
+    first, second = (f"'{names[place]}'" for place in result.closest[problem])
+    if clearance > 0.0:
+        return f"{first} and {second} are {1e3 * clearance:.1f} mm apart."
+    return f"{first} and {second} touch, {-1e3 * clearance:.1f} mm deep."
 
 
 def why_static(robot: RobotModel, target: Target, *, angular: bool = False) -> str | None:

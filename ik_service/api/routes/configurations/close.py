@@ -9,26 +9,24 @@ from fastapi import APIRouter, Request
 from numpy.typing import NDArray
 from starlette.responses import Response
 
-from ik_service.api.admission.access import owner_of
-from ik_service.api.admission.request_memory import reservation_of
 from ik_service.api.codecs.codec import Codec
-from ik_service.api.codecs.media_types import document_codecs
+from ik_service.api.documents.answer_size import column_answer_bytes
 from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.frames import read_disabled
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
+from ik_service.api.routes.configurations.host_calculation import HostCalculation
 from ik_service.api.routes.openapi import close_request_body
 from ik_service.api.schema.close import EFFORT_OF_ONE, MAX_EFFORT, CloseAnswerBody, CloseRequestBody
-from ik_service.api.server.body_limits import read_body
-from ik_service.api.server.client_disconnect import wait_for
-from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.robots.constraint_kinematics.closing import ATTEMPTS
 from objectives.errors import InputError
 
+STATUS_NUMBERS = 4
+"""Numbers of a configuration in an answer beside coordinates and errors; its status is no longer than one."""
 ARRAYS_OF_AN_ATTEMPT = 8
 """Matrices of the size of the rows' derivatives that an attempt needs at once."""
 
@@ -36,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["robots"])
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _AskedClosing:
     """A request, checked."""
 
     joint_q: FloatArray
@@ -56,19 +54,11 @@ class _Asked:
 )
 async def close(robot: RobotName, request: Request, state: State) -> Response:
     """Find configurations near to given ones in which all loops are closed, in float64 and without the solver."""
-    model = await state.robot(robot)
-    codec, output_codec = document_codecs(request.headers, "Closing of loops")
-    body = await read_body(request, state.max_body_bytes)
-    owner, reservation = owner_of(request.scope), reservation_of(request.scope)
-    with reservation.reserved(codec.decoded_bytes(body, state.max_body_bytes)):
-        asked = await wait_for(request, state.side_threads.run(owner, _read, model, codec, body))
-    with reservation.reserved(_working_bytes(model, asked)):
-        pieces = await wait_for(request, state.side_threads.run(owner, _answer, robot, model, asked, output_codec))
-    return PacedResponse(pieces, media_type=output_codec.media_type)
+    return await _CLOSE.respond(robot, request, state)
 
 
-def _read(robot: RobotModel, codec: Codec, body: bytes) -> _Asked:
-    asked = read_envelope(CloseRequestBody, codec.decode(body, "", len(body)))
+def _read(robot: RobotModel, document: object) -> _AskedClosing:
+    asked = read_envelope(CloseRequestBody, document)
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
     known = {*robot.joint_names, *robot.dof_names}
     for index, name in enumerate(asked.frozen):
@@ -80,7 +70,7 @@ def _read(robot: RobotModel, codec: Codec, body: bytes) -> _Asked:
         most = MAX_EFFORT * len(joint_q) // effort
         detail = f"{len(joint_q)} configurations are too many for this robot. Allowed with as many solutions: {most}."
         raise faulty_field("/joint_q", "out_of_range", detail)
-    return _Asked(joint_q, _enabled(robot, asked, len(joint_q)), asked)
+    return _AskedClosing(joint_q, _enabled(robot, asked, len(joint_q)), asked)
 
 
 def _enabled(robot: RobotModel, asked: CloseRequestBody, count: int) -> NDArray[np.bool_] | None:
@@ -93,13 +83,21 @@ def _enabled(robot: RobotModel, asked: CloseRequestBody, count: int) -> NDArray[
     return lines
 
 
-def _working_bytes(robot: RobotModel, asked: _Asked) -> int:
+def _working_bytes(robot: RobotModel, asked: _AskedClosing) -> int:
     """Return the memory of all attempts, which are made side by side."""
     matrix = 8 * robot.constraints.residual_count * robot.joint_dof_count
     return len(asked.joint_q) * ATTEMPTS * asked.body.solutions * ARRAYS_OF_AN_ATTEMPT * matrix
 
 
-def _answer(name: str, robot: RobotModel, asked: _Asked, output_codec: Codec) -> Sequence[bytes | memoryview]:
+def _answer_bytes(robot: RobotModel, asked: _AskedClosing, is_binary: bool) -> int:
+    """Return the most bytes of an answer: numbers of configurations and of modes, errors, names."""
+    names = (*robot.coordinate_names, *robot.constraints.names(), *robot.constraints.coordinate_names)
+    modes = 1 + (asked.body.solutions if asked.body.solutions > 1 else 0)
+    numbers = len(names) + STATUS_NUMBERS + modes * robot.joint_coord_count
+    return column_answer_bytes(names, len(asked.joint_q) * numbers, is_binary=is_binary)
+
+
+def _answer(name: str, robot: RobotModel, asked: _AskedClosing, output_codec: Codec) -> Sequence[bytes | memoryview]:
     body = asked.body
     try:
         found = robot.constraints.close(
@@ -129,3 +127,6 @@ def _answer(name: str, robot: RobotModel, asked: _Asked, output_codec: Codec) ->
     }
     document |= {key: np.ascontiguousarray(values) for key, values in columns.items() if values is not None}
     return output_codec.encode_in_pieces(document)
+
+
+_CLOSE = HostCalculation[_AskedClosing]("Closing of loops", _read, _answer_bytes, _working_bytes, _answer)

@@ -1,0 +1,1 @@
+"""Routes that compute with configurations on the host, beside the event loop: poses, closed loops, clearances."""

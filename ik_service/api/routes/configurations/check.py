@@ -1,0 +1,117 @@
+"""`POST /v1/robots/{robot}/check`: configurations in, their distances from contact out, in float64 on the host."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from fastapi import APIRouter, Request
+from numpy.typing import NDArray
+from starlette.responses import Response
+
+from ik_service.api.codecs.codec import Codec
+from ik_service.api.documents.answer_size import column_answer_bytes
+from ik_service.api.documents.columns import read_rows
+from ik_service.api.documents.envelope import read_envelope
+from ik_service.api.documents.frames import read_world_of
+from ik_service.api.errors.exceptions import faulty_field
+from ik_service.api.errors.problem_schema import problem_answers
+from ik_service.api.routes.configurations.host_calculation import HostCalculation
+from ik_service.api.routes.openapi import check_request_body
+from ik_service.api.schema.collision import MAX_CHECK_EFFORT, CheckAnswerBody, CheckRequestBody
+from ik_service.api.state import RobotName, State
+from ik_service.batching.requests.target_keys import FloatArray
+from ik_service.robots import RobotModel, World
+from ik_service.robots.collision_checks.body_spheres import BodySpheres
+from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK
+from ik_service.solver import SolverOptions
+from objectives.errors import InputError
+
+DISTANCE_BYTES = 5 * 8
+"""Memory of a distance between two spheres while it is computed: a difference, its length, the sum of radii."""
+_NUMBERS = 3  # of a configuration in an answer
+
+router = APIRouter(prefix="/v1", tags=["robots"])
+
+
+class _AskedCheck(NamedTuple):
+    """A request, checked."""
+
+    joint_q: FloatArray
+    world: World | None
+    object_enabled: NDArray[np.bool_] | None
+
+
+@router.post(
+    "/robots/{robot}/check",
+    summary="Check configurations for collision",
+    response_model=None,
+    responses={
+        200: {"model": CheckAnswerBody, "description": "Distances from contact."},
+        **problem_answers(400, 404, 406, 408, 413, 415, 422, 500, 503),
+    },
+    openapi_extra=check_request_body(),
+)
+async def check(robot: RobotName, request: Request, state: State) -> Response:
+    """Tell how far configurations are from contact, with themselves and with a world; needs a collision model."""
+    return await _CHECK.respond(robot, request, state)
+
+
+def _read(robot: RobotModel, document: object) -> _AskedCheck:
+    if robot.collision_model is None:
+        detail = f"Robot '{robot.name}' has no collision model: no spheres that cover its links."
+        raise faulty_field("", "no_collision_check", detail)
+    asked = read_envelope(CheckRequestBody, document)
+    joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
+    options = SolverOptions(collision="self" if asked.world is None else "world")
+    world, enabled = read_world_of(asked.world, robot, options, len(joint_q))
+    _, most = _efforts(robot.body_spheres, world)
+    if len(joint_q) * most > MAX_CHECK_EFFORT:
+        detail = f"{len(joint_q)} configurations are too many here. Allowed: {max(1, MAX_CHECK_EFFORT // most)}."
+        raise faulty_field("/joint_q", "out_of_range", detail)
+    return _AskedCheck(joint_q, world, enabled)
+
+
+def _efforts(spheres: BodySpheres | None, world: World | None) -> tuple[int, int]:
+    """Return the distances of a configuration that are computed at once, and all of them."""
+    assert spheres is not None  # the robot has a collision model
+    counts, objects = np.diff(spheres.link_start), 0 if world is None else len(world.objects)
+    pairs = [int(counts[first]) * int(counts[second]) for first, second in spheres.pairs]
+    return max([len(spheres.radii), *pairs]), sum(pairs) + len(spheres.radii) * objects
+
+
+def _working_bytes(robot: RobotModel, asked: _AskedCheck) -> int:
+    most, _ = _efforts(robot.body_spheres, asked.world)
+    return min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * most * DISTANCE_BYTES
+
+
+def _names(robot: RobotModel, asked: _AskedCheck) -> tuple[str, ...]:
+    assert robot.body_spheres is not None  # the robot has a collision model
+    return (*robot.body_spheres.links, *(() if asked.world is None else asked.world.names))
+
+
+def _answer(name: str, robot: RobotModel, asked: _AskedCheck, output_codec: Codec) -> Sequence[bytes | memoryview]:
+    try:
+        found = robot.collision(asked.joint_q, asked.world, asked.object_enabled)
+    except InputError as error:  # such as a quaternion that is none
+        raise faulty_field("/joint_q", "invalid_value", str(error)) from None
+    clearance = (
+        found.clearance if output_codec.is_binary else np.where(np.isinf(found.clearance), np.nan, found.clearance)
+    )
+    document = {
+        "robot": name,
+        "clearance_m": clearance,
+        "closest": found.closest,
+        "collision_names": found.names,
+    }
+    return output_codec.encode_in_pieces(document)
+
+
+_CHECK = HostCalculation[_AskedCheck](
+    "Collision",
+    _read,
+    lambda robot, asked, is_binary: column_answer_bytes(
+        _names(robot, asked), _NUMBERS * len(asked.joint_q), is_binary=is_binary
+    ),
+    _working_bytes,
+    _answer,
+)

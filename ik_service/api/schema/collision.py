@@ -1,0 +1,85 @@
+"""The documents of collision as JSON schema: worlds, and checks of configurations."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from ik_service.api.schema import limits
+from ik_service.api.schema.fields import NAME_LISTS, Envelope, column, row
+from ik_service.robots.files.geometry.world_file import SHAPES, ShapeFields
+
+MAX_OBJECTS = 256
+"""Objects of a world in one request: they are read in some 4 ms."""
+MAX_CHECK_EFFORT = 100_000_000
+"""Most distances of one check, configurations x (pairs of spheres + spheres x objects): some 2 s of a core."""
+CHECK_REQUEST: dict[str, Any] = {
+    "joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]],
+    "world": {"objects": {"table": {"shape": "box", "size": [1, 1, 0.1], "position": [0.5, 0, -0.1]}}},
+}
+_POSITIVE = {"type": "number", "minimum": 0.0, "maximum": limits.MAX_VALUE}
+_NUMBER = {"type": "number", "minimum": -limits.MAX_VALUE, "maximum": limits.MAX_VALUE}
+_FIELDS: dict[str, dict[str, Any]] = {
+    "radius": {**_POSITIVE, "description": "[m]."},
+    "length": {**_POSITIVE, "description": "Of its axis, which is z [m]."},
+    "size": {**row(3, 0.0), "description": "Lengths of its edges along x, y and z [m]."},
+    "position": {**row(3), "description": "Of its middle, in the world frame [m]. Default: 0, 0, 0."},
+    "orientation_xyzw": {**row(4), "description": "Unit quaternion x, y, z, w. Default: 0, 0, 0, 1."},
+    "normal": {**row(3), "description": "Direction out of the half-space, of length 1."},
+    "offset": {**_NUMBER, "description": "Distance of its plane from the origin along the normal [m]. Default: 0."},
+}
+
+
+def _shape(name: str, fields: ShapeFields) -> dict[str, Any]:
+    properties = {key: _FIELDS[key] for key in (*fields.required, *fields.optional)}
+    return {
+        "type": "object",
+        "properties": {"shape": {"const": name}, **properties},
+        "required": ["shape", *fields.required],
+        "additionalProperties": False,
+    }
+
+
+OBJECTS: dict[str, Any] = {
+    "type": "object",
+    "propertyNames": {"minLength": 1, "maxLength": limits.NAME_LENGTH},
+    "additionalProperties": {"oneOf": [_shape(name, fields) for name, fields in SHAPES.items()]},
+    "maxProperties": MAX_OBJECTS,
+}
+"""Objects by their names."""
+
+
+class SolveWorld(Envelope):
+    """What is around the robot, the same for all problems but for objects that are not there."""
+
+    objects: Annotated[Any, WithJsonSchema(OBJECTS)] = Field(
+        default_factory=dict, description="Spheres, capsules, cylinders, boxes and half-spaces, by their names."
+    )
+    disable: Annotated[Any, NAME_LISTS] = Field(
+        default_factory=list,
+        description="Names of objects that are not there: one list, or one per problem.",
+    )
+
+
+class CheckRequestBody(Envelope):
+    """Configurations of one robot that are to be checked for collision."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [CHECK_REQUEST]})
+
+    joint_q: Annotated[Any, WithJsonSchema(column(row(None, least_width=0)))] = Field(
+        description="One row of coordinates per configuration [rad or m], in the order of `coordinate_names`."
+    )
+    world: SolveWorld | None = Field(default=None, description="Objects around the robot; null for none.")
+
+
+class CheckAnswerBody(BaseModel):
+    """How far configurations are from contact; row k of every column belongs to configuration k."""
+
+    robot: str
+    clearance_m: list[float | None] = Field(
+        description="Least distance of links from each other and from objects [m], negative in contact; null where "
+        "nothing can touch."
+    )
+    closest: list[list[int]] = Field(
+        description="The two that are closest, by their places in `collision_names`; -1, -1 where nothing can touch."
+    )
+    collision_names: list[str] = Field(description="Links that have spheres, then objects of the world.")

@@ -1,0 +1,113 @@
+"""Worlds as documents, in files of JSON or YAML and over HTTP.
+
+    {"objects": {NAME: {"shape": "box", "size": [x, y, z], "position": [x, y, z], "orientation_xyzw": [x, y, z, w]},
+                 NAME: {"shape": "half_space", "normal": [x, y, z], "offset": d}, ...}}
+
+Lengths are in metres, poses in the world frame; a pose that is left out is that of the world frame.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ik_service.robots.collision.shapes import IDENTITY_POSE, Box, Capsule, Cylinder, HalfSpace, Shape, Sphere
+from ik_service.robots.collision.world import World
+from ik_service.robots.files.constraint_file import read_document, read_numbers
+from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
+from objectives.errors import InputError
+
+
+class ShapeFields(NamedTuple):
+    """The fields of a shape in a document.
+
+    Attributes:
+        made_of: Its class.
+        required: Fields that must be there: how many numbers, 0 for a number that is in no list.
+        optional: Fields that may be left out, alike.
+    """
+
+    made_of: Callable[..., Shape]
+    required: Mapping[str, int]
+    optional: Mapping[str, int]
+
+
+_POSE = {"position": 3, "orientation_xyzw": 4}
+SHAPES: Mapping[str, ShapeFields] = {
+    "sphere": ShapeFields(Sphere, {"radius": 0}, {"position": 3}),
+    "capsule": ShapeFields(Capsule, {"radius": 0, "length": 0}, _POSE),
+    "cylinder": ShapeFields(Cylinder, {"radius": 0, "length": 0}, _POSE),
+    "box": ShapeFields(Box, {"size": 3}, _POSE),
+    "half_space": ShapeFields(HalfSpace, {"normal": 3}, {"offset": 0}),
+}
+"""The shapes by their names in documents."""
+
+
+def load_world(path: str | Path) -> World:
+    """Read a world from a file of JSON or YAML.
+
+    Raises:
+        InputError: It cannot be read as one.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"World '{path}' cannot be read: {error.strerror}.") from None
+    try:
+        return read_world(read_document(text), numbers_as_text=True)
+    except InputError as error:
+        raise InputError(f"World '{path}': {error}") from None
+
+
+def read_world(document: object, *, numbers_as_text: bool = False) -> World:
+    """Read a world from a document.
+
+    Args:
+        document: What the codec of a language gives.
+        numbers_as_text: Whether numbers may be texts: YAML takes 1e-3 for one.
+
+    Raises:
+        InputError: It is none; the message names the object.
+    """
+    if not isinstance(document, Mapping) or document.keys() != {"objects"}:
+        raise InputError("It must be a mapping with the key 'objects' and no other.")
+    objects = document["objects"]
+    if not isinstance(objects, Mapping):
+        raise InputError("'objects' must be a mapping of names to shapes.")
+    return World({name: _read_shape(name, fields, numbers_as_text) for name, fields in objects.items()})
+
+
+def _read_shape(name: object, fields: object, numbers_as_text: bool) -> Shape:
+    where = f"Object '{shortened(str(name))}'"
+    if not isinstance(fields, Mapping):
+        raise InputError(f"{where} must be a mapping of fields.")
+    kind = fields.get("shape")
+    if not isinstance(kind, str) or kind not in SHAPES:
+        raise InputError(f"{where} needs a 'shape'. Shapes: {', '.join(SHAPES)}.")
+    shape = SHAPES[kind]
+    widths = {**shape.required, **shape.optional}
+    unknown = next((key for key in fields if key != "shape" and key not in widths), None)
+    if unknown is not None:
+        raise InputError(
+            f"{where} has a field {shortened(repr(unknown))}, which a {kind} has not. Fields: {', '.join(widths)}."
+        )
+    missing = next((key for key in shape.required if key not in fields), None)
+    if missing is not None:
+        raise InputError(f"{where} needs the field '{missing}'.")
+    try:
+        known = [(key, width) for key, width in widths.items() if key in fields]
+        given = {key: _read_field(key, fields[key], width, numbers_as_text) for key, width in known}
+        if "orientation_xyzw" in widths:
+            position = given.pop("position", IDENTITY_POSE[:3])
+            given["pose"] = (*position, *given.pop("orientation_xyzw", IDENTITY_POSE[3:]))
+        return shape.made_of(**given)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _read_field(key: str, value: Any, width: int, numbers_as_text: bool) -> Any:
+    """Read one number, or a list of as many as the width says."""
+    listed = value if width else [value]
+    if not numbers_as_text and isinstance(listed, list) and any(isinstance(number, str) for number in listed):
+        raise InputError(f"'{key}' must have numbers, not texts.")
+    return read_numbers(key, value, width) if width else read_numbers(key, listed, 1)[0]
