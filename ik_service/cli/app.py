@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ik_service.cli.console import reported_output
-from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, warmup
+from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, spheres, warmup
 from ik_service.cli.service.commands import config, health, load, openapi, serve, serve_with_options
 from ik_service.cli.solving.commands import solve
 
@@ -71,6 +71,7 @@ for _command in (
     robots,
     islands,
     constraints,
+    spheres,
     warmup,
     health,
     export,

@@ -98,6 +98,19 @@ def load_robot(
     return robot if active is None else robot.activate(active)
 
 
+def link_shapes(source: str | PathLike[str]) -> Mapping[str, LinkShapes]:
+    """Give the shapes by which the links of a robot collide, as its file has them, by link.
+
+    Args:
+        source: As for ``load_robot``.
+
+    Raises:
+        UnknownNameError: There is no such built-in robot or file.
+        RobotFileError: The file cannot be read as a robot.
+    """
+    return {link.name: link.shapes for link in _describe(source, reads_them=False).links}
+
+
 def load_urdf(
     text: bytes | str,
     constraint_text: bytes | str | None = None,

@@ -65,12 +65,12 @@ def answer_document(
         if column.include in include:
             document |= {name: getattr(robot, name) for axis, name in _AXIS_NAMES.items() if axis in column.axes}
             if "pair" in column.axes:
-                document["collision_names"] = _collision_names(robot, request)
+                document["collision_names"] = request.collision_names(robot)
             document[column.edge_name] = _entries(column, result, is_binary=is_binary)
     if "islands" in include:
         document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])
     if "advice" in include:
-        names = () if result.clearance is None else _collision_names(robot, request)
+        names = () if result.clearance is None else request.collision_names(robot)
         advise = partial(advice, robot, request.targets, request.options, result, result.islands, collision_names=names)
         document["advice"] = LazyRows(count, lambda row: advise(problem=row))
     document["resolved"] = {"engine": result.engine, "seeds": result.seeds, "device": result.device}
@@ -102,12 +102,6 @@ def _with_solutions(result: IKResult) -> IKResult:
         return result
     alone = np.where(result.success[:, None], result.joint_q, np.nan)[:, None]
     return replace(result, solutions=alone, solution_count=result.success.astype(np.int32))
-
-
-def _collision_names(robot: RobotModel, request: SolveRequest) -> tuple[str, ...]:
-    """Links that have spheres, then objects of the request's world."""
-    links = () if robot.body_spheres is None else robot.body_spheres.links
-    return (*links, *(() if request.world is None else request.world.names))
 
 
 def _island(island: IslandResult) -> dict[str, Any]:

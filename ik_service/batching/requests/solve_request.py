@@ -23,6 +23,7 @@ from ik_service.batching.requests.target_keys import (
     rows_on,
     structure_of,
 )
+from ik_service.robots import RobotModel
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
@@ -113,6 +114,11 @@ class SolveRequest:
         collision = (options.collision, self.world is None)  # both say whether there is a check
         own = tuple(code_of(target, on) for target, on in of_targets)
         return (own, further, self._enabled.tobytes(), extras, collision)
+
+    def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
+        """Return what places in the column `closest` stand for: links that have spheres, then objects of the world."""
+        links = () if robot.body_spheres is None else robot.body_spheres.links
+        return (*links, *(() if self.world is None else self.world.names))
 
     def sample(self) -> Self:
         """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.

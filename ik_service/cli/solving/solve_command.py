@@ -16,7 +16,7 @@ from ik_service.cli.default_links import default_links
 from ik_service.cli.solving.answer_files import check_output, csv_text, write_answer
 from ik_service.cli.solving.random_report import print_report, random_request, report_of
 from ik_service.cli.solving.target_files import read_targets
-from ik_service.robots import RobotModel, load_robot
+from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.solver import IKResult
 from ik_service.solver.results.advice import advice
 
@@ -33,16 +33,23 @@ class Job:
         links: Links given; empty where the default is to be taken.
         device: Device to solve on.
         options: Solver options that the caller gave.
+        world: File of a world; None for none but that of a .json file.
     """
 
     robot: str
     links: tuple[str, ...]
     device: str
     options: Mapping[str, object]
+    world: Path | None = None
 
     def with_options(self, request: SolveRequest) -> SolveRequest:
-        """Return the request with the caller's options over its own."""
-        return replace(request, options=request.options.merged(dict(self.options)))
+        """Return the request with the caller's options and world over its own.
+
+        Raises:
+            InputError: An option is not allowed, or the file of the world cannot be read.
+        """
+        request = replace(request, options=request.options.merged(dict(self.options)))
+        return request if self.world is None else replace(request, world=load_world(self.world), object_enabled=None)
 
 
 def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
@@ -77,8 +84,10 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
 def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> list[str]:
     """Return a line of advice for each way in which problems failed, those of most problems first."""
     failed: dict[str, list[int]] = {}
+    names = () if result.clearance is None else request.collision_names(robot)
     for problem in np.flatnonzero(~result.success)[:ADVISED_PROBLEMS].tolist():
-        said = advice(robot, request.targets, request.options, result, result.islands, problem=problem)
+        given = (robot, request.targets, request.options, result, result.islands)
+        said = advice(*given, problem=problem, collision_names=names)
         failed.setdefault(said, []).append(problem)
     common = sorted(failed.items(), key=lambda entry: -len(entry[1]))[:ADVICE_LINES]
     return [

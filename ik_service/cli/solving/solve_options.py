@@ -37,6 +37,15 @@ Seed = Annotated[
 Seeds = Annotated[int | None, typer.Option(help="Start configurations per problem. Default: the engine's own.")]
 PositionTolerance = Annotated[float | None, typer.Option(help="Largest position error of a success \\[m].")]
 OrientationTolerance = Annotated[float | None, typer.Option(help="Largest orientation error of a success \\[rad].")]
+World = Annotated[
+    Path | None,
+    typer.Option(help="Objects around the robot, a .json or .yaml file; the robot needs a collision model."),
+]
+Collision = Annotated[
+    str | None,
+    typer.Option(help="self, world or off. Default: world where one is given, else self where the robot has a model."),
+]
+Margin = Annotated[float | None, typer.Option(help="Least distance from contact of a success \\[m].")]
 Ray = Annotated[
     str | None,
     typer.Option(

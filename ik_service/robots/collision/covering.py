@@ -58,7 +58,7 @@ def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64
         return np.array([[*shape.position, shape.radius]])
     if isinstance(shape, Capsule):
         return _in_owner(shape, _cover_capsule(shape, bound))
-    return _cover_solid(shape_solid(shape), bound)
+    return cover_solid(shape_solid(shape), bound)
 
 
 def shape_solid(shape: BoundedShape) -> Solid:
@@ -81,15 +81,25 @@ def shape_solid(shape: BoundedShape) -> Solid:
     return Solid(shape.signed_distance, on_surface, placed.min(axis=0), placed.max(axis=0))
 
 
-def _cover_solid(solid: Solid, bound: float) -> Float64Array:
-    """Give spheres that cover a solid, centres [m] and radii [m], shape [k, 4]."""
+def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float = 0.0) -> Float64Array:
+    """Give spheres that cover a solid, centres [m] and radii [m], shape [k, 4].
+
+    Args:
+        solid: The solid.
+        stands_out: As for ``cover_shape``; the width is twice the depth of the deepest point.
+        looks_out: How far points of the solid may be outside of all spheres [m]; fewer spheres are needed for it.
+    """
     inside = _grid_inside(solid)
-    radii = bound - solid.signed_distance(inside)
+    depths = -solid.signed_distance(inside)
+    bound = max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max())) if stands_out is None else stands_out
+    radii = bound + depths + looks_out
     points = np.concatenate([solid.surface, inside])
     chosen = _fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
     beyond = np.linalg.norm(points[:, np.newaxis] - inside[chosen], axis=-1) - radii[chosen]
     chosen += _fewest(inside, radii, points[beyond.min(axis=1) > 0.0])
-    return _grown(inside[chosen], radii[chosen], points)
+    grown = _grown(inside[chosen], radii[chosen], points)
+    grown[:, 3] -= looks_out
+    return grown
 
 
 def _bound(shape: BoundedShape, stands_out: float | None) -> float:

@@ -2,7 +2,21 @@
 
 from typing import NamedTuple
 
-from ik_service.robots.collision.shapes import BoundedShape
+from ik_service.robots.collision.shapes import BoundedShape, Numbers
+
+
+class MeshReference(NamedTuple):
+    """A mesh that a robot's file names; the file is not opened.
+
+    Attributes:
+        filename: Its address as it is written.
+        scale: Along x, y and z of the mesh.
+        pose: Position [m] and quaternion xyzw in the link's frame.
+    """
+
+    filename: str
+    scale: Numbers
+    pose: Numbers
 
 
 class LinkShapes(NamedTuple):
@@ -11,10 +25,12 @@ class LinkShapes(NamedTuple):
     Attributes:
         shapes: Those that are spheres, capsules, cylinders or boxes, in the link's frame.
         unread: The kinds of the others: meshes above all.
+        meshes: Those meshes among them that have a file.
     """
 
     shapes: tuple[BoundedShape, ...] = ()
     unread: tuple[str, ...] = ()
+    meshes: tuple[MeshReference, ...] = ()
 
 
 NO_SHAPES = LinkShapes()

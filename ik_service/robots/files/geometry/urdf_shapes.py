@@ -1,7 +1,7 @@
 """Elements ``<collision>`` of a URDF; what is none of the shapes of the format is passed over and named."""
 
 from ik_service.errors import RobotFileError
-from ik_service.robots.collision.link_shapes import LinkShapes
+from ik_service.robots.collision.link_shapes import LinkShapes, MeshReference
 from ik_service.robots.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
 from ik_service.robots.files.xml_reader import XmlElement, shortened
 from ik_service.robots.transforms import quaternion_from_rpy
@@ -16,6 +16,7 @@ def read_link_shapes(link: XmlElement) -> LinkShapes:
     """Read the shapes by which a link collides."""
     shapes: list[BoundedShape] = []
     unread: list[str] = []
+    meshes: list[MeshReference] = []
     for number, collision in enumerate(link.all("collision")):
         geometry = next(iter(collision.all("geometry")), None)
         element = geometry.children[0] if geometry is not None and geometry.children else None
@@ -24,11 +25,13 @@ def read_link_shapes(link: XmlElement) -> LinkShapes:
             shape = None if element is None or number >= MAX_SHAPES else _read_shape(element, _pose(collision))
         except (RobotFileError, InputError):
             shape = None
-        if shape is None:
-            unread.append(kind)
-        else:
+        if shape is not None:
             shapes.append(shape)
-    return LinkShapes(tuple(shapes), tuple(unread))
+            continue
+        unread.append(kind)
+        if element is not None and element.tag == "mesh" and (mesh := _read_mesh(element, collision)) is not None:
+            meshes.append(mesh)
+    return LinkShapes(tuple(shapes), tuple(unread), tuple(meshes))
 
 
 def _pose(collision: XmlElement) -> tuple[float, ...]:
@@ -37,6 +40,14 @@ def _pose(collision: XmlElement) -> tuple[float, ...]:
         return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
     xyz, rpy = (origin.numbers(name, (0.0, 0.0, 0.0)) for name in ("xyz", "rpy"))
     return *xyz, *quaternion_from_rpy(*rpy).tolist()
+
+
+def _read_mesh(element: XmlElement, collision: XmlElement) -> MeshReference | None:
+    """Read what is said of a mesh; None where that is not as it must be."""
+    try:
+        return MeshReference(element.text("filename"), element.numbers("scale", (1.0, 1.0, 1.0)), _pose(collision))
+    except RobotFileError:
+        return None
 
 
 def _read_shape(element: XmlElement, pose: tuple[float, ...]) -> BoundedShape | None:

@@ -7,6 +7,7 @@ import pytest
 
 import ik_service
 from ik_service.errors import RobotFileError
+from ik_service.robots.collision.link_shapes import NO_SHAPES
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, Sphere
 from ik_service.robots.files.geometry.sphere_file import IGNORED, read_spheres
 from ik_service.robots.files.geometry.srdf import read_disabled_pairs
@@ -48,7 +49,7 @@ def test_shapes_of_a_urdf_are_read():
     assert shapes["base"].shapes == (Box((0.2, 0.2, 0.1), IDENTITY),)
     assert shapes["upper"].shapes == (Cylinder(0.04, 0.3, (0.0, 0.0, 0.15, *IDENTITY[3:])),)
     assert shapes["lower"].shapes == (Capsule(0.03, 0.2, (0.0, 0.0, 0.35, *IDENTITY[3:])),)
-    assert shapes["tool"] == ((), ())
+    assert shapes["tool"] == NO_SHAPES
     assert shapes_of(BALL)["lower"].shapes == (Sphere(0.05, (0.0, 0.0, 0.35)),)
 
 
@@ -63,7 +64,7 @@ def test_shapes_of_a_urdf_are_read():
     ],
 )
 def test_a_shape_that_cannot_be_read_leaves_the_robot_without_a_model(tmp_path, shape, kind):
-    assert shapes_of(shape)["lower"] == ((), (kind,))
+    assert shapes_of(shape)["lower"][:2] == ((), (kind,))
     (tmp_path / "arm.urdf").write_text(URDF.format(shape=shape))
     assert ik_service.load_robot(tmp_path / "arm.urdf", collision="shapes").collision_model is None
 
@@ -176,7 +177,7 @@ MJCF = """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
 def test_geoms_of_an_mjcf_are_read(tmp_path, kind, unread):
     (tmp_path / "arm.xml").write_text(MJCF.format(kind=kind))
     shapes = {link.name: link.shapes for link in read_mjcf(tmp_path / "arm.xml").links}
-    assert shapes["world"] == ((), ())
+    assert shapes["world"] == NO_SHAPES
     (capsule,) = shapes["arm"].shapes
     assert (capsule.radius, capsule.length, capsule.pose[:3]) == (0.03, 0.4, (0.0, 0.0, 0.2))
     assert shapes["hand"].shapes[0] == Box((0.1, 0.04, 0.02), (0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0))

@@ -1,0 +1,178 @@
+"""`ik-service spheres`: spheres that cover the links of a robot, which pairs of links are checked, and figures of both.
+
+shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> file, figures, picture
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from ik_service.cli.console import escaped, output_console
+from ik_service.cli.robots.covering_picture import write_picture
+from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
+from ik_service.robots.catalog import link_shapes
+from ik_service.robots.collision.covering import Solid, cover_solid
+from ik_service.robots.meshes.covering_figures import CoveringFigures, covering_figures
+from ik_service.robots.meshes.mesh_file import read_mesh
+from ik_service.robots.meshes.mesh_solid import link_solid
+from ik_service.robots.transforms import Float64Array
+from ik_service.whole_file import write_whole
+from objectives.errors import InputError
+
+STEP = 1e-4
+"""Numbers of a file are whole multiples of it [m]; radii are rounded up, and by as much as centres were moved."""
+
+
+@dataclass(frozen=True)
+class SpheresJob:
+    """What to cover, and how.
+
+    Attributes:
+        robot: A built-in robot or the path of a file.
+        output: File to write.
+        stands_out: By how much a sphere may stand out [m]; None for 15 % of the least width of a link, at least 5 mm.
+        looks_out: How far points of a link may be outside of all spheres [m].
+        packages: Folders in which packages of meshes are looked for.
+        free: Configurations known to be free of contact, each its coordinates with commas between them.
+        picture: SVG file to write; None for none.
+    """
+
+    robot: str
+    output: Path
+    stands_out: float | None = None
+    looks_out: float = 0.0
+    packages: tuple[Path, ...] = ()
+    free: tuple[str, ...] = ()
+    picture: Path | None = None
+
+
+@dataclass(frozen=True)
+class Covering:
+    """Spheres of a robot, and what they cover.
+
+    Attributes:
+        robot: The robot, with the model.
+        solids: The solids, by link.
+        figures: How well each is covered, by link.
+    """
+
+    robot: RobotModel
+    solids: Mapping[str, Solid]
+    figures: Mapping[str, CoveringFigures]
+
+    @property
+    def model(self) -> CollisionModel:
+        """Spheres and pairs."""
+        assert self.robot.collision_model is not None  # given below
+        return self.robot.collision_model
+
+
+def write_spheres(job: SpheresJob) -> None:
+    """Cover the links of a robot, write the file, and print how well they are covered.
+
+    Raises:
+        InputError: Something in the input is not allowed, or a link has a shape that cannot be read.
+    """
+    covering = cover_robot(job)
+    document = model_document(covering.model, job)
+    write_whole(job.output, lambda file: file.write(document.encode()))
+    if job.picture is not None:
+        picture = write_picture(covering.robot, covering.solids)
+        write_whole(job.picture, lambda file: file.write(picture.encode()))
+    console = output_console()
+    console.print(_table(covering))
+    model = covering.model
+    console.print(f"Pairs that are checked: {len(model.pairs)}. {_listed(model.pairs)}", markup=False, soft_wrap=True)
+    for reason, pairs in model.left_out.items():
+        console.print(f"Left out, {reason}: {len(pairs)}. {_listed(pairs)}", markup=False, soft_wrap=True)
+    console.print(f"Wrote {job.output}.", markup=False, soft_wrap=True)
+
+
+def cover_robot(job: SpheresJob) -> Covering:
+    """Cover the links of a robot by spheres and choose the pairs that are checked.
+
+    Raises:
+        InputError: As for `write_spheres`.
+    """
+    if job.stands_out is not None and not 0.0 < job.stands_out < math.inf:
+        raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
+    if not 0.0 <= job.looks_out < math.inf:
+        raise InputError(f"--looks-out is {job.looks_out:g} m. Allowed: a length of 0 m or more.")
+    robot = load_robot(job.robot, collision="ignore")
+    free = np.array([_configuration(robot, text) for text in job.free])
+    solids = _solids(job)
+    spheres = {link: _rounded(cover_solid(solid, job.stands_out, job.looks_out)) for link, solid in solids.items()}
+    model = choose_pairs(robot, spheres)
+    if len(free):
+        model = without_contacts(robot, model, free)
+    figures = {link: covering_figures(solids[link], spheres[link]) for link in solids}
+    return Covering(robot.with_collision_model(model), solids, figures)
+
+
+def model_document(model: CollisionModel, job: SpheresJob) -> str:
+    """Return the text of a file of spheres: a line for every link and for the pairs of every reason."""
+    bound = "15 % of the least width of each link" if job.stands_out is None else f"{1e3 * job.stands_out:g} mm"
+    source = (
+        f"fitted by ik-service spheres to the collision shapes of {Path(job.robot).name}; spheres stand out by {bound}"
+    )
+    if job.looks_out:
+        source += f", links look out by {1e3 * job.looks_out:g} mm"
+    spheres = [f"  {json.dumps(link)}: {json.dumps(own.round(4).tolist())}" for link, own in model.spheres.items()]
+    left_out = [f"  {json.dumps(reason)}: {json.dumps(pairs)}" for reason, pairs in model.left_out.items()]
+    parts = [f'"source": {json.dumps(source)}', '"spheres": {\n' + ",\n".join(spheres) + "\n}"]
+    parts += [f'"pairs": {json.dumps(model.pairs)}', '"left_out": {\n' + ",\n".join(left_out) + "\n}"]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _solids(job: SpheresJob) -> dict[str, Solid]:
+    """Give the solids of all links that have shapes."""
+    found = {}
+    for link, own in link_shapes(job.robot).items():
+        if len(own.unread) > len(own.meshes):
+            kinds = ", ".join(sorted({*own.unread} - {"mesh"})) or "mesh"
+            raise InputError(f"Link '{link}' has shapes that cannot be read: {kinds}.")
+        meshes = [read_mesh(mesh, Path(job.robot), job.packages) for mesh in own.meshes]
+        if own.shapes or meshes:
+            found[link] = link_solid(own.shapes, meshes)
+    if not found:
+        raise InputError(f"Robot '{job.robot}' has no collision shapes.")
+    return found
+
+
+def _rounded(spheres: Float64Array) -> Float64Array:
+    centers = np.round(spheres[:, :3] / STEP) * STEP
+    moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
+    return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / STEP) * STEP])
+
+
+def _configuration(robot: RobotModel, text: str) -> list[float]:
+    try:
+        numbers = [float(word) for word in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != robot.joint_coord_count:
+        raise InputError(f"--free {text!r} is not {robot.joint_coord_count} numbers with commas between them.")
+    return numbers
+
+
+def _listed(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{a} + {b}" for a, b in pairs)
+
+
+def _table(covering: Covering) -> Table:
+    title = escaped(f"{covering.robot.name}: {covering.model.sphere_count} spheres")
+    columns = ("link", "spheres", "covered", "stands out by at most", "95 % of the gap")
+    table = Table(*columns, title=title, title_justify="left")
+    for link, figures in covering.figures.items():
+        numbers = (
+            f"{100 * figures.coverage:.2f} %",
+            f"{1e3 * figures.protrusion:.1f} mm",
+            f"{1e3 * figures.gap_95:.1f} mm",
+        )
+        table.add_row(escaped(link), str(len(covering.model.spheres[link])), *numbers)
+    return table
