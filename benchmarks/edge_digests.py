@@ -92,10 +92,10 @@ def contents() -> Iterator[tuple[str, bytes]]:
 def _requests() -> dict[str, tuple[str, dict[str, Any]]]:
     """Robots and bodies, by what they show."""
     one, two = _targets("panda"), _targets("dual_panda")
-    start = load_robot("dual_panda").mid_joint_q[None].repeat(PROBLEMS, 0).tolist()
+    start = load_robot("dual_panda", collision="ignore").mid_joint_q[None].repeat(PROBLEMS, 0).tolist()
     weights = [[1, 1, 1, 0, 0, 0] if k % 2 else [0, 0, 0, 1, 1, 1] for k in range(PROBLEMS)]
     coupled = [two[0], two[1] | {"reference_link": "left_panda_hand"}]
-    posture = {"type": "posture", "joint_q_reference": load_robot("panda").mid_joint_q.tolist()}
+    posture = {"type": "posture", "joint_q_reference": load_robot("panda", collision="ignore").mid_joint_q.tolist()}
     few = {"seeds": 4, "max_iterations": 20}
     return {
         "plain": ("panda", {"targets": one}),
@@ -112,7 +112,7 @@ def _requests() -> dict[str, tuple[str, dict[str, Any]]]:
 
 def _targets(robot: str) -> list[dict[str, Any]]:
     """Poses of random configurations, some of them moved out of reach."""
-    model, links, rng = load_robot(robot), HANDS[robot], np.random.default_rng(5)
+    model, links, rng = load_robot(robot, collision="ignore"), HANDS[robot], np.random.default_rng(5)
     poses = model.forward_kinematics(model.random_joint_q(rng, PROBLEMS), links)
     positions, orientations = np.round(poses.positions, 9), np.round(poses.orientations_xyzw, 9)
     positions[::OUT_OF_REACH, 0] += 2.0

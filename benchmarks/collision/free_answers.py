@@ -6,38 +6,16 @@ Targets are poses of random configurations that are free. Answers are judged by 
 """
 
 import time
-from pathlib import Path
 
 import numpy as np
 
 import ik_service
 from benchmarks.report import Report, machine, measured
-from ik_service.robots import Box, CollisionModel, RobotModel, World
-from ik_service.robots.files.geometry.sphere_file import read_sphere_file
+from ik_service.robots import Box, RobotModel, World
 
-HERE = Path(__file__).parent
 COUNT, REPEATS, SEED = 10_000, 9, 0
 NO_BUDGET = 4096  # seeds that say whether there is a free answer at all
-SPHERES = read_sphere_file(HERE / "panda.collision.json")
 TABLE = Box((4.0, 4.0, 0.2), (0.0, 0.0, -0.2, 0.0, 0.0, 0.0, 1.0))
-
-
-def panda() -> RobotModel:
-    """Return a Panda with spheres."""
-    assert SPHERES.pairs is not None  # they are in the file
-    return ik_service.load_robot("panda").with_collision_model(CollisionModel(SPHERES.spheres, SPHERES.pairs))
-
-
-def two_pandas() -> RobotModel:
-    """Return two Pandas that may not touch each other either."""
-    assert SPHERES.pairs is not None  # they are in the file
-    sides = ("left", "right")
-    spheres = {f"{side}_{link}": own for side in sides for link, own in SPHERES.spheres.items()}
-    pairs = [(f"{side}_{a}", f"{side}_{b}") for side in sides for a, b in SPHERES.pairs]
-    pairs += [
-        (f"left_{a}", f"right_{b}") for a in SPHERES.spheres for b in SPHERES.spheres if not a == b == "panda_link0"
-    ]
-    return ik_service.load_robot("dual_panda").with_collision_model(CollisionModel(spheres, pairs))
 
 
 def cluttered() -> World:
@@ -59,7 +37,7 @@ def show(report: Report) -> None:
         f"of targets for which {NO_BUDGET} seeds find a free answer; without a check it is how many answers are free.",
     )
     report.table("case", "us per target", "range", "free answers", "without a check", "successes in contact")
-    one, two = panda(), two_pandas()
+    one, two = ik_service.load_robot("panda"), ik_service.load_robot("dual_panda")
     hands = ["left_panda_hand", "right_panda_hand"]
     for name, robot, links, world, bound_us in (
         ("Panda, itself", one, ["panda_hand"], None, 1.5),

@@ -190,7 +190,7 @@ def main() -> None:
     wp.config.log_level = wp.LOG_ERROR
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
     gc.disable()
-    arms = ik_service.load_robot("dual_panda")
+    arms = ik_service.load_robot("dual_panda", collision="ignore")
     robot = arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
     hand = poses(arms, NEAR[None], LEFT)
     start = ik_service.IKSolver(robot, [LEFT], device="cpu").solve(hand[:, :3], hand[:, 3:], initial_joint_q=NEAR)

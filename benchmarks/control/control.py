@@ -84,7 +84,7 @@ def show(command: str, sizes: Sizes, folder: Path | None) -> None:
         "programs take, 'CPU' is what the thread was given. Joints and errors are judged from the commands that came "
         "back, by float64 forward kinematics and by differences between ticks of a millisecond."
     )
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     paths = panda_paths(robot, PATH_TICKS)
     gc.disable()  # as a control loop does
     show_ticks(report, robot, paths["circle"], sizes.ticks)

@@ -70,7 +70,7 @@ class Outcome:
 
 def named_paths() -> dict[str, Path]:
     """Return paths by name."""
-    panda, ur5e, dual = (ik_service.load_robot(name) for name in ("panda", "ur5e", "dual_panda"))
+    panda, ur5e, dual = (ik_service.load_robot(name, collision="ignore") for name in ("panda", "ur5e", "dual_panda"))
     found = {}
     for name, path in panda_paths(panda, WAYPOINTS).items():
         found[f"panda, {name}"] = Path(
@@ -87,7 +87,7 @@ def named_paths() -> dict[str, Path]:
 
 def random_lines(count: int) -> list[Path]:
     """Return straight lines of a Panda's hand between random configurations."""
-    robot, rng = ik_service.load_robot("panda"), np.random.default_rng(0)
+    robot, rng = ik_service.load_robot("panda", collision="ignore"), np.random.default_rng(0)
     s = np.linspace(0.0, 1.0, WAYPOINTS)[:, None]
     share = s * s * (3.0 - 2.0 * s)
     lines = []

@@ -110,7 +110,7 @@ def main() -> None:
     wp.config.log_level = wp.LOG_ERROR
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
     gc.disable()
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     path = panda_paths(robot, arguments.ticks)["circle"]
     report = Report("Priorities in a controller")
     report.line("")

@@ -30,7 +30,7 @@ wp.config.log_level = wp.LOG_ERROR
 import ik_service.solver
 name, *links = sys.argv[1:]
 wall, cpu = time.perf_counter(), time.process_time()
-robot = ik_service.load_robot(name)
+robot = ik_service.load_robot(name, collision="ignore")
 poses = robot.forward_kinematics(robot.mid_joint_q[None], links)
 solver = ik_service.IKSolver(robot, links, device="cpu")
 result = solver.solve(poses.positions, poses.orientations_xyzw)

@@ -59,7 +59,7 @@ def chain(dofs: int) -> RobotModel:
 def robot_of(package: str | None, ending: str, *, floating: bool = False) -> RobotModel:
     """Return a built-in robot, or one of a package."""
     if package is None:
-        return ik_service.load_robot(ending)
+        return ik_service.load_robot(ending, collision="ignore")
     return ik_service.load_robot(installed(package, ending), floating_base=floating)
 
 
@@ -149,7 +149,7 @@ def show(report: Report) -> None:
         "kernel cache."
     )
     # What every solver needs is compiled before, so that it counts for none.
-    panda = HandProblems.random(ik_service.load_robot("iiwa14"), ["iiwa_link_ee"], 1, 0)
+    panda = HandProblems.random(ik_service.load_robot("iiwa14", collision="ignore"), ["iiwa_link_ee"], 1, 0)
     made(panda.robot, panda.links)[0].solve(panda.positions, panda.orientations_xyzw)
     show_chains(report)
     show_uneven(report)

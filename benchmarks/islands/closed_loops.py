@@ -68,7 +68,7 @@ def object_gaps(robot: ik_service.RobotModel, joint_q: np.ndarray) -> np.ndarray
 
 def show_object(report: Report) -> None:
     """Two arms that hold one object, with targets that they can reach and with some that pull them apart."""
-    arms = ik_service.load_robot("dual_panda")
+    arms = ik_service.load_robot("dual_panda", collision="ignore")
     robot = arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
     starts = arms.random_joint_q(np.random.default_rng(SEED), COUNT)
     hand = ik_service.IKSolver(arms, [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")

@@ -18,7 +18,7 @@ BOTH_MIN = 0.995
 
 def two_armed_robots() -> list[tuple[ik_service.RobotModel, list[str]]]:
     """Return the robots and the links of their hands; Baxter comes with the package example-robot-data."""
-    dual = (ik_service.load_robot("dual_panda"), ["left_panda_hand", "right_panda_hand"])
+    dual = (ik_service.load_robot("dual_panda", collision="ignore"), ["left_panda_hand", "right_panda_hand"])
     return [dual, (ik_service.load_robot(installed(FOREIGN, BAXTER)), ["left_gripper", "right_gripper"])]
 
 

@@ -42,7 +42,7 @@ class ComparedRobot:
     @cached_property
     def robot(self) -> ik_service.RobotModel:
         """The robot's model."""
-        return ik_service.load_robot(self.path)
+        return ik_service.load_robot(self.path, collision="ignore")
 
     def problems(self, count: int, random_seed: int) -> HandProblems:
         """Return the poses that the links take together in random configurations inside the limits."""

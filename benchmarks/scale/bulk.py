@@ -84,7 +84,7 @@ def main() -> None:
 
 def write_inputs(folder: Path) -> dict[str, Path]:
     """Random reachable targets in float32, the same ones in a file of each kind."""
-    robot, rng = ik_service.load_robot("panda"), np.random.default_rng(0)
+    robot, rng = ik_service.load_robot("panda", collision="ignore"), np.random.default_rng(0)
     positions, orientations_xyzw = np.empty((COUNT, 3), np.float32), np.empty((COUNT, 4), np.float32)
     for first in range(0, COUNT, 1 << 18):
         poses = robot.forward_kinematics(robot.random_joint_q(rng, 1 << 18), links=[LINK])
@@ -105,7 +105,7 @@ def run(targets: Path, workers: Workers) -> Run:
     marks: list[tuple[float, int]] = []
     output = targets.parent / "results"
     job = BulkJob(
-        robot=ik_service.load_robot("panda"),
+        robot=ik_service.load_robot("panda", collision="ignore"),
         targets=[LINK],
         inputs=[targets],
         output=output,

@@ -84,7 +84,7 @@ def repeated(call: Callable[[], object], budget_s: float, clock: Callable[[], fl
 
 def embedded(counts: tuple[int, ...], budget_s: float) -> Line:
     """What `IKSolver.solve` costs by the number of targets."""
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     solver = ik_service.IKSolver(robot, [LINK], device="cpu")
     os.sched_setaffinity(0, {SERVER_CORE})
     found = []
@@ -105,7 +105,7 @@ def requests(
     running: ServiceProcess, encoding: str, counts: tuple[int, ...], budget_s: float
 ) -> tuple[Line, float, float]:
     """What a request costs the service by its targets, and the bytes of a target in and out."""
-    robot, found = ik_service.load_robot("panda"), []
+    robot, found = ik_service.load_robot("panda", collision="ignore"), []
     with CountingClient(running.url, encoding=encoding) as client:
         for count in counts:
             problems = PoseProblems.random(robot, LINK, count, 0)
@@ -138,7 +138,7 @@ def clients(running: ServiceProcess, count: int, problems: int, seconds: float) 
 def ticks(counts: tuple[int, ...], acceleration: Any) -> Line:
     """What a tick of a controller costs by the number of its Pandas."""
     os.sched_setaffinity(0, {SERVER_CORE})
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     path = panda_paths(robot, 10_000)["circle"]
     found = []
     for count in counts:

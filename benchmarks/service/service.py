@@ -98,7 +98,7 @@ def show_codecs(report: Report, sizes: Sizes) -> None:
         f"{MANY} Panda targets in one request",
         "CPU time of the service's process beyond that of the solver alone, for the same targets on the same core.",
     )
-    problems = PoseProblems.random(ik_service.load_robot("panda"), LINK, MANY, 0)
+    problems = PoseProblems.random(ik_service.load_robot("panda", collision="ignore"), LINK, MANY, 0)
     alone = solver_cpu_ms(problems, sizes.repeats)
     report.table("format", "solver alone", "whole request", "added")
     with service(SERVER_CORE) as running:
@@ -159,7 +159,7 @@ def show_fairness(report: Report, sizes: Sizes) -> None:
 
 def keep_sending(url: str) -> None:
     """Send one request of 100 000 problems after the other; runs in a process of its own until it is ended."""
-    problems = PoseProblems.random(ik_service.load_robot("panda"), LINK, 100_000, 1)
+    problems = PoseProblems.random(ik_service.load_robot("panda", collision="ignore"), LINK, 100_000, 1)
     with Client(url) as client:
         while True:
             client.solve("panda", link=LINK, positions=problems.positions, orientations_xyzw=problems.orientations_xyzw)

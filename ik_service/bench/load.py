@@ -191,7 +191,7 @@ async def _requests(plan: LoadPlan) -> list[bytes]:
     rng = np.random.default_rng(plan.random_seed)
     requests = []
     for _ in range(BODIES if plan.problems < 100 else 4):
-        poses = robot.forward_kinematics(robot.random_joint_q(rng, plan.problems), [link])
+        poses = robot.forward_kinematics(robot.random_free_joint_q(rng, plan.problems), [link])
         target = {
             "link": link,
             "positions": poses.positions[:, 0].astype(np.float32),

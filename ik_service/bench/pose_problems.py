@@ -32,12 +32,12 @@ class PoseProblems:
 
     @classmethod
     def random(cls, robot: RobotModel, links: Sequence[str], count: int, random_seed: int) -> "PoseProblems":
-        """Return the poses of the links at random configurations inside the limits.
+        """Return the poses of the links at random configurations inside the limits, free of contact.
 
         Raises:
             UnknownNameError: A link is not in the robot.
         """
-        joint_q = robot.random_joint_q(np.random.default_rng(random_seed), count)
+        joint_q = robot.random_free_joint_q(np.random.default_rng(random_seed), count)
         poses = robot.forward_kinematics(joint_q, list(links))
         return cls(robot, tuple(links), poses.positions, poses.orientations_xyzw)
 

@@ -246,17 +246,20 @@ class SolverCore:
         rows, trees = self.layout.rows, self.layout.incidence
         return report_islands(self._robot, self.targets.all, rows, trees, problem=problem, join=self._join)
 
-    def recorded(self, *, orientations: bool, for_gpus: bool, float64_finish: bool) -> RecordedLaunches:
+    def recorded(
+        self, *, orientations: bool, for_gpus: bool, float64_finish: bool, collision: bool
+    ) -> RecordedLaunches:
         """Return the launches of a solve; see `IKSolver.recorded`."""
         if self.targets.with_lines:
             raise EngineError(NOT_RECORDABLE)
         float64_finish = float64_finish or bool(self._robot.every_constraint)
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
+        given["collision"] = collision = collision and self.collision is not None
         self._constraints.enable(None)
         with DEVICE_LOCK, CacheErrorsExplained():
             self._fit_workspace(2)
             self._upload_targets()
-            self.work.verification.check_collision(checked=False)
+            self.work.verification.check_collision(checked=collision)
             return self.work.recorded(self.engine.record_islands(self.work, 2, **given))
 
     def _workspace(self, capacity: int) -> Workspace:

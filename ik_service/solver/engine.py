@@ -46,7 +46,14 @@ class Engine(Protocol):
         """Have the objectives' weights at hand."""
 
     def record_islands(
-        self, work: Workspace, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
+        self,
+        work: Workspace,
+        count: int,
+        *,
+        orientations: bool,
+        for_gpus: bool,
+        float64_finish: bool,
+        collision: bool,
     ) -> RecordedIslands:
         """Return its launches one by one, for export; an EngineError says where it cannot."""
 
@@ -80,5 +87,5 @@ def choose_engine(
     if wanted == "staged" or reason is not None:
         closes = bool(layout.rows.of_kind(RowKind.CONSTRAINT))
         closing = LoopClosing(layout, hard_limits=limited) if closes else None
-        return StagedEngine(layout, options, join=join, closing=closing)
+        return StagedEngine(layout, options, join=join, closing=closing, collision=collision)
     return CompiledEngine(layout, join=join, hard_limits=limited, threads=threads, collision=collision)

@@ -31,10 +31,13 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
     Raises:
         EngineError: The islands are too large for a GPU; the staged engine solves there.
     """
-    recorded = solver.recorded(orientations=orientations, for_gpus=True, float64_finish=float64_finish)
     found: dict[Any, int] = {WAVES: LAUNCH_BLOCK}
-    for step in recorded.steps:
-        found[step.kernel.module] = BLOCK if step.phase == "solve" else LAUNCH_BLOCK
+    for collision in (False, True) if solver.robot.collision_model is not None else (False,):
+        recorded = solver.recorded(
+            orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision
+        )
+        for step in recorded.steps:
+            found[step.kernel.module] = BLOCK if step.phase == "solve" else LAUNCH_BLOCK
     return found | ({SOLVE_EXTRAS: LAUNCH_BLOCK} if float64_finish else {})
 
 

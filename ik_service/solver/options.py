@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
@@ -206,11 +206,10 @@ class SolverOptions:
             changes = changes.changes_from(self)
         if not isinstance(changes, dict):
             raise InputError(f"options is {changes!r}. Allowed: a dict of option names and values, or SolverOptions.")
-        merged = self.merged(changes)
-        for name in changes:
-            if name not in PER_SOLVE:
-                raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {PER_SOLVE}.")
-        return merged
+        try:
+            return _of_solve(self, tuple((name, type(value), value) for name, value in changes.items()))
+        except TypeError:  # a value that cannot be hashed is none that is allowed
+            return self.merged(changes)
 
     def merged(self, changes: "dict[str, object] | None") -> Self:
         """Return these options with some changed.
@@ -229,6 +228,19 @@ class SolverOptions:
                 raise InputError(f"Unknown option {name!r}. Options: {', '.join(known)}.")
         values: dict[str, Any] = dict(changes)  # checked in __post_init__
         return replace(self, **values)
+
+
+@lru_cache(maxsize=256)
+def _of_solve(options: SolverOptions, changes: tuple[tuple[str, type, Any], ...]) -> SolverOptions:
+    """Return options of a solve; callers of many small solves ask for the same again and again.
+
+    Types are in the key: True is equal to 1, and not allowed where 1 is.
+    """
+    merged = options.merged({name: value for name, _, value in changes})
+    for name, _, _ in changes:
+        if name not in PER_SOLVE:
+            raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {PER_SOLVE}.")
+    return merged
 
 
 def _check_integer(name: str, value: object, least: int, most: int) -> None:

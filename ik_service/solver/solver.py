@@ -246,7 +246,12 @@ class IKSolver:
         return self._core.report_islands(problem)
 
     def recorded(
-        self, *, orientations: bool = True, for_gpus: bool = False, float64_finish: bool = False
+        self,
+        *,
+        orientations: bool = True,
+        for_gpus: bool = False,
+        float64_finish: bool = False,
+        collision: bool = False,
     ) -> RecordedLaunches:
         """Return the kernels of a solve, with what they work on, for export.
 
@@ -254,6 +259,7 @@ class IKSolver:
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
             float64_finish: Whether the answers are improved in float64, in steps of the phase "finish".
+            collision: Whether they are checked for collision, where the robot has a model; exports do not.
 
         Raises:
             EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
@@ -261,4 +267,5 @@ class IKSolver:
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
-        return self._core.recorded(orientations=orientations, for_gpus=for_gpus, float64_finish=float64_finish)
+        chosen = {"orientations": orientations, "for_gpus": for_gpus}
+        return self._core.recorded(**chosen, float64_finish=float64_finish, collision=collision)

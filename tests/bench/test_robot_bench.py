@@ -57,7 +57,7 @@ def test_every_link_must_be_reached():
     both = ("left_panda_hand", "right_panda_hand")
     robot = load_robot("dual_panda")
     problems = PoseProblems.random(robot, both, 4, 0)
-    joint_q = robot.random_joint_q(np.random.default_rng(0), 4)
+    joint_q = robot.random_free_joint_q(np.random.default_rng(0), 4)
     assert problems.judge(joint_q, ROUNDING, ROUNDING).all()
     joint_q[1, 12] += 0.5  # of the right arm
     assert problems.judge(joint_q, 1e-3, 1e-2).tolist() == [True, False, True, True]

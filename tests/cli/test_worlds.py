@@ -48,7 +48,7 @@ def test_the_options_are_those_of_the_solver(run, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["solve", "ur5e", "--random", "2", "--world", "cell.json"], "has no collision model"),
+        (["solve", "four_bar", "--link", "rocker", "--random", "2", "--world", "cell.json"], "has no collision model"),
         (["solve", "arm.urdf", "targets.csv", "--world", "none.json"], "none.json' cannot be read"),
         (["solve", "arm.urdf", "targets.csv", "--collision", "sometimes"], "collision is 'sometimes'"),
         (["solve", "arm.urdf", "targets.csv", "-o", "folder", "--world", "cell.json"], "does not go with bulk jobs"),

@@ -26,7 +26,7 @@ HANDS = ["left_panda_hand", "right_panda_hand"]
 @pytest.fixture(scope="module")
 def poses():
     panda = load_robot("panda")
-    reached = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(1), COUNT), links=["panda_hand"])
+    reached = panda.forward_kinematics(panda.random_free_joint_q(np.random.default_rng(1), COUNT), links=["panda_hand"])
     return reached.positions[:, 0], reached.orientations_xyzw[:, 0]
 
 
@@ -69,7 +69,7 @@ def test_both_encodings_and_both_clients_bring_the_same(service_url, poses):
 
 def test_targets_of_several_links_with_tool_and_weights(client):
     robot = load_robot("dual_panda")
-    reached = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 3), links=HANDS)
+    reached = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(2), 3), links=HANDS)
     targets = [
         SolveTarget(link=HANDS[0], positions=reached.positions[:, 0], row_weights=[1, 1, 1, 0, 0, 0]),
         SolveTarget(

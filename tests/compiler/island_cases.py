@@ -55,9 +55,9 @@ def robots():
     return {
         "panda": panda,
         "locked panda": panda.lock({"panda_joint2": 0.4, "panda_joint5": -0.7}),
-        "gripper": ik_service.load_robot("panda_gripper"),
-        "dual": ik_service.load_robot("dual_panda"),
-        "humanoid": ik_service.load_robot("humanoid"),
+        "gripper": ik_service.load_robot("panda_gripper", collision="ignore"),
+        "dual": ik_service.load_robot("dual_panda", collision="ignore"),
+        "humanoid": ik_service.load_robot("humanoid", collision="ignore"),
         "floating": floating,  # floating, planar, continuous, prismatic, revolute and ball joints
         "locked base": floating.lock({"base": base}),
         "locked middle": floating.lock({"slide": [0.1, -0.2, 0.7], "round": quaternion_exp(np.array([0.3, 0.1, 2.0]))}),

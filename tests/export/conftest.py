@@ -53,7 +53,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def export(name: str) -> Exported:
         if name not in made:
             source, free = ("panda_gripper", True) if name == "floating" else (name, False)
-            robot = ik_service.load_robot(source, floating_base=free)
+            robot = ik_service.load_robot(source, floating_base=free, collision="ignore")
             targets = links.get(name, ["panda_leftfinger"])
             solver = ik_service.IKSolver(robot, targets, device="cpu", engine="compiled")
             controller = IKController(robot, targets, posture=robot.mid_joint_q if name == "dual_panda" else None)

@@ -32,7 +32,7 @@ def command(monkeypatch, *arguments):
     ],
 )
 def test_solvers_of_anything_but_pose_targets_are_refused(arguments):
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     solver = ik_service.IKSolver(robot, **{"targets": ["panda_hand"], "device": "cpu", **arguments})
     with pytest.raises(ik_service.EngineError, match="can be exported"):
         export_solver(solver)

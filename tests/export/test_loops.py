@@ -17,7 +17,9 @@ COUNT = 200
 @pytest.fixture(scope="module")
 def holding(tmp_path_factory):
     """Two arms that hold one object: the solver, the folder of the export, and that compiled and loaded."""
-    robot = load_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+    robot = load_robot("dual_panda", collision="ignore").with_loops(
+        [LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]
+    )
     solver, folder = IKSolver(robot, [LEFT], device="cpu"), tmp_path_factory.mktemp("holding")
     export_solver(solver, prefix="hold", problem_count=50).write(folder)
     return solver, folder, CLibrary("hold", folder, np.float64)
@@ -66,7 +68,7 @@ def test_the_example_gives_the_same_bytes(holding):
 
 def test_constraints_between_coordinates_go_with_it(tmp_path):
     cam = CoordinateConstraint("cam", "panda_joint6", "panda_joint4", (1.0, -0.1, 0.15))
-    robot = load_robot("panda").with_coordinate_constraints([cam])
+    robot = load_robot("panda", collision="ignore").with_coordinate_constraints([cam])
     solver = IKSolver(robot, ["panda_hand"], device="cpu")
     export_solver(solver, prefix="cam", orientations=False, problem_count=50).write(tmp_path)
     positions, _ = targets_of(robot, ["panda_hand"], 4)

@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["ik_service", "objectives"]):
     from ik_service.robots.files.constraint_file import read_constraints
     from objectives.errors import IKError
 
-PANDA = load_robot("panda")
+PANDA = load_robot("panda", collision="ignore")
 BUILTIN = Path(sys.modules["ik_service"].__file__).with_name("robots") / "builtin"
 MINI = b"""<robot name="r"><link name="a"/><link name="b"/><link name="c"/>
 <joint name="j" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0 0 1" rpy="0 0.1 0"/>

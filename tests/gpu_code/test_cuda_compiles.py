@@ -31,7 +31,7 @@ UNIT = (0.0, 0.0, 0.0, 1.0)
 
 def used_modules():
     """Modules of all kernels that exist once every built-in objective has been part of a solve."""
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     everything = [
         IKObjectivePosition("left_sole", (0, 0, 0)),
         IKObjectiveRotation("left_sole", UNIT),
@@ -61,7 +61,9 @@ def used_modules():
     [("panda", "panda_hand", "float32"), ("panda", "panda_hand", "float64"), ("humanoid", "left_grasp", "float32")],
 )
 def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision, tmp_path):
-    solver = ik_service.IKSolver(ik_service.load_robot(name), [link], device="cpu", engine="compiled")
+    solver = ik_service.IKSolver(
+        ik_service.load_robot(name, collision="ignore"), [link], device="cpu", engine="compiled"
+    )
     kernels = island_kernels(solver, precision=precision)
     assert [one.source.lanes.precision for one in kernels] == ["float32", "float64"][: 1 + (precision == "float64")]
     taken = usage(compiled_for(kernels[-1].kernel, ARCHITECTURE, tmp_path))
@@ -71,7 +73,7 @@ def test_the_generated_kernels_of_islands_compile_for_cuda(name, link, precision
 
 
 def test_rows_as_a_loop_functions_and_choices_compile_for_cuda(tmp_path):
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     own = [Spheres(sphere_pairs(robot, 120)), Functions("panda_link4"), Choices("panda_hand")]
     own[0].set_row_tolerances(0.01)
     solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=own, device="cpu", engine="compiled")
@@ -87,7 +89,9 @@ def test_the_kernels_of_ticks_compile_for_cuda(name, link, tmp_path, monkeypatch
     monkeypatch.setattr(tick_islands, "lanes_on", lambda device, robots: Lanes(1, "float64"))
     monkeypatch.setattr(tick_islands, "load_kernels", lambda modules, device: None)
     monkeypatch.setattr(tick_islands, "packed_launch", lambda kernel, dim, inputs, device: None)
-    controller = IKController(ik_service.load_robot(name), [link], limits=ControlLimits(acceleration=1.0))
+    controller = IKController(
+        ik_service.load_robot(name, collision="ignore"), [link], limits=ControlLimits(acceleration=1.0)
+    )
     (island,) = controller._islands.islands
     assert usage(compiled_for(island.kernel, ARCHITECTURE, tmp_path)).registers > 64
 

@@ -35,9 +35,9 @@ def chain(count):
 
 
 ROBOTS = {
-    "ur5e": lambda: (ik_service.load_robot("ur5e"), ["tool0"]),
-    "panda": lambda: (ik_service.load_robot("panda"), ["panda_hand"]),
-    "an arm of dual_panda": lambda: (ik_service.load_robot("dual_panda"), ["right_panda_hand"]),
+    "ur5e": lambda: (ik_service.load_robot("ur5e", collision="ignore"), ["tool0"]),
+    "panda": lambda: (ik_service.load_robot("panda", collision="ignore"), ["panda_hand"]),
+    "an arm of dual_panda": lambda: (ik_service.load_robot("dual_panda", collision="ignore"), ["right_panda_hand"]),
     **{f"chain of {n}": lambda n=n: (chain(n), [f"link{n}"]) for n in (8, 10, 11, 12)},
 }
 

@@ -33,7 +33,7 @@ def robot(request, tmp_path):
         path = tmp_path / "all_joints.urdf"
         path.write_text(ALL_JOINTS)
         return ik_service.load_robot(path)
-    return ik_service.load_robot(request.param)
+    return ik_service.load_robot(request.param, collision="ignore")
 
 
 def configurations(robot, count=20):

@@ -72,7 +72,14 @@ def weighed(robot: RobotModel) -> RobotModel:
 @cache
 def scene(name: str) -> Scene:
     if name == "fixed":
-        return Scene(name, weighed(load_robot("panda")), "panda_hand", "panda_link3", "panda_link0", ("panda_joint2",))
+        return Scene(
+            name,
+            weighed(load_robot("panda", collision="ignore")),
+            "panda_hand",
+            "panda_link3",
+            "panda_link0",
+            ("panda_joint2",),
+        )
     if name == "floating":
         return Scene(name, weighed(load_urdf(FLOATING)), "d", "f", "world", ("base", "lift"))
     return Scene(name, weighed(load_urdf(TWO_TREES)), "l_tool", "r_tool", "ground", ("left_3", "right_1"))

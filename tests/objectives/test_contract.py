@@ -99,7 +99,7 @@ class TestBinding:
             objective.bind_solver(Owner())
 
     def test_to_another_robot_leaves_nothing_of_the_first(self, panda, workplace):
-        objective, other = objectives.IKObjectiveJointLimit(), load_robot("ur5e")
+        objective, other = objectives.IKObjectiveJointLimit(), load_robot("ur5e", collision="ignore")
         first = workplace(panda, objective, configurations(panda), PROBLEM_IDX)
         assert first.residuals().shape[1] == 7 + 2 * GUARD
         objective.release_solver(first)

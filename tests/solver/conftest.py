@@ -72,7 +72,7 @@ def planar_2r(tmp_path):
 
 @pytest.fixture(scope="session")
 def panda():
-    return ik_service.load_robot("panda")
+    return ik_service.load_robot("panda", collision="ignore")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from ik_service import IKSolver
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
+from ik_service.solver.collisions.collision_data import ROUNDING
 from ik_service.solver.free_combinations import _combinations
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
@@ -176,8 +177,27 @@ def test_the_staged_engine_says_no_success_in_contact(panda):
     both = [np.concatenate(pair) for pair in zip(targets, inside, strict=True)]
     result = IKSolver(panda, [HAND], engine="staged").solve(*both, world=WORLD)
     judged(panda, result, WORLD)
-    assert result.success[:20].mean() > 0.5
+    assert result.success[:20].all()
     assert result.status[20] == IKStatus.BLOCKED_BY_COLLISION
+
+
+def test_the_staged_engine_tries_further_seeds_where_one_ends_in_contact(panda):
+    solver, count = IKSolver(panda, [HAND], engine="staged"), 150
+    one, other = (free_targets(panda, count, world, seed) for world, seed in ((WORLD, 3), (OTHER, 4)))
+    both = [np.concatenate(pair) for pair in zip(one, other, strict=True)]
+    index = np.repeat([0, 1], count)
+    plain = solver.solve(*both, options={"collision": "off"})
+    worlds = [(WORLD, OTHER)[k] for k in index]
+    clearance = [panda.collision(q, world).clearance[0] for q, world in zip(plain.joint_q, worlds, strict=True)]
+    assert sum(np.array(clearance) <= 0.0) > 8  # what the first seeds that succeed would give
+    result = solver.solve(*both, world=[WORLD, OTHER], world_index=index)
+    assert result.success.mean() >= 0.97
+    for k, world in enumerate((WORLD, OTHER)):
+        assert panda.collision(result.joint_q[index == k], world).is_free[result.success[index == k]].all()
+    free = np.array(clearance) > 2.0 * ROUNDING  # attempts have to be so far from contact in float32
+    np.testing.assert_array_equal(result.joint_q[free], plain.joint_q[free])  # a check alone changes nothing
+    again = solver.solve(*both, options={"collision": "off"})
+    np.testing.assert_array_equal(again.joint_q, plain.joint_q)
 
 
 @pytest.fixture(scope="module")
@@ -241,3 +261,33 @@ def test_a_robot_without_a_model_has_no_world():
     assert solver.solve(np.array([[0.4, 0.0, 0.4]])).clearance is None
     with pytest.raises(InputError, match="Robot 'panda' has no collision model"):
         solver.solve(np.array([[0.4, 0.0, 0.4]]), world=WORLD)
+
+
+def test_what_was_used_last_is_not_used_for_what_is_asked_now(panda):
+    solver, targets = IKSolver(panda, [HAND]), free_targets(panda, 30, WORLD)
+    asked = [
+        {},
+        {"world": WORLD},
+        {"world": OTHER},
+        {"world": WORLD, "options": {"margin": 0.03}},
+        {"world": [WORLD, OTHER], "world_index": np.arange(30) % 2},
+        {"world": [OTHER, WORLD], "world_index": np.arange(30) % 2},
+        {"world": WORLD, "object_enabled": np.arange(5) > 2},
+        {"world": WORLD, "object_enabled": np.arange(5) < 2},
+        {"options": {"collision": "off"}},
+    ]
+    expected = [IKSolver(panda, [HAND]).solve(*targets, **arguments) for arguments in asked]
+    for k in (0, 1, 1, 2, 1, 0, 3, 1, 4, 5, 4, 1, 6, 7, 6, 1, 8, 0, 8):
+        result = solver.solve(*targets, **asked[k])
+        assert result.joint_q.tobytes() == expected[k].joint_q.tobytes(), k
+        assert (result.clearance is None) == (k == 8)
+        if k != 8:
+            assert result.clearance.tobytes() == expected[k].clearance.tobytes(), k
+
+
+def test_options_that_are_equal_but_for_their_type_are_told_apart(panda):
+    solver, targets = IKSolver(panda, [HAND]), free_targets(panda, 1)
+    assert solver.solve(*targets, options={"seeds": 1}).seeds == 1
+    for wrong in ({"seeds": True}, {"seeds": [1]}, {"seeds": 1.5}):
+        with pytest.raises(InputError, match="Option seeds is"):
+            solver.solve(*targets, options=wrong)

@@ -31,7 +31,7 @@ def misses(robot, joint_q):
 @pytest.fixture(scope="module")
 def geared():
     """A Panda with a gear and a cam, and positions that its hand reaches with both."""
-    robot = ik_service.load_robot("panda").with_coordinate_constraints([GEAR, CAM])
+    robot = ik_service.load_robot("panda", collision="ignore").with_coordinate_constraints([GEAR, CAM])
     joint_q = robot.random_joint_q(np.random.default_rng(2), 40 * COUNT)
     columns = dict(zip(robot.coordinate_names, joint_q.T, strict=True))
     for one in robot.coordinate_constraints:
@@ -71,7 +71,7 @@ def test_a_linear_constraint_is_what_elimination_makes_of_it():
     before, _, after = text.partition('<joint name="panda_joint6"')
     body, _, rest = after.partition("</joint>")
     eliminated = ik_service.robots.load_urdf(f'{before}<joint name="panda_joint6"{body}{mimic}{rest}')
-    robot = ik_service.load_robot("panda").with_coordinate_constraints([GEAR])
+    robot = ik_service.load_robot("panda", collision="ignore").with_coordinate_constraints([GEAR])
     start = robot.mid_joint_q.copy()
     start[5] = 0.3 - 0.8 * start[3]
     position = robot.forward_kinematics(start, ["panda_hand"]).positions
@@ -99,7 +99,7 @@ def test_a_gear_and_a_loop_leave_a_linkage_one_configuration_of_each_mode(engine
 
 
 def test_what_is_not_between_two_scalar_joints_is_refused():
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     ball = next(name for name, kind in zip(robot.joint_names, robot.joint_type, strict=True) if kind == 4)
     scalar = [name for name, kind in zip(robot.joint_names, robot.joint_type, strict=True) if kind == 0]
     with pytest.raises(InputError, match=f"about joint '{ball}', which has several coordinates"):
@@ -125,7 +125,7 @@ def test_a_joint_is_not_coupled_to_itself():
 
 
 def test_an_objective_names_joints_that_are_there():
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     with pytest.raises(UnknownNameError, match="joint 'elbow' is not in the robot"):
         ik_service.IKSolver(robot, objectives=[IKObjectiveCoupling("elbow", "panda_joint1", (0.0, 1.0))], device="cpu")
 
@@ -133,7 +133,7 @@ def test_an_objective_names_joints_that_are_there():
 def test_a_robot_carries_its_constraints(geared):
     robot, _ = geared
     plain = robot.with_coordinate_constraints([])
-    assert robot.content_hash != plain.content_hash == ik_service.load_robot("panda").content_hash
+    assert robot.content_hash != plain.content_hash == ik_service.load_robot("panda", collision="ignore").content_hash
     assert pickle.loads(pickle.dumps(robot)).coordinate_constraints == robot.coordinate_constraints
     assert robot.lock({"panda_joint2": 0.1}).coordinate_constraints == robot.coordinate_constraints
     part = robot.subrobot("panda_link2")

@@ -19,7 +19,7 @@ BYTES = ("joint_q", "success", "status", "cost", "iterations", "seed_index", "po
 
 @pytest.fixture(scope="module")
 def arms():
-    return ik_service.load_robot("dual_panda")
+    return ik_service.load_robot("dual_panda", collision="ignore")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_errors_of_constraints_are_those_of_the_answers(holding):
     result = ik_service.IKSolver(robot, [LEFT, RIGHT], device="cpu").solve(positions, turns, constraint_enabled=[False])
     np.testing.assert_allclose(result.constraint_error[:, 0], gaps(robot, result.joint_q), rtol=1e-6, atol=1e-12)
     assert (result.constraint_error > 0.0).all()
-    plain = ik_service.load_robot("panda")
+    plain = ik_service.load_robot("panda", collision="ignore")
     none = ik_service.IKSolver(plain, ["panda_hand"], device="cpu").solve([[0.4, 0.1, 0.5]])
     assert none.constraint_error.shape == none.closing_joint_q.shape == (1, 0)
 
@@ -152,7 +152,7 @@ def placed(joint, names, values):
     "joint", ["revolute", "prismatic", "helical", "cylindrical", "universal", "spherical", "planar", "weld", "distance"]
 )
 def test_coordinates_of_a_closing_joint_place_its_frame(joint):
-    robot, n = ik_service.load_robot("ur5e"), 30
+    robot, n = ik_service.load_robot("ur5e", collision="ignore"), 30
     rng = np.random.default_rng(5)
     offset = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
     base = transform_multiply(pose_of(robot, robot.random_joint_q(rng, 1), "tool0"), offset[np.newaxis])[0]

@@ -53,7 +53,7 @@ def gaps(robot, joint_q):
 @pytest.fixture(scope="module")
 def holding():
     """Two arms that hold one object, targets that they reach together, and those configurations."""
-    robot = ik_service.load_robot("dual_panda").with_loops(
+    robot = ik_service.load_robot("dual_panda", collision="ignore").with_loops(
         [LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]
     )
     open_chain = ik_service.IKSolver(
@@ -125,7 +125,7 @@ def test_bytes_are_those_of_each_problem_alone_on_any_number_of_threads(holding,
 
 @pytest.mark.parametrize("joint", ["weld", "revolute", "helical", "universal", "distance"])
 def test_joints_close_a_loop_to_the_world(joint):
-    robot = ik_service.load_robot("ur5e")
+    robot = ik_service.load_robot("ur5e", collision="ignore")
     rng = np.random.default_rng(5)
     offset = np.array([0.05, 0.02, 0.1, 0.0, 0.0, 0.6, 0.8])
     place = transform_multiply(pose_of(robot, robot.random_joint_q(rng, 1), "tool0"), offset[np.newaxis])[0]
@@ -184,7 +184,7 @@ def test_a_loop_that_cannot_close_is_said_to_be_open():
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_loop_that_no_joint_moves_is_judged(is_open):
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     robot = robot.lock({name: 0.0 if name != "left_panda_joint4" else -1.0 for name in robot.joint_names[:7]})
     at = pose_of(robot, robot.mid_joint_q[None], LEFT)[0]
     at[2] += 0.01 * is_open
@@ -202,7 +202,9 @@ def test_a_robot_carries_its_loops():
     assert robot.lock({"drive": 0.3}).loops == robot.loops
     assert robot.with_frame("tool", "rocker", HELD).loops == robot.loops
     assert robot.subrobot("crank").loops == ()
-    both = ik_service.load_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT)])
+    both = ik_service.load_robot("dual_panda", collision="ignore").with_loops(
+        [LoopConstraint("object", "weld", RIGHT, LEFT)]
+    )
     assert both.subrobot(both.link_names[0]).loops == both.loops
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from ik_service.api.schema.robot import (
+    CollisionBody,
     CoordinateConstraintBody,
     DofBody,
     JointBody,
@@ -16,7 +17,7 @@ from ik_service.api.schema.robot import (
     RobotSummary,
     Source,
 )
-from ik_service.robots import LoopConstraint, RobotModel
+from ik_service.robots import CollisionModel, LoopConstraint, RobotModel
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.structure.names import leaf_links
 
@@ -48,6 +49,7 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
         coordinate_constraints=[
             CoordinateConstraintBody(**dataclasses.asdict(one)) for one in robot.coordinate_constraints
         ],
+        collision=None if robot.collision_model is None else _collision(robot.collision_model),
         warnings=list(robot.warnings),
     )
 
@@ -97,6 +99,11 @@ def _link(robot: RobotModel, index: int) -> LinkBody:
         joint=None if body < 0 else robot.joint_names[body],
         pose=_pose(robot.link_X_body[index].tolist()),
     )
+
+
+def _collision(model: CollisionModel) -> CollisionBody:
+    spheres = {link: own.tolist() for link, own in model.spheres.items()}
+    return CollisionBody(spheres=spheres, pairs=[list(pair) for pair in model.pairs])
 
 
 def _loop(loop: LoopConstraint) -> LoopBody:

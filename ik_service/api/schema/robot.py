@@ -80,6 +80,17 @@ class CoordinateConstraintBody(BaseModel):
     coefficients: list[float] = Field(description="Of the polynomial, the constant first.")
 
 
+class CollisionBody(BaseModel):
+    """By what a robot is checked for collision."""
+
+    spheres: dict[str, list[Annotated[list[float], Field(min_length=4, max_length=4)]]] = Field(
+        description="Spheres that cover links, by link: centre x, y, z in its frame and radius [m]."
+    )
+    pairs: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        description="Links that are checked against each other."
+    )
+
+
 class RobotSummary(BaseModel):
     """A robot in the list."""
 
@@ -109,4 +120,5 @@ class RobotBody(RobotSummary):
     links: list[LinkBody]
     loops: list[LoopBody]
     coordinate_constraints: list[CoordinateConstraintBody]
+    collision: CollisionBody | None = Field(description="null where the robot has no collision model.")
     warnings: list[str] = Field(description="What was left out of the robot's file: constraints that are none.")

@@ -79,7 +79,7 @@ def write_spheres(job: SpheresJob) -> None:
         InputError: Something in the input is not allowed, or a link has a shape that cannot be read.
     """
     covering = cover_robot(job)
-    document = model_document(covering.model, job)
+    document = model_document(covering.model, _source(job))
     write_whole(job.output, lambda file: file.write(document.encode()))
     if job.picture is not None:
         picture = write_picture(covering.robot, covering.solids)
@@ -105,8 +105,8 @@ def cover_robot(job: SpheresJob) -> Covering:
         raise InputError(f"--looks-out is {job.looks_out:g} m. Allowed: a length of 0 m or more.")
     robot = load_robot(job.robot, collision="ignore")
     free = np.array([_configuration(robot, text) for text in job.free])
-    solids = _solids(job)
-    spheres = {link: _rounded(cover_solid(solid, job.stands_out, job.looks_out)) for link, solid in solids.items()}
+    solids = link_solids(job)
+    spheres = {link: rounded(cover_solid(solid, job.stands_out, job.looks_out)) for link, solid in solids.items()}
     model = choose_pairs(robot, spheres)
     if len(free):
         model = without_contacts(robot, model, free)
@@ -114,14 +114,15 @@ def cover_robot(job: SpheresJob) -> Covering:
     return Covering(robot.with_collision_model(model), solids, figures)
 
 
-def model_document(model: CollisionModel, job: SpheresJob) -> str:
-    """Return the text of a file of spheres: a line for every link and for the pairs of every reason."""
+def _source(job: SpheresJob) -> str:
     bound = "15 % of the least width of each link" if job.stands_out is None else f"{1e3 * job.stands_out:g} mm"
-    source = (
-        f"fitted by ik-service spheres to the collision shapes of {Path(job.robot).name}; spheres stand out by {bound}"
-    )
-    if job.looks_out:
-        source += f", links look out by {1e3 * job.looks_out:g} mm"
+    looks_out = f", links look out by {1e3 * job.looks_out:g} mm" if job.looks_out else ""
+    fitted = f"fitted by ik-service spheres to the collision shapes of {Path(job.robot).name}"
+    return f"{fitted}; spheres stand out by {bound}{looks_out}"
+
+
+def model_document(model: CollisionModel, source: str) -> str:
+    """Return the text of a file of spheres: a line for every link and for the pairs of every reason."""
     spheres = [f"  {json.dumps(link)}: {json.dumps(own.round(4).tolist())}" for link, own in model.spheres.items()]
     left_out = [f"  {json.dumps(reason)}: {json.dumps(pairs)}" for reason, pairs in model.left_out.items()]
     parts = [f'"source": {json.dumps(source)}', '"spheres": {\n' + ",\n".join(spheres) + "\n}"]
@@ -129,8 +130,12 @@ def model_document(model: CollisionModel, job: SpheresJob) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _solids(job: SpheresJob) -> dict[str, Solid]:
-    """Give the solids of all links that have shapes."""
+def link_solids(job: SpheresJob) -> dict[str, Solid]:
+    """Return the solids of all links that have shapes.
+
+    Raises:
+        InputError: A link has a shape that cannot be read, or none has any.
+    """
     found = {}
     for link, own in link_shapes(job.robot).items():
         if len(own.unread) > len(own.meshes):
@@ -144,7 +149,8 @@ def _solids(job: SpheresJob) -> dict[str, Solid]:
     return found
 
 
-def _rounded(spheres: Float64Array) -> Float64Array:
+def rounded(spheres: Float64Array) -> Float64Array:
+    """Return spheres as files have them: none covers less than before."""
     centers = np.round(spheres[:, :3] / STEP) * STEP
     moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
     return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / STEP) * STEP])

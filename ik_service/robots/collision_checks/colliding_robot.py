@@ -4,6 +4,7 @@ import dataclasses
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.robots.collision.model import CollisionModel
@@ -11,7 +12,11 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, body_spheres
 from ik_service.robots.collision_checks.check import CollisionCheck, check_collision
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
+
+DRAWS_MOST = 200
+"""Times that as many configurations are drawn as are wanted, until so many are free."""
 
 
 class CollidingRobot(KinematicRobot):
@@ -31,6 +36,32 @@ class CollidingRobot(KinematicRobot):
     def body_spheres(self) -> BodySpheres | None:
         """The spheres of the collision model on the robot's bodies; None without a model."""
         return None if self.collision_model is None else body_spheres(self, self.collision_model)
+
+    def random_free_joint_q(self, rng: np.random.Generator, n: int, world: World | None = None) -> Float64Array:
+        """Draw configurations uniformly inside the limits and free of contact, shape [n, joint_coord_count].
+
+        Without a collision model and a world they are those of ``random_joint_q``.
+
+        Args:
+            rng: Draws them.
+            n: How many.
+            world: Obstacles; None for none.
+
+        Raises:
+            InputError: There is a world and no collision model, or next to nothing is free.
+        """
+        if self.collision_model is None and world is None:
+            return self.random_joint_q(rng, n)
+        found, missing = [np.empty((0, self.joint_coord_count))], n
+        for _ in range(DRAWS_MOST):
+            drawn = self.random_joint_q(rng, n)
+            found.append(drawn[self.collision(drawn, world).is_free][:missing])
+            missing -= len(found[-1])
+            if not missing:
+                return np.concatenate(found)
+        raise InputError(
+            f"Of {DRAWS_MOST * n} random configurations of '{self.name}', {n - missing} are free of contact."
+        )
 
     def collision(
         self, joint_q: ArrayLike, world: World | None = None, enabled: ArrayLike | None = None

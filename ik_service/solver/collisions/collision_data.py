@@ -45,6 +45,7 @@ class CollisionData:
         self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
         self.clearance, self.margin = self._clearance.device, self._margin.device
         self.version = 0
+        self._used: tuple[object, ...] | None = None  # what stands in the arrays
         self._make_room(1, 1, 1, 1, 1)
 
     def spheres(self, trees: Sequence[int]) -> Any:
@@ -66,6 +67,10 @@ class CollisionData:
             enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
             margin: What a success has at least [m].
         """
+        key = (tuple(worlds), world_index.tobytes(), margin)  # worlds are equal where they are the same object
+        if enabled is None and key == self._used:
+            return
+        self._used = None
         lines = world_lines(worlds)
         given = np.ones((1, max(lines.most, 1)), dtype=bool) if enabled is None else enabled
         wanted = (len(worlds), len(lines.kind), len(world_index), *given.shape)
@@ -83,6 +88,7 @@ class CollisionData:
         self._clearance.host[0], self._margin.host[0] = margin + ROUNDING, margin
         for array in (*self._arrays, self._clearance, self._margin):
             array.push(0)
+        self._used = key if enabled is None else None
 
     def _make_room(self, worlds: int, objects: int, problems: int, lines: int, most: int) -> None:
         def room(*shape: int, dtype: Any) -> HostDeviceArray:

@@ -154,7 +154,14 @@ class CompiledEngine:
         return self._prepared(settings, plan.partition, lambda: plan.recording.run(count, self.executor))
 
     def record_islands(
-        self, work: Workspace, count: int, *, orientations: bool, for_gpus: bool, float64_finish: bool
+        self,
+        work: Workspace,
+        count: int,
+        *,
+        orientations: bool,
+        for_gpus: bool,
+        float64_finish: bool,
+        collision: bool,
     ) -> RecordedIslands:
         """Return the launches of a solve one by one, for export; no target has weights per problem.
 
@@ -164,14 +171,15 @@ class CompiledEngine:
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether to use the kernels for GPUs.
             float64_finish: Whether answers are improved in float64.
+            collision: Whether attempts are checked for collision.
 
         Raises:
             EngineError: There are rows of other kinds than targets, or an island is too large.
         """
         if (for_gpus and self._others) or not all(map(is_robot_constraint, self._others)):
             raise EngineError(NOT_RECORDABLE)
-        self.kernels.checks_collision = False
         kernels = self.kernels.for_gpus(join=self._join) if for_gpus else self.kernels
+        kernels.checks_collision = collision
         load_kernels_alone(SOLVE_IO, self._model.device)
         inputs, problems = work.inputs, work.problems
         inputs.given.host[1::2], inputs.given.host[2::2] = 1, orientations

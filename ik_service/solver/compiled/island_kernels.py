@@ -24,6 +24,7 @@ from ik_service.compiler import (
     TERTIARY,
     DataInput,
     IslandSignature,
+    Lanes,
     Precision,
     StepSpace,
     uncovered,
@@ -164,7 +165,8 @@ class IslandKernels:
         reason = _why_too_large(self._layout, ThreadLaunches.step_entries_max, join=join)
         if reason is not None:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
-        return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits)
+        data = None if self.collision is None else CollisionData(self._model, Lanes(1))
+        return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits, collision=data)
 
     def data_key(self) -> tuple[object, ...]:
         """Return what recorded launches hold of arrays: they are recorded anew when it changes."""

@@ -18,6 +18,7 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.collision_checks.body_spheres import BodySpheres
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.launches import typed_warp
+from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.lm.codes import BLOCKED_BY_COLLISION, PROBLEM_COUNT, SETTINGS_COUNT
 from ik_service.solver.problems.host_device_array import HostDeviceArray, wait
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
@@ -144,7 +145,7 @@ class CollisionVerdict:
         return [*self._clearance_steps(which, judged_q), (_judge_clearance, judge)]
 
     def _clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
-        wp.load_module(self._kernel.module, device=self._model.device)
+        load_kernels_alone(self._kernel.module, self._model.device)
         written = [self.clearance.device, self.closest.device]
         check = [*which, self._robot, judged_q, self._model.joint_parent, self._spheres, self._data.worlds, *written]
         return [(self._kernel, check)]

@@ -13,6 +13,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel
+from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.binding import is_robot_constraint
@@ -83,7 +84,7 @@ class ConstraintValues:
         for first, one in self._groups:
             assert self.columns is not None  # there are values
             kernel, data = value_kernel(one.group), [one.objective.data(name) for name, _ in one.group.data]
-            wp.load_module(kernel.module, device=self._device)
+            load_kernels_alone(kernel.module, self._device)
             inputs = [*which, body_q, judged_q, *one.arrays, first, self.columns.device, *data]
             steps.append((kernel, inputs))
         return steps

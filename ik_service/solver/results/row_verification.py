@@ -17,6 +17,7 @@ import warp as wp
 
 from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
+from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.problems.partition import Partition
 from ik_service.solver.problems.parts import first_problem
 from ik_service.solver.problems.rows.binding import has_row_tolerances, is_constraint
@@ -192,7 +193,7 @@ class RowVerification:
         steps: list[tuple[Any, list[Any]]] = [(body_poses, poses)]
         for one in self._groups:
             objective, kernel = one.objective, row_kernel(one.group)
-            wp.load_module(kernel.module, device=device)
+            load_kernels_alone(kernel.module, device)
             inputs = [*which, self.body_q, judged_q, *one.arrays, objective.data(ROW_TOLERANCES)]
             mark = int(OPEN if is_constraint(objective) else MISSED)
             inputs += [partition.device_row_island, one.start, mark, self.missed]

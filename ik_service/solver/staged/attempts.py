@@ -16,7 +16,7 @@ import warp as wp
 
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, ITERATIONS, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
-from ik_service.solver.lm.ranking import attempt_rank, may_still_win
+from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS
 from ik_service.solver.staged.slots import Slots
@@ -34,6 +34,8 @@ def rank_ended(slots: Slots, best: BestAttempts):
     if slots.met[i, island] == NO_TARGET:
         success = status == CONVERGED  # a stationary point may be anything: the seeds compete by cost
     rank = attempt_rank(success, True, slots.seed[i], slots.cost[i, island])
+    if success and slots.depth[i, island] > 0.0:
+        rank = contact_rank(slots.seed[i], slots.depth[i, island])
     slots.rank[i, island] = rank
     wp.atomic_min(best.rank, slots.problem_idx[i], island, rank)
 

@@ -8,6 +8,8 @@ import warp as wp
 from ik_service.compiler import ATTEMPT_SLACK
 from ik_service.linear_solve import allocate_equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
+from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
@@ -21,6 +23,7 @@ from ik_service.solver.problems.rows.priorities import scale_jacobian, scale_res
 from ik_service.solver.problems.rows.support import Support
 from ik_service.solver.staged.assessment import assess
 from ik_service.solver.staged.attempts import collect, rank_ended, refill
+from ik_service.solver.staged.contacts import contact_kernel
 from ik_service.solver.staged.jacobian_check import check_jacobians
 from ik_service.solver.staged.seeding import write_seeds
 from ik_service.solver.staged.slots import idle_slots
@@ -28,6 +31,7 @@ from ik_service.solver.staged.targets_met import meet_rows, meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
 from objectives.statement.rows import ROW_TOLERANCES
 
+NOT_CHECKED = -1  # in place of the version of what is checked
 ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done
 # Candidate k tries this factor on the damping and this share of the step.
 CANDIDATE_DAMPING = (1.0, 0.1, 10.0, 1.0, 0.01, 100.0, 1.0, 0.001)
@@ -51,6 +55,7 @@ class Batch:
         problems: Data and answers of the problems.
         slot_count: Attempts in flight.
         options: The solver's options.
+        collision: What attempts are checked against; None where the robot has no collision model.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Batch:
         problems: Problems,
         slot_count: int,
         options: SolverOptions,
+        collision: CollisionData | None = None,
     ) -> None:
         device, candidates = model.device, options.candidates
         self.slot_count = slot_count
@@ -93,6 +99,18 @@ class Batch:
         rows.bind(slot_count, self._slots.problem_idx)
         self._tapes = RowTapes(rows, self._accepted)
         self._graph: wp.Graph | None = None
+        self._collision, self._checked = collision, NOT_CHECKED
+        if collision is not None:
+            self._contacts = contact_kernel(collision.size)
+            load_kernels_alone(self._contacts.module, device)
+
+    def check_collision(self, *, checked: bool) -> None:
+        """Set whether the attempts of the next runs are checked for collision."""
+        version = self._collision.version if checked and self._collision is not None else NOT_CHECKED
+        if version != self._checked:
+            self._checked = version
+            self._slots.depth.zero_()
+            self.forget_graph()
 
     def run(self, use_graph: bool, check: bool = False) -> None:
         """Work until every problem has its answer.
@@ -174,6 +192,12 @@ class Batch:
                 own = [start, objective.weight, objective.row_weights(), objective.data(ROW_TOLERANCES)]
                 own += [ATTEMPT_SLACK if is_constraint(objective) else 1.0, islands, problems.priorities]
                 self._launch(meet_rows, slots.seed.shape, *own, accepted.residuals, slots)
+        if self._collision is not None and self._checked != NOT_CHECKED:
+            data = self._collision
+            spheres = data.spheres(range(self._model.robot.trees.ntree))
+            self._launch(
+                self._contacts, slots.seed.shape, islands, joint_q, spheres, data.worlds, data.clearance, slots
+            )
         self._launch(rank_ended, per_island, slots, problems.best)
         self._launch(collect, per_island, islands, joint_q, slots, problems.best)
         damped_steps(islands, instances, (slots.damping, candidates, self._step_scale), equations)

@@ -6,6 +6,7 @@ from typing import Any, Literal, NoReturn, Protocol
 import warp as wp
 
 from ik_service.errors import EngineError
+from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE
 from ik_service.solver.options import SolverOptions
@@ -37,6 +38,7 @@ class StagedEngine:
         options: The solver's options.
         join: Whether all touched trees are one island.
         closing: What closes the loops of its answers in float64, where the robot has some.
+        collision: What is checked for collision; None where the robot has no model.
 
     Attributes:
         finish: The finest precision of its answers.
@@ -46,8 +48,15 @@ class StagedEngine:
     name: Literal["staged"] = "staged"
 
     def __init__(
-        self, layout: RowLayout, options: SolverOptions, *, join: bool, closing: Closing | None = None
+        self,
+        layout: RowLayout,
+        options: SolverOptions,
+        *,
+        join: bool,
+        closing: Closing | None = None,
+        collision: CollisionData | None = None,
     ) -> None:
+        self._collision = collision
         self._layout, self._options, self._join, self._closing = layout, options, join, closing
         self.finish: Literal["float32", "float64"] = "float32" if closing is None else "float64"
         self._data_version = -1
@@ -123,7 +132,9 @@ class StagedEngine:
         most = SLOTS_MAX["cuda" if rows.model.device.is_cuda else "cpu"]
         slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(attempts))))
         if self.batch is None or not slots <= self.batch.slot_count < slots * SHRINK_AT:
-            self.batch = Batch(rows.model, rows, self._layout.support, problems, slots, self._options)
+            own = (self._options, self._collision)
+            self.batch = Batch(rows.model, rows, self._layout.support, problems, slots, *own)
+        self.batch.check_collision(checked=settings.checks_collision)
         version = sum(getattr(objective, "data_version", 0) for objective in rows.objectives)
         if version != self._data_version:
             self.batch.forget_graph()

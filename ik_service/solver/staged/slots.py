@@ -27,6 +27,7 @@ class Slots:
     stage: wp.array2d[wp.float32]  # what the factor of rows that yield is multiplied with: 1, then STAGE
     damping_factor: wp.array2d[wp.float32]  # factor on the damping, raised by rejected steps
     damping: wp.array2d[wp.float32]  # damping of the next step
+    depth: wp.array2d[wp.float32]  # how deep it is in contact, or nearer to it than allowed [m]; 0 for not
     rank: wp.array2d[wp.int64]  # rank of the ended attempt among those of its problem and island
 
 

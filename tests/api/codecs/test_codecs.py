@@ -45,7 +45,7 @@ def archive(**arrays: Any) -> bytes:
 @pytest.fixture(scope="module")
 def poses():
     panda = load_robot("panda")
-    reached = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(5), COUNT), links=["panda_hand"])
+    reached = panda.forward_kinematics(panda.random_free_joint_q(np.random.default_rng(5), COUNT), links=["panda_hand"])
     return reached.positions[:, 0], reached.orientations_xyzw[:, 0]
 
 
@@ -116,7 +116,7 @@ def test_npz_brings_the_columns_of_the_json(client, poses, by_json):
 def test_npz_holds_targets_of_several_links(client, compress):
     robot = load_robot("dual_panda")
     links = ["left_panda_hand", "right_panda_hand"]
-    reached = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 3), links=links)
+    reached = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(2), 3), links=links)
     stream = io.BytesIO()
     compress(stream, positions=reached.positions.astype(np.float32), initial_joint_q=np.zeros((3, 14)))
     query = "?" + "&".join(f"link={link}" for link in links)

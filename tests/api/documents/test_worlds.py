@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from ik_service import IKSolver
+from ik_service import IKSolver, load_robot
 from ik_service.api.catalog.served_robot import ServedRobot
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.schema.collision import MAX_OBJECTS
@@ -164,12 +164,12 @@ def test_an_archive_has_the_columns(served, target):
         ("cell", {"options": {"collision": "world"}}, "/options/collision", "no_collision_check"),
         ("cell", {"options": {"collision": "off"}, "include": ["clearance"]}, "/include", "no_collision_check"),
         ("cell", {"options": {"margin_m": -1}}, "/options/margin_m", "out_of_range"),
-        ("ur5e", {"world": {"objects": OBJECTS}}, "/world", "no_collision_check"),
-        ("ur5e", {"include": ["clearance"]}, "/include", "no_collision_check"),
+        ("four_bar", {"world": {"objects": OBJECTS}}, "/world", "no_collision_check"),
+        ("four_bar", {"include": ["clearance"]}, "/include", "no_collision_check"),
     ],
 )
 def test_what_is_wrong_is_named(served, target, robot, fields, pointer, code):
-    own = target if robot == "cell" else {**target, "link": "tool0"}
+    own = target if robot == "cell" else {"link": load_robot(robot).link_names[-1], "positions": target["positions"]}
     answer = served.post(f"/v1/robots/{robot}/solve", json={"targets": [own], **fields})
     assert answer.status_code == 422
     assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [(pointer, code)]

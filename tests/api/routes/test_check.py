@@ -66,7 +66,7 @@ def test_where_nothing_can_touch_is_null(served, panda, joint_q):  # noqa: F811
 @pytest.mark.parametrize(
     ("robot", "fields", "pointer", "code"),
     [
-        ("ur5e", {"joint_q": [[0] * 6]}, "", "no_collision_check"),
+        ("four_bar", {"joint_q": [[0] * 3]}, "", "no_collision_check"),
         ("cell", {"joint_q": [[0] * 6]}, "/joint_q/0", "wrong_shape"),
         ("cell", {"joint_q": [[0] * 7], "world": {"objects": {"a": 1}}}, "/world/objects", "invalid_value"),
         ("cell", {"joint_q": [[0] * 7], "world": {"disable": ["a"]}}, "/world/disable/0", "unknown_object"),

@@ -28,7 +28,7 @@ def solve(client: TestClient, body: dict[str, Any], url: str = URL) -> dict[str,
 
 
 def reachable(robot: RobotModel, links: list[str], count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(seed), count), links=links)
+    poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(seed), count), links=links)
     return poses.positions, poses.orientations_xyzw
 
 

@@ -29,7 +29,7 @@ def plane(points, weights, link="panda_link6"):
 def request_for(robot, count, seed, *, weight=0.01, alone=False):
     """Problems with a posture and a plane; data in one row for all problems where the seed is even, else in many."""
     rng = np.random.default_rng(seed)
-    poses = robot.forward_kinematics(robot.random_joint_q(rng, count), links=["panda_hand"])
+    poses = robot.forward_kinematics(robot.random_free_joint_q(rng, count), links=["panda_hand"])
     targets = () if alone else (Target("panda_hand"),)
     arrays = TargetArrays((), (), count) if alone else TargetArrays.of([poses.positions[:, 0]])
     reference, points = robot.random_joint_q(rng, count), poses.positions[:, 0]

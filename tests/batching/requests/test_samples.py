@@ -75,7 +75,7 @@ def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
 
 # ------------------------------------------------------------------ kinds of requests
 def of_poses(robot, links, *, orientations=True, start=False, **options):
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), COUNT), links=links)
+    poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(0), COUNT), links=links)
     positions, turned = (list(array.swapaxes(0, 1)) for array in (poses.positions, poses.orientations_xyzw))
     arrays = TargetArrays.of(positions, turned if orientations else None)
     given = np.tile(robot.mid_joint_q, (COUNT, 1)) if start else None

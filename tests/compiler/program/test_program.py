@@ -229,7 +229,7 @@ def test_elements_add_up_where_a_group_says_so():
 
 
 def test_what_is_not_covered_says_why():
-    humanoid = ik_service.load_robot("humanoid")
+    humanoid = ik_service.load_robot("humanoid", collision="ignore")
     covered = [IKObjectivePosition("left_sole", (0, 0, 0)), IKObjectivePosture(humanoid.mid_joint_q), Functions()]
     assert "IKObjective is not stated" in uncovered([*covered, IKObjective()])
     assert uncovered(covered) is None

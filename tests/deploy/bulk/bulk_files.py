@@ -32,7 +32,7 @@ def write_targets(path, columns, **options):
 def random_columns(robot, links, count, seed=0):
     """Reachable targets and starts."""
     rng = np.random.default_rng(seed)
-    poses = robot.forward_kinematics(robot.random_joint_q(rng, count), links=links)
+    poses = robot.forward_kinematics(robot.random_free_joint_q(rng, count), links=links)
     one = len(links) == 1
     return {
         "positions": poses.positions[:, 0] if one else poses.positions,

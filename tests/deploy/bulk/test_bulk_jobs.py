@@ -240,13 +240,15 @@ def test_a_part_that_is_gone_or_damaged_is_made_anew(targets, tmp_path, result_f
 
 
 def test_a_plan_travels_without_files_of_the_robot(columns, targets, whole, tmp_path):
-    urdf = Path(tmp_path / "panda.urdf")
-    urdf.write_bytes((ROOT / "ik_service" / "robots" / "builtin" / "panda.urdf").read_bytes())
-    job = panda_job([targets], tmp_path / "results", robot=load_robot(urdf))
+    files = [tmp_path / name for name in ("panda.urdf", "panda.collision.json")]
+    for file in files:
+        file.write_bytes((ROOT / "ik_service" / "robots" / "builtin" / file.name).read_bytes())
+    job = panda_job([targets], tmp_path / "results", robot=load_robot(files[0]))
     plan = BulkPlan.of(job, "cpu")
     plan.description()
     (tmp_path / "results").mkdir()
-    urdf.unlink()
+    for file in files:
+        file.unlink()
     sent = pickle.loads(pickle.dumps(plan))
     worker = PartWorker(sent)
     assert [worker.solve_part(part).failure for part in reversed(sent.parts)] == [""] * PARTS

@@ -45,9 +45,11 @@ def no_token(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning:ray.*")  # Ray Data's own, of its settings
 def test_workers_on_a_cluster_make_the_same_bytes_though_one_is_killed(ray_cluster, no_token, targets, whole, tmp_path):
+    panda = load_robot("panda").collision_model
     urdf = tmp_path / "arm.urdf"
     urdf.write_bytes(builtin_urdf("panda"))
-    job = panda_job([targets], tmp_path / "results", robot=load_robot(urdf), device="auto")
+    robot = load_robot(urdf).with_collision_model(panda)
+    job = panda_job([targets], tmp_path / "results", robot=robot, device="auto")
     urdf.unlink()  # workers get the robot by content
     workers = RayWorkers(ray_cluster.address, count=2)
     (tmp_path / "results").mkdir()

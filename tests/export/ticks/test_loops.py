@@ -20,7 +20,9 @@ ACCELERATION = 15.0
 @pytest.fixture(scope="module")
 def holding(tmp_path_factory):
     """Two arms that hold one object and are drawn to a posture: exported, compiled and loaded."""
-    robot = load_robot("dual_panda").with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+    robot = load_robot("dual_panda", collision="ignore").with_loops(
+        [LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)]
+    )
     folder = tmp_path_factory.mktemp("holding")
     export_controller(controller_of(robot), prefix="hold", tick_count=50).write(folder)
     return robot, folder, loaded("hold", folder)

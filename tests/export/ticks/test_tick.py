@@ -367,7 +367,7 @@ def test_controllers_with_an_order_of_their_own_are_refused(panda, arguments):
 
 
 def test_solver_and_controller_are_of_one_robot(panda):
-    other = IKController(load_robot("panda"), ["panda_hand"])
+    other = IKController(load_robot("panda", collision="ignore"), ["panda_hand"])
     with pytest.raises(InputError, match="different robots"):
         export_solver(panda.solver, controller=other)
 

@@ -22,12 +22,12 @@ HANDS = ["left_panda_hand", "right_panda_hand"]
 
 @pytest.fixture(scope="module")
 def humanoid():
-    return ik_service.load_robot("humanoid")
+    return ik_service.load_robot("humanoid", collision="ignore")
 
 
 @pytest.fixture(scope="module")
 def dual():
-    return weighed(ik_service.load_robot("dual_panda"))
+    return weighed(ik_service.load_robot("dual_panda", collision="ignore"))
 
 
 def distance(robot, result, wanted, axes=(0, 1, 2)):
@@ -59,7 +59,7 @@ def test_a_humanoid_balances_over_its_feet(humanoid, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_hand_and_centre_of_mass_of_an_arm_are_brought_to_reachable_places(engine):
-    robot = weighed(ik_service.load_robot("panda"))
+    robot = weighed(ik_service.load_robot("panda", collision="ignore"))
     problems = Reachable.draw(robot, ["panda_hand"], COUNT, random_seed=13)
     wanted = robot.center_of_mass(problems.joint_q)
     both = [IKObjectivePosition("panda_hand", problems.positions[:, 0]), IKObjectiveCenterOfMass(wanted, weight=2.0)]
@@ -101,7 +101,9 @@ def test_an_arm_without_mass_is_left_to_itself(dual):
 def test_a_robot_without_masses_is_refused():
     with pytest.raises(InputError, match="IKObjectiveCenterOfMass: the robot has no masses"):
         ik_service.IKSolver(
-            ik_service.load_robot("panda"), objectives=[IKObjectiveCenterOfMass([0.0, 0.0, 0.5])], device="cpu"
+            ik_service.load_robot("panda", collision="ignore"),
+            objectives=[IKObjectiveCenterOfMass([0.0, 0.0, 0.5])],
+            device="cpu",
         )
 
 

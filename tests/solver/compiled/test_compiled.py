@@ -45,7 +45,7 @@ def make(robot, links, engine="compiled", **arguments):
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_both_engines_solve_the_same_problems(name):
-    problems = Reachable.draw(ik_service.load_robot(name), ROBOTS[name], 500, random_seed=2)
+    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), ROBOTS[name], 500, random_seed=2)
     answers = {}
     for engine in ("compiled", "staged"):
         solver = make(problems.robot, ROBOTS[name], engine)
@@ -64,7 +64,7 @@ def test_both_engines_solve_the_same_problems(name):
 
 @pytest.fixture(scope="module")
 def dual():
-    return Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 60, random_seed=7)
+    return Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 60, random_seed=7)
 
 
 def test_alone_in_a_batch_and_permuted_give_the_same_bytes(dual):
@@ -139,7 +139,7 @@ def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):
 @pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # threads hold smaller islands
 def test_a_humanoid_places_hands_feet_and_head_at_once():
     """34 DOFs in one island, its base among them."""
-    problems = Reachable.draw(ik_service.load_robot("humanoid"), LIMBS, 300, random_seed=3)
+    problems = Reachable.draw(ik_service.load_robot("humanoid", collision="ignore"), LIMBS, 300, random_seed=3)
     result = make(problems.robot, LIMBS, options=None).solve(problems.positions, problems.orientations_xyzw)
     distance, angle = problems.errors(result.joint_q)
     np.testing.assert_array_equal(result.success, ((distance <= POSITION) & (angle <= ORIENTATION)).all(axis=1))
@@ -163,7 +163,7 @@ def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_ke
         make(serial_chain(220), ["link220"])
     if each_kernel == "threads":
         with pytest.raises(ik_service.EngineError, match=r"34 DOFs.* entries; it holds 240.*engine='staged'"):
-            make(ik_service.load_robot("humanoid"), LIMBS)
+            make(ik_service.load_robot("humanoid", collision="ignore"), LIMBS)
     end = IKObjectivePosition("link60", [1.0, 0.0, 1.0])
     with pytest.raises(ik_service.EngineError, match=r"island has 60 DOFs.*1830 entries"):  # without targets all of J'J
         make(serial_chain(60), (), objectives=[end])
@@ -175,8 +175,8 @@ def test_a_problem_that_is_not_covered_is_refused_with_the_reason(panda, each_ke
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_further_solver_of_an_equal_signature_generates_no_code(precision, monkeypatch):
     options = ik_service.SolverOptions(precision=precision)
-    make(ik_service.load_robot("panda"), ["panda_hand"], options=options).solve([[0.4, 0.1, 0.5]])
+    make(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], options=options).solve([[0.4, 0.1, 0.5]])
     monkeypatch.setattr(island_launches, "build_program", None)
     weighted = ik_service.Target("panda_hand", row_weights=[1.0, 2.0, 3.0, 1.0, 1.0, 1.0])
-    again = make(ik_service.load_robot("panda"), [weighted], options=options, threads=2)
+    again = make(ik_service.load_robot("panda", collision="ignore"), [weighted], options=options, threads=2)
     assert again.solve([[0.3, 0.2, 0.5]]).success.all()

@@ -34,7 +34,7 @@ class Case:
 
 
 def builtin(name, *links, **options):
-    return Case(lambda: ik_service.load_robot(name), links, **options)
+    return Case(lambda: ik_service.load_robot(name, collision="ignore"), links, **options)
 
 
 def foreign(file, *links, distribution=EXAMPLE, **options):
@@ -46,7 +46,7 @@ def flying(file):
 
 
 def standing_humanoid():
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     return robot.lock({"floating_base": robot.mid_joint_q[:7]})
 
 
@@ -196,7 +196,7 @@ KINDS = {
 def kind_robot(name):
     floating = scene("floating").robot
     if name in ("panda", "dual"):
-        return ik_service.load_robot({"dual": "dual_panda"}.get(name, name))
+        return ik_service.load_robot({"dual": "dual_panda"}.get(name, name), collision="ignore")
     if name == "two trees":
         return scene("two_trees").robot
     base = [0.3, -0.2, 0.5, *quaternion_exp(np.array([0.4, 1.0, -0.3]))]

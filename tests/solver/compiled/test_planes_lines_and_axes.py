@@ -28,7 +28,7 @@ def unit(values):
 
 @pytest.fixture(scope="module")
 def problems():
-    return Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], COUNT, random_seed=11)
+    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], COUNT, random_seed=11)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_a_row_weight_of_zero_frees_the_rows_of_a_problem(problems, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_tool_on_the_humanoid_follows_a_line_of_its_other_hand(engine):
     """Line and axis in the frame of a link that moves itself, and a tool that stands off the hand."""
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     tool = np.array([0.05, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
     options = {"offset": tool, "reference_link": "right_grasp"}
     both = [

@@ -20,9 +20,12 @@ SAME_WAY = 0.95  # of the problems: after the same number of steps too; the last
 FINISHED = 1e-9  # [m], of float64
 COLUMNS = ("joint_q", "success", "status", "seed_index", "iterations", "cost", "position_error", "active_limits")
 ROBOTS = {
-    "panda": lambda: (ik_service.load_robot("panda"), ["panda_hand"]),
-    "two islands": lambda: (ik_service.load_robot("dual_panda"), ["left_panda_hand", "right_panda_hand"]),
-    "follower": lambda: (ik_service.load_robot("panda_gripper"), ["panda_rightfinger"]),
+    "panda": lambda: (ik_service.load_robot("panda", collision="ignore"), ["panda_hand"]),
+    "two islands": lambda: (
+        ik_service.load_robot("dual_panda", collision="ignore"),
+        ["left_panda_hand", "right_panda_hand"],
+    ),
+    "follower": lambda: (ik_service.load_robot("panda_gripper", collision="ignore"), ["panda_rightfinger"]),
     "floating and ball": lambda: (scene("floating").robot, ["d", "f"]),
     "follower and ball": lambda: (scene("two_trees").robot, ["l_tool", "r_tool"]),
 }

@@ -92,7 +92,7 @@ def test_memory_of_the_host_is_seen_and_not_copied():
 
 
 def test_targets_of_several_links_may_be_arrays_of_different_libraries(panda):
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")
     left, right = np.array([[0.4, 0.5, 0.5]]), np.array([[0.4, -0.5, 0.5]])
     plain = solver.solve([left, right])

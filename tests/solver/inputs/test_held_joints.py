@@ -19,7 +19,7 @@ KNOWN_POSE = 1e-6  # roundings of float32 joints, over an arm of about a metre
 
 def held_elsewhere(robot, columns, random_seed=0):
     """Configurations whose held columns differ from problem to problem and from where the robot is locked."""
-    free = ik_service.load_robot("panda")
+    free = ik_service.load_robot("panda", collision="ignore")
     joint_q = free.random_joint_q(np.random.default_rng(random_seed), COUNT)
     away = joint_q[:, columns] - robot.mid_joint_q[columns]
     joint_q[:, columns] += np.where(np.abs(away) < APART, np.where(away < 0.0, -APART, APART), 0.0)
@@ -28,7 +28,7 @@ def held_elsewhere(robot, columns, random_seed=0):
 
 @pytest.fixture(scope="module")
 def locked():
-    return ik_service.load_robot("panda", locked={"panda_joint2": 0.3, "panda_joint5": -0.4})
+    return ik_service.load_robot("panda", collision="ignore", locked={"panda_joint2": 0.3, "panda_joint5": -0.4})
 
 
 def check(robot, result, problems, columns=COLUMNS, link="panda_hand"):
@@ -131,7 +131,9 @@ def test_an_order_of_joints_that_leaves_them_out_leaves_them_where_they_are_lock
 
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_a_base_may_float_to_another_place_in_each_problem(engine):
-    robot = ik_service.load_robot("panda", floating_base=True).lock({"floating_base": [0, 0, 0, 0, 0, 0, 1]})
+    robot = ik_service.load_robot("panda", collision="ignore", floating_base=True).lock(
+        {"floating_base": [0, 0, 0, 0, 0, 0, 1]}
+    )
     rng = np.random.default_rng(5)
     problems = robot.random_joint_q(rng, COUNT)
     problems[:, :3] = rng.uniform(-2.0, 2.0, (COUNT, 3))

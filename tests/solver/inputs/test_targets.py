@@ -41,7 +41,7 @@ def test_offsets_may_differ_from_problem_to_problem(panda):
 
 
 def test_a_reference_link_moves_with_the_robot():
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     target = ik_service.Target("left_panda_hand", reference_link="right_panda_hand")
     result = ik_service.IKSolver(robot, [target], device="cpu").solve([[0.0, 0.0, 0.2]], [[1.0, 0.0, 0.0, 0.0]])
     poses = robot.forward_kinematics(result.joint_q, ["left_panda_hand", "right_panda_hand"])
@@ -75,7 +75,7 @@ def test_positions_or_orientations_alone_leave_the_other_nan(panda):
 
 
 def test_targets_of_several_links_may_be_given_one_by_one():
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, ["left_panda_hand", "right_panda_hand"], device="cpu")
     left = np.array([[0.4, 0.5, 0.5]])
     result = solver.solve([left, None], [None, np.array([[1.0, 0.0, 0.0, 0.0]])])
@@ -202,7 +202,7 @@ def test_options_out_of_range_are_refused(option):
 
 
 def test_a_robot_that_cannot_move_is_refused():
-    robot = ik_service.load_robot("panda").activate([])
+    robot = ik_service.load_robot("panda", collision="ignore").activate([])
     with pytest.raises(InputError, match="no active DOF"):
         ik_service.IKSolver(robot, ["panda_hand"], device="cpu")
 

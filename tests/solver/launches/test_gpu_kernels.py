@@ -46,7 +46,7 @@ def compiled(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         wp.init()
         folder = tmp_path_factory.mktemp("kernels")
-        solver = ik_service.IKSolver(ik_service.load_robot("ur5e"), ["tool0"], device="cpu")
+        solver = ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu")
         modules = gpu_modules(solver)
         patch.setattr(wp.config, "kernel_cache_dir", str(folder))
         first, again = (compile_for_gpus(modules, ARCHITECTURES) for _ in range(2))
@@ -118,7 +118,7 @@ def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
 
 
 def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
-    robot = ik_service.load_robot("ur5e")
+    robot = ik_service.load_robot("ur5e", collision="ignore")
     solver = ik_service.IKSolver(robot, ["tool0"], device="cpu")
     modules = gpu_modules(solver, float64_finish=True)
     launched = [one.kernel.module for one in island_kernels(solver, precision="float64")]
@@ -135,7 +135,7 @@ def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
 
 
 def test_islands_that_are_too_large_for_a_gpu_are_told():
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     links = ["left_sole", "right_sole", "left_grasp", "right_grasp", "head_camera"]
     with pytest.raises(EngineError, match="34 DOFs"):
         gpu_modules(ik_service.IKSolver(robot, links, device="cpu"))

@@ -16,7 +16,7 @@ SINGLE = 2e-4  # of a float32 optimum, where the gradient is a difference of num
 
 @pytest.fixture(scope="module")
 def problems():
-    return Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], COUNT, random_seed=12)
+    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], COUNT, random_seed=12)
 
 
 @pytest.fixture(scope="module")

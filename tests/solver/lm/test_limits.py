@@ -58,7 +58,7 @@ def test_float32_is_outside_only_where_none_lies_between_the_limits(leader, star
 
 def check_margins(precision):
     """The margins of a robot with a follower and a locked joint, against those of the configurations returned."""
-    robot = ik_service.load_robot("panda_gripper").lock({"panda_joint4": -2.0})
+    robot = ik_service.load_robot("panda_gripper", collision="ignore").lock({"panda_joint4": -2.0})
     solver = ik_service.IKSolver(robot, ["panda_leftfinger"], device="cpu")
     poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(2), 60), ["panda_leftfinger"])
     positions = poses.positions + np.random.default_rng(3).normal(0.0, 0.2, poses.positions.shape)
@@ -80,7 +80,7 @@ def test_the_margin_of_a_float64_answer_is_that_of_the_coordinates_returned():
 
 
 def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_limits_has_none():
-    robot, far = ik_service.load_robot("panda"), np.full((5, 3), 2.0)
+    robot, far = ik_service.load_robot("panda", collision="ignore"), np.full((5, 3), 2.0)
     options = ik_service.SolverOptions(joint_limits="off")
     off = ik_service.IKSolver(robot, ["panda_hand"], device="cpu", options=options)
     outside = robot.joint_limit_upper[None] + 0.5

@@ -45,7 +45,9 @@ def check(problems, result, least):
 @pytest.mark.parametrize(("precision", "least"), [("float32", 0.85), ("float64", 0.95)])
 def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
     links, away = CASES[name]
-    problems = WeightedPoses.draw(ik_service.load_robot(name), links, COUNT, 3, away=away, weight=0.1)
+    problems = WeightedPoses.draw(
+        ik_service.load_robot(name, collision="ignore"), links, COUNT, 3, away=away, weight=0.1
+    )
     _, result = solve(problems, precision=precision)
     check(problems, result, least)
     blocked = result.status == IKStatus.BLOCKED_BY_LIMITS
@@ -54,7 +56,9 @@ def test_a_success_is_a_minimum_within_the_limits(name, precision, least):
 
 
 def test_the_staged_engine_judges_alike():
-    problems = WeightedPoses.draw(ik_service.load_robot("panda"), ("panda_hand",), 30, 4, away=0.2, weight=0.1)
+    problems = WeightedPoses.draw(
+        ik_service.load_robot("panda", collision="ignore"), ("panda_hand",), 30, 4, away=0.2, weight=0.1
+    )
     _, result = solve(problems, engine="staged")
     check(problems, result, 0.8)
     assert (result.status == IKStatus.BLOCKED_BY_LIMITS).any()
@@ -63,7 +67,7 @@ def test_the_staged_engine_judges_alike():
 @pytest.fixture
 def drawn_beyond():
     """A Panda's posture beyond the upper limits of two joints, and inside those of the others."""
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     wanted = robot.mid_joint_q + 0.1
     wanted[[0, 3]] = robot.joint_limit_upper[[0, 3]] + 0.5
     return robot, wanted, np.minimum(wanted, robot.joint_limit_upper)
@@ -96,7 +100,7 @@ def test_minima_at_limits_are_solutions(drawn_beyond):
 @pytest.mark.parametrize("options", [{}, {"solutions": 2, "seeds": 8}])
 def test_beside_a_target_a_minimum_at_limits_is_none(options):
     """The left arm has a target, which is met, the right one a posture beyond its limits: in an island of its own."""
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     joints = [name for name in robot.joint_names if name.startswith("right")]
     posture = IKObjectivePosture(robot.joint_limit_upper + 0.5, joints=joints)
     solver = ik_service.IKSolver(robot, ["left_panda_hand"], objectives=[posture], device="cpu")

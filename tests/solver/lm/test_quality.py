@@ -22,7 +22,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_random_reachable_targets_are_solved_inside_the_limits(name):
     links, least = CASES[name]
-    problems = Reachable.draw(ik_service.load_robot(name), links, 1000)
+    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), links, 1000)
     solver = ik_service.IKSolver(
         problems.robot, links, device="cpu", options=ik_service.SolverOptions(seeds=16, random_seed=1)
     )
@@ -112,7 +112,7 @@ def reach_errors(problems, joint_q, count):
 
 @pytest.mark.parametrize("weight", [1.0, 1e-3, 1e3])
 def test_objectives_alone_take_the_best_of_all_seeds(weight):
-    problems = Reachable.draw(ik_service.load_robot("ur5e"), ["tool0"], 100, random_seed=0)
+    problems = Reachable.draw(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], 100, random_seed=0)
     pose = IKObjectivePose("tool0", problems.positions[:, 0], problems.orientations_xyzw[:, 0], weight=weight)
     result = ik_service.IKSolver(problems.robot, objectives=[pose], device="cpu").solve(problem_count=100)
     distance, angle = problems.errors(result.joint_q)
@@ -132,7 +132,7 @@ def test_a_start_turned_by_half_a_turn_is_not_the_answer(panda):
 
 
 def test_a_floating_base_gets_to_targets_far_away():
-    solver = ik_service.IKSolver(ik_service.load_robot("humanoid"), ["left_grasp"], device="cpu")
+    solver = ik_service.IKSolver(ik_service.load_robot("humanoid", collision="ignore"), ["left_grasp"], device="cpu")
     result = solver.solve([[3.0, 0.1, 1.0], [30.0, 0.1, 1.0], [100.0, 0.1, 1.0]])
     assert result.success.all()
     assert result.iterations.max() <= 20

@@ -137,7 +137,7 @@ def tried(solver, count):
 def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
     """Far away, nearly all attempts end at the same cost."""
     links = ["panda_link4"] if robot == "panda" else ["left_panda_hand", "left_panda_link4"]
-    solver = ik_service.IKSolver(ik_service.load_robot(robot), links, device="cpu")
+    solver = ik_service.IKSolver(ik_service.load_robot(robot, collision="ignore"), links, device="cpu")
     positions = np.tile([[60.0, 0.0, 0.0]], (40, len(links), 1))
     result = solver.solve(positions)
     assert not result.success.any()
@@ -147,7 +147,7 @@ def test_links_that_share_joints_take_more_attempts_at_the_least_cost(robot):
 
 
 def test_objectives_alone_take_no_more_than_so_many_seeds():
-    robot = ik_service.load_robot("ur5e")
+    robot = ik_service.load_robot("ur5e", collision="ignore")
     poses = WeightedPoses.draw(robot, ("tool0",), 60, 1, away=0.2, weight=0.03)
     solver = ik_service.IKSolver(robot, objectives=poses.objectives(), device="cpu")
     won = solver.solve(problem_count=60).islands.seed_index

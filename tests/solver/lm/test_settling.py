@@ -13,7 +13,9 @@ SHARED = 1200  # problems that two threads share
 
 
 def solver_of():
-    problems = WeightedPoses.draw(ik_service.load_robot("dual_panda"), LINKS, COUNT, 1, away=0.2, weight=0.03)
+    problems = WeightedPoses.draw(
+        ik_service.load_robot("dual_panda", collision="ignore"), LINKS, COUNT, 1, away=0.2, weight=0.03
+    )
     return problems, ik_service.IKSolver(problems.robot, objectives=problems.objectives(), device="cpu")
 
 
@@ -56,7 +58,9 @@ def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that
 
 
 def test_threads_and_other_problems_change_no_byte():
-    problems = WeightedPoses.draw(ik_service.load_robot("panda"), ("panda_hand",), SHARED, 1, away=0.2, weight=0.03)
+    problems = WeightedPoses.draw(
+        ik_service.load_robot("panda", collision="ignore"), ("panda_hand",), SHARED, 1, away=0.2, weight=0.03
+    )
     options = {"max_iterations": 15, "seeds": 8}
     answers = []
     for threads in (1, 2):

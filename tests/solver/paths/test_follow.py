@@ -20,7 +20,7 @@ UR5E_HOME = np.array([0.2, -1.2, 1.5, -1.8, -1.5, 0.3])
 
 @pytest.fixture(scope="module")
 def panda():
-    return ik_service.load_robot("panda")
+    return ik_service.load_robot("panda", collision="ignore")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def panda_solver(panda):
 
 @pytest.fixture(scope="module")
 def ur5e_solver():
-    return ik_service.IKSolver(ik_service.load_robot("ur5e"), ["tool0"], device="cpu")
+    return ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu")
 
 
 def swing(home, n=FINE, reach=0.4):
@@ -167,7 +167,7 @@ def test_joints_without_limits_turn_on_and_on(tmp_path):
 
 
 def test_arms_are_chosen_for_by_themselves():
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, HANDS, device="cpu")
     joint_q = swing(np.tile(PANDA_HOME, 2), reach=0.3)
     positions, orientations = poses_of(solver, joint_q)
@@ -283,7 +283,7 @@ def test_orders_of_joints_and_quaternions_are_the_callers(panda, panda_solver):
 
 
 def test_a_floating_base_and_objectives_besides_targets():
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     feet = [name for name in robot.link_names if "foot" in name][:2]
     posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
     solver = ik_service.IKSolver(robot, feet, objectives=[posture], device="cpu")
@@ -301,7 +301,7 @@ def test_a_floating_base_and_objectives_besides_targets():
 
 
 def test_joints_that_no_target_moves_stay_where_they_are():
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     solver = ik_service.IKSolver(robot, HANDS[1:], device="cpu")
     start = np.tile(PANDA_HOME, 2)
     joint_q = swing(start, 40)

@@ -13,7 +13,7 @@ LINES = (3, 24, 27)  # of those drawn, some that cannot be followed from their s
 
 @pytest.fixture(scope="module")
 def solver():
-    return ik_service.IKSolver(ik_service.load_robot("panda"), [LINK], device="cpu")
+    return ik_service.IKSolver(ik_service.load_robot("panda", collision="ignore"), [LINK], device="cpu")
 
 
 def line(robot, number):

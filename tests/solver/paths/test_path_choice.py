@@ -16,7 +16,7 @@ LARGEST_STEP = np.array([0.5, 1.0, 1.0, 1.0, 1.0, 1.0])
 
 @pytest.fixture(scope="module")
 def ur5e():
-    return load_robot("ur5e")
+    return load_robot("ur5e", collision="ignore")
 
 
 def wishes_of(metric, candidates, steps, choice):
@@ -66,7 +66,7 @@ def test_angles_go_the_short_way_where_limits_let_them(ur5e):
 
 
 def test_leaders_and_followers_do_not_turn():
-    robot = load_robot("panda_gripper")
+    robot = load_robot("panda_gripper", collision="ignore")
     assert not JointMetric(robot).turning.any()
 
 
@@ -83,7 +83,7 @@ def test_the_change_of_a_rotation_leads_there(angle):
 
 
 def test_floating_joints_change_by_tangents():
-    robot = load_robot("humanoid")
+    robot = load_robot("humanoid", collision="ignore")
     metric, rng = JointMetric(robot), np.random.default_rng(2)
     start = robot.random_joint_q(rng, 10)
     step = rng.normal(0.0, 0.3, (10, robot.joint_dof_count))

@@ -22,7 +22,7 @@ GANTRY = """
 
 @pytest.fixture(scope="module")
 def dual_panda():
-    return load_robot("dual_panda")
+    return load_robot("dual_panda", collision="ignore")
 
 
 def members(report):

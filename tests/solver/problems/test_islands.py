@@ -24,7 +24,7 @@ LEFT, RIGHT = slice(0, 7), slice(7, 14)
 
 @pytest.fixture(scope="module")
 def dual():
-    return ik_service.load_robot("dual_panda")
+    return ik_service.load_robot("dual_panda", collision="ignore")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def coupled_limbs():
 
 def coupled_fingers():
     """Four fingers of four joints, each held to the next by its tip."""
-    robot = ik_service.load_robot("allegro")
+    robot = ik_service.load_robot("allegro", collision="ignore")
     tips = [name for name in robot.link_names if name.endswith("_tip")]
     couplings = [
         IKObjectiveRelativePose(one, other, [0, 0, 0], [0, 0, 0, 1], row_weights=[1, 1, 1, 0, 0, 0], weight=0.05)
@@ -324,7 +324,7 @@ def test_a_dependence_that_probing_missed_is_found_while_solving(dual):
 
 
 def test_a_floating_base_and_a_moving_torso_join_what_they_carry():
-    humanoid = ik_service.load_robot("humanoid")
+    humanoid = ik_service.load_robot("humanoid", collision="ignore")
     assert humanoid.trees.ntree == 1
     locked = humanoid.lock({"floating_base": humanoid.mid_joint_q[:7]})
     assert locked.trees.ntree > 1

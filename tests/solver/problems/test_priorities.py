@@ -87,7 +87,7 @@ def test_weights_decide_among_rows_that_yield(drawn, panda, reference, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_targets_leave_nothing_open_the_answer_is_that_of_the_targets(engine):
-    robot = ik_service.load_robot("ur5e")
+    robot = ik_service.load_robot("ur5e", collision="ignore")
     problems = Reachable.draw(robot, ["tool0"], COUNT, random_seed=5)
     objective = IKObjectivePosture(robot.mid_joint_q, weight=10.0)
     solver = ik_service.IKSolver(robot, ["tool0"], objectives=[objective], device="cpu", engine=engine)
@@ -166,7 +166,7 @@ def test_float64_meets_targets_within_a_nanometre_beside_a_posture(drawn, refere
 @pytest.mark.parametrize("name", ["panda", "ur5e"])
 @pytest.mark.parametrize("iterations", [12, 40])
 def test_float64_loses_no_target_that_float32_meets(reference, name, iterations):
-    robot = ik_service.load_robot(name)
+    robot = ik_service.load_robot(name, collision="ignore")
     link = robot.link_names[-1]
     problems = Reachable.draw(robot, [link], 500, random_seed=11)
     solver = ik_service.IKSolver(robot, [link], objectives=[posture(robot.mid_joint_q)], device="cpu")

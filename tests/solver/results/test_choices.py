@@ -24,7 +24,7 @@ def change(result, start):
 
 @pytest.fixture(scope="module")
 def problems():
-    return Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], 60, random_seed=4)
+    return Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], 60, random_seed=4)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_the_nearest_of_all_seeds_changes_no_joint_more_than_the_first_success(p
 
 
 def test_the_least_cost_of_all_seeds_is_below_that_of_the_first_success():
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_hand"], 40, random_seed=5)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=1e-3)
     solver = ik_service.IKSolver(robot, ["panda_hand"], objectives=[posture], device="cpu")
@@ -76,7 +76,7 @@ def test_solutions_are_distinct_judged_and_inside_the_limits(problems):
 
 
 def test_solutions_of_two_arms_are_put_together_island_by_island():
-    problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 20, random_seed=6)
+    problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 20, random_seed=6)
     result = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options={"solutions": 4})
     assert (result.solution_count == 4).all()
     for k in range(4):
@@ -86,7 +86,7 @@ def test_solutions_of_two_arms_are_put_together_island_by_island():
 
 
 def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_other_arm():
-    problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 20, random_seed=7)
+    problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 20, random_seed=7)
     options = {"solutions": 4, "solution_difference": 2.5, "seeds": 32}
     both = solver_of(problems).solve(problems.positions, problems.orientations_xyzw, options=options)
     counts, expected = [], []
@@ -112,7 +112,7 @@ def test_where_one_arm_has_fewer_solutions_its_last_goes_with_the_rest_of_the_ot
     [{"best_of": "nearest"}, {"best_of": "cost"}, {"solutions": 3}, {"best_of": "nearest", "precision": "float64"}],
 )
 def test_joints_that_no_row_moves_stay_where_they_start(options):
-    robot = ik_service.load_robot("humanoid")
+    robot = ik_service.load_robot("humanoid", collision="ignore")
     drawn = Reachable.draw(robot, ["left_hand"], 12, random_seed=6)
     solver = ik_service.IKSolver(robot, ["left_hand"], device="cpu")
     start = robot.random_joint_q(np.random.default_rng(7), 12).astype(np.float32)
@@ -131,7 +131,7 @@ def test_joints_that_no_row_moves_stay_where_they_start(options):
 
 
 def test_the_nearest_is_sought_among_what_rows_move():
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_link4"], 50, random_seed=8)
     solver = ik_service.IKSolver(robot, ["panda_link4"], device="cpu")
     start = robot.random_joint_q(np.random.default_rng(9), 50).astype(np.float32)
@@ -148,7 +148,7 @@ def test_the_nearest_is_sought_among_what_rows_move():
 
 
 def test_without_targets_solutions_are_what_the_gradient_test_passes():
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_hand"], 20, random_seed=10)
     posture = IKObjectivePosture(robot.mid_joint_q, weight=0.1)
     hand = IKObjectivePosition("panda_hand", drawn.positions.astype(np.float32)[:, 0])
@@ -165,7 +165,7 @@ def test_without_targets_solutions_are_what_the_gradient_test_passes():
 
 
 def test_float64_with_tolerances_below_float32_keeps_to_the_start():
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     drawn = Reachable.draw(robot, ["panda_hand"], 60, random_seed=11)
     rng = np.random.default_rng(12)
     start = robot.clamp_joint_q(drawn.joint_q + rng.uniform(-0.1, 0.1, drawn.joint_q.shape))
@@ -196,7 +196,7 @@ def test_an_unreachable_target_has_no_solution(problems):
 
 @pytest.mark.parametrize(("name", "links"), [("panda", ["panda_hand"]), ("panda_gripper", ["panda_rightfinger"])])
 def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
-    problems = Reachable.draw(ik_service.load_robot(name), links, 100, random_seed=7)
+    problems = Reachable.draw(ik_service.load_robot(name, collision="ignore"), links, 100, random_seed=7)
     rough = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)
     options = ik_service.SolverOptions(precision="float64", position_tolerance=1e-8, orientation_tolerance=1e-8)
     fine = solver_of(problems, options=options).solve(problems.positions, problems.orientations_xyzw)
@@ -216,7 +216,7 @@ def test_float64_reaches_a_nanometre_inside_the_limits(name, links):
 )
 def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
     """Where several joints stand at limits, a rounding of the limits alone is a tenth of a micrometre."""
-    robot, rng = ik_service.load_robot(name), np.random.default_rng(13)
+    robot, rng = ik_service.load_robot(name, collision="ignore"), np.random.default_rng(13)
     joint_q = robot.random_joint_q(rng, 200)
     ends = np.where(rng.random(joint_q.shape) < 0.5, robot.joint_limit_lower, robot.joint_limit_upper)
     joint_q = robot.clamp_joint_q(np.where(rng.random(joint_q.shape) < 0.4, ends, joint_q))
@@ -231,7 +231,7 @@ def test_float64_meets_targets_that_are_reached_only_at_limits(name, link):
 
 
 def test_float64_and_all_seeds_go_with_partitions_that_differ():
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     weights = np.ones((6, 6))
     weights[::2] = 0.0
     relative = IKObjectiveRelativePose(*LINKS, [0.0, 0.0, 0.3], [1.0, 0.0, 0.0, 0.0], row_weights=weights)
@@ -251,7 +251,7 @@ def test_float64_and_all_seeds_go_with_partitions_that_differ():
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("each_kernel", ["packets"], indirect=True)  # a GPU has one thread
 def test_threads_change_no_byte(threads):
-    problems = Reachable.draw(ik_service.load_robot("dual_panda"), LINKS, 900, random_seed=8)
+    problems = Reachable.draw(ik_service.load_robot("dual_panda", collision="ignore"), LINKS, 900, random_seed=8)
     one = solver_of(problems).solve(problems.positions, problems.orientations_xyzw)
     several = solver_of(problems, threads=threads)
     for _ in range(3):
@@ -294,7 +294,7 @@ FLOOR = {"position_tolerance": 1e-3, "orientation_tolerance": 3e-7}  # [m], [rad
 
 def test_where_a_solution_succeeds_it_is_the_answer():
     # The winner is chosen in float32, and at such a tolerance some winners fail in float64 where another one succeeds.
-    drawn = Reachable.draw(ik_service.load_robot("panda"), ["panda_hand"], 200, random_seed=5)
+    drawn = Reachable.draw(ik_service.load_robot("panda", collision="ignore"), ["panda_hand"], 200, random_seed=5)
     given = (drawn.positions, drawn.orientations_xyzw)
     solver = solver_of(drawn)
     several = solver.solve(*given, options={"solutions": 4, "seeds": 16, **FLOOR})
@@ -310,7 +310,7 @@ def test_where_a_solution_succeeds_it_is_the_answer():
 
 
 def test_a_target_that_is_met_without_a_joint_to_move_is_a_solution():
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     solver = ik_service.IKSolver(robot, ["panda_link0"], device="cpu")
     start = robot.mid_joint_q
     found = solver.solve(

@@ -233,7 +233,7 @@ def test_no_larger_tolerance_than_given_is_applied():
 
 @pytest.mark.parametrize("tolerances", [0.001, np.full(7, 0.001)])
 def test_the_tolerances_that_were_given_last_go_along(tolerances):
-    robot = ik_service.load_robot("panda")
+    robot = ik_service.load_robot("panda", collision="ignore")
     objective = IKObjectivePosture(robot.mid_joint_q)
     objective.set_row_tolerances(0.01)
     ik_service.IKSolver(robot, objectives=[objective], device="cpu")

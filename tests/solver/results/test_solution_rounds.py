@@ -13,7 +13,7 @@ IMPRECISE = 2**16  # least rank of an attempt that is not as near as it could be
 
 @pytest.fixture(scope="module")
 def solver():
-    return ik_service.IKSolver(ik_service.load_robot("ur5e"), ["tool0"], device="cpu", threads=1)
+    return ik_service.IKSolver(ik_service.load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu", threads=1)
 
 
 @pytest.fixture(scope="module")

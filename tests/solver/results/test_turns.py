@@ -59,7 +59,7 @@ def could_turn(robot, joint_q, start):
 
 @pytest.fixture(scope="module")
 def ur5e():
-    return drawn(ik_service.load_robot("ur5e"), "tool0")
+    return drawn(ik_service.load_robot("ur5e", collision="ignore"), "tool0")
 
 
 @pytest.mark.usefixtures("each_way")

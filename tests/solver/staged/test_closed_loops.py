@@ -17,7 +17,7 @@ ENGINES = ("compiled", "staged")
 @pytest.fixture(scope="module")
 def holding():
     """Two arms that hold one object, and targets of both hands at random configurations in which they do."""
-    arms = ik_service.load_robot("dual_panda")
+    arms = ik_service.load_robot("dual_panda", collision="ignore")
     robot = arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
     starts = arms.random_joint_q(np.random.default_rng(3), COUNT)
     hand = ik_service.IKSolver(arms, [ik_service.Target(RIGHT, reference_link=LEFT)], device="cpu")
@@ -124,7 +124,7 @@ def test_a_loop_that_cannot_close_is_said_to_be_open():
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_loop_that_no_joint_moves_is_judged(holding, is_open):
-    robot = ik_service.load_robot("dual_panda")
+    robot = ik_service.load_robot("dual_panda", collision="ignore")
     robot = robot.lock({name: 0.0 if name != "left_panda_joint4" else -1.0 for name in robot.joint_names[:7]})
     at = pose_of(robot, robot.mid_joint_q[None], LEFT)[0]
     at[2] += 0.01 * is_open

@@ -75,7 +75,7 @@ class RecordingObjective(QuickObjective):
 @pytest.fixture
 def gripper():
     """A robot with a mimic follower and a locked joint."""
-    return ik_service.load_robot("panda_gripper", locked={"panda_joint3": 0.4})
+    return ik_service.load_robot("panda_gripper", collision="ignore", locked={"panda_joint3": 0.4})
 
 
 def record(robot, mode, analytic):

@@ -17,7 +17,7 @@ COUNT = 5
 @pytest.fixture(scope="module")
 def humanoid():
     """A floating base, two limbs each side: forces come together at the trunk."""
-    return ik_service.load_robot("humanoid")
+    return ik_service.load_robot("humanoid", collision="ignore")
 
 
 def jacobian(robot, objective, mode=IKJacobianType.ANALYTIC, *, support=None, probed=True):
@@ -101,7 +101,7 @@ class CoupledLate(IKObjective):
 
 
 def test_a_solve_that_finds_a_shared_dof_is_done_again_row_by_row(monkeypatch):
-    robot, start = ik_service.load_robot("ur5e"), np.full((3, 6), 1.0)
+    robot, start = ik_service.load_robot("ur5e", collision="ignore"), np.full((3, 6), 1.0)
     monkeypatch.setattr("ik_service.solver.problems.rows.support.BEYOND", 0.01)  # probes stay around the middle
     monkeypatch.setattr("ik_service.solver.problems.rows.support.PROBES", 1)
     options = ik_service.SolverOptions(seeds=1)

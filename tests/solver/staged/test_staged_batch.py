@@ -17,7 +17,7 @@ def memory(request, monkeypatch):
 @pytest.fixture(scope="module", params=["panda", "dual_panda", "panda_gripper"])
 def problems(request):
     links = ["left_panda_hand", "right_panda_hand"] if request.param == "dual_panda" else ["panda_hand"]
-    return Reachable.draw(ik_service.load_robot(request.param), links, 40, random_seed=5)
+    return Reachable.draw(ik_service.load_robot(request.param, collision="ignore"), links, 40, random_seed=5)
 
 
 def solve(problems, **options):

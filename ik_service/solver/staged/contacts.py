@@ -1,0 +1,50 @@
+"""Attempts that meet their targets in contact: how deep they are, so that other seeds are tried."""
+
+import typing
+from functools import lru_cache
+from typing import Any
+
+import warp as wp
+
+from ik_service.collision import ClearanceSize, CollisionSpheres, CollisionWorlds, clearance_function
+from ik_service.compiler import cpu_target
+from ik_service.linear_solve import Islands
+from ik_service.solver.staged.slots import Slots
+
+
+@lru_cache
+@typing.no_type_check
+def contact_kernel(size: ClearanceSize) -> Any:
+    """Return the kernel that writes the depths of attempts that have just ended; launched for each slot.
+
+    Where several islands are solved apart, slots hold attempts of different seeds side by side: only the answer is
+    checked then.
+    """
+    clearance, Configuration, COUNT = (
+        clearance_function(size),
+        wp.types.vector(size.coordinates, wp.float32),
+        size.coordinates,
+    )
+
+    @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
+    def find_contacts(
+        islands: Islands,
+        joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
+        spheres: CollisionSpheres,
+        worlds: CollisionWorlds,
+        least: wp.array[float],  # [1]: what a success has at least [m]
+        # in and out
+        slots: Slots,
+    ):
+        i = wp.tid()
+        p = slots.problem_idx[i]
+        slots.depth[i, 0] = 0.0
+        if islands.nisland[p] == 1 and slots.phase[i, 0] >= 0 and slots.met[i, 0] == 1:
+            q = Configuration()
+            for c in range(COUNT):
+                q[c] = joint_q[i, c]
+            found = clearance(p, q, spheres, worlds, least[0])
+            if found < least[0]:
+                slots.depth[i, 0] = least[0] - found
+
+    return find_contacts
