@@ -13,7 +13,7 @@ from ik_service.solver.launches import typed_warp
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
-from ik_service.solver.lm.search import count_cost, is_round_end, search_ends
+from ik_service.solver.lm.search import contact_search_ends, count_cost, is_round_end, search_ends
 from ik_service.solver.lm.seeds import SeedRanges
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 
@@ -123,7 +123,9 @@ def end_round(task: TaskRef, p: int, island: int, seeds: int, has_targets: bool)
         return
     if is_round_end(seeds) and seeds < task.searches.end_seed[p, island]:
         is_good = not has_targets or task.best.rank[p, island] < IN_CONTACT
-        if search_ends(task.searches.counted[p, island], task.equal_minima, is_good, seeds):
+        rank = task.best.rank[p, island]
+        in_contact = rank >= IN_CONTACT and rank < FAILED and contact_search_ends(seeds, task.settings[SEEDS])
+        if in_contact or search_ends(task.searches.counted[p, island], task.equal_minima, is_good, seeds):
             task.searches.end_seed[p, island] = seeds
 
 
