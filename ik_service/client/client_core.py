@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import urlencode
 
 import httpx2
 from numpy.typing import ArrayLike
@@ -197,6 +198,7 @@ class ClientMethods(ClientCore[Any, Any]):
         urdf: str | bytes,
         *,
         constraints: Literal["read", "ignore"] = "read",
+        collision: Literal["shapes", "ignore"] = "ignore",
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> Steps[dict[str, Any]]:
@@ -207,6 +209,8 @@ class ClientMethods(ClientCore[Any, Any]):
             urdf: Text of a URDF.
             constraints: Whether the service reads the loops that it names; what is none, `warnings` of the description
                 says.
+            collision: "shapes" lets the service cover its collision shapes by spheres, so that links keep off each
+                other.
             if_match: Replace the robot only if this is its ETag.
             if_none_match: "*" adds the robot only if there is none with this name.
 
@@ -216,8 +220,10 @@ class ClientMethods(ClientCore[Any, Any]):
         """
         content = urdf.encode() if isinstance(urdf, str) else urdf
         headers = {"Content-Type": "application/xml", **requests.conditions(if_match, if_none_match)}
-        query = "" if constraints == "read" else f"?constraints={constraints}"
-        call = Call("PUT", requests.address(name) + query, content, headers)
+        usual = {"constraints": "read", "collision": "ignore"}
+        asked = {"constraints": constraints, "collision": collision}
+        query = urlencode({key: word for key, word in asked.items() if word != usual[key]})
+        call = Call("PUT", requests.address(name) + (f"?{query}" if query else ""), content, headers)
         return read_reply((yield from self._send(call)), robot_description)
 
     def delete_robot(self, name: str, *, if_match: str | None = None) -> Steps[None]:

@@ -117,6 +117,7 @@ def load_urdf(
     *,
     floating_base: bool = False,
     constraints: Constraints = "read",
+    collision: Collision = "read",
 ) -> RobotModel:
     """Load a robot from the text of a URDF; safe on untrusted text.
 
@@ -125,17 +126,24 @@ def load_urdf(
         constraint_text: What would stand in a file of constraints beside it.
         floating_base: As for ``load_robot``.
         constraints: As for ``load_robot``.
+        collision: As for ``load_robot``; a text has no file beside it, so only "shapes" gives a model.
 
     Raises:
         RobotFileError: The text cannot be read as a robot.
-        InputError: ``constraints`` is none of its words.
+        InputError: ``constraints`` or ``collision`` is none of its words.
     """
     reads = _reads(constraints)
+    _check_word("collision", collision, get_args(Collision))
     data = text.encode("utf-8", errors="surrogatepass") if isinstance(text, str) else text
     description = read_urdf(data, reads_constraints=reads)
     if reads and constraint_text is not None:
         description = description.with_constraints(read_constraints(constraint_text, "constraints"))
-    return build_model(description, floating_base=floating_base)
+    robot = build_model(description, floating_base=floating_base)
+    if collision != "shapes":
+        return robot
+    return robot.with_collision_model(
+        read_collision_model(robot, {link.name: link.shapes for link in description.links})
+    )
 
 
 def _reads(constraints: str) -> bool:

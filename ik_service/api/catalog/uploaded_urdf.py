@@ -1,13 +1,33 @@
 """The URDF of a robot: read from an upload, with the limits of one, or found for a built-in robot."""
 
 import dataclasses
+import re
+from typing import Any
 
 from ik_service.api.errors.exceptions import MjcfRefusedError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS, MAX_LOOP_COUNT
 from ik_service.errors import RobotFileError
-from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot, load_urdf
+from ik_service.robots import (
+    Box,
+    Cylinder,
+    RobotModel,
+    builtin_robot_names,
+    builtin_urdf,
+    load_robot,
+    load_urdf,
+)
+from ik_service.robots.files.geometry.read_model import read_collision_model
+from ik_service.robots.files.urdf import read_urdf
+from objectives.errors import InputError
 
-_IGNORED = b'\n<?ik_service constraints="ignore"?>\n'  # a processing instruction, which other readers pass over
+MAX_CHOICES_BYTES = 256
+MAX_FLAT_SHAPES = 64
+"""Boxes and cylinders that are covered by spheres when a robot is put: each takes some 20 ms."""
+MAX_SPHERES = 1024
+"""Spheres of a robot that is put."""
+
+_DEFAULTS = {"constraints": "read", "collision": "ignore"}
+_CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # an instruction: other readers pass it over
 
 
 def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
@@ -17,9 +37,22 @@ def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
     return builtin_urdf(name) if load_robot(name).content_hash == model.content_hash else None
 
 
-def without_constraints(text: bytes) -> bytes:
-    """Return the text of a URDF whose constraints are not to be read: with a line at its end that says so."""
-    return text if text.endswith(_IGNORED) else text + _IGNORED
+def with_choices(text: bytes, **choices: str) -> bytes:
+    """Return the text of a URDF with a line at its end that says what of it is to be read, where that is not the usual.
+
+    Args:
+        text: The text; a line that it has already is replaced.
+        choices: Words by `constraints` and `collision`.
+    """
+    given = " ".join(f'{name}="{word}"' for name, word in choices.items() if word != _DEFAULTS[name])
+    text = _CHOICES.sub(b"", text) if given else text
+    return text + f"\n<?ik_service {given}?>\n".encode() if given else text
+
+
+def _choices_of(text: bytes) -> dict[str, str]:
+    found = _CHOICES.search(text[-MAX_CHOICES_BYTES:])
+    words = {} if found is None else dict(re.findall(r'([a-z]+)="([a-z]+)"', found[1].decode()))
+    return _DEFAULTS | {name: word for name, word in words.items() if name in _DEFAULTS}
 
 
 def read_uploaded(text: bytes) -> RobotModel:
@@ -30,7 +63,9 @@ def read_uploaded(text: bytes) -> RobotModel:
         RobotFileError: The text is no robot, or one with too many DOFs.
     """
     try:
-        model = load_urdf(text, constraints="ignore" if text.endswith(_IGNORED) else "read")
+        choices = _choices_of(text)
+        reads: Any = "ignore" if choices["constraints"] == "ignore" else "read"
+        model = load_urdf(text, constraints=reads)
     except RobotFileError as error:
         if (error.element or "").startswith(("mujoco '", "<mujoco>")):
             raise MjcfRefusedError("This is MJCF. Put a URDF; MJCF is read from local files only.") from None
@@ -43,5 +78,31 @@ def read_uploaded(text: bytes) -> RobotModel:
     if len(model.loops) > MAX_LOOP_COUNT:
         warning = f"Loops after the first {MAX_LOOP_COUNT} are left out; more are not taken here."
         kept = model.with_loops(model.loops[:MAX_LOOP_COUNT])
-        return dataclasses.replace(kept, warnings=(*model.warnings, warning))
-    return model
+        model = dataclasses.replace(kept, warnings=(*model.warnings, warning))
+    return _with_collision_model(model, text) if choices["collision"] == "shapes" else model
+
+
+def _with_collision_model(model: RobotModel, text: bytes) -> RobotModel:
+    """Return the robot with spheres that cover its collision shapes; where there are none, a warning says why.
+
+    Raises:
+        RobotFileError: There are too many to cover here.
+    """
+    shapes = {link.name: link.shapes for link in read_urdf(text, reads_constraints=False).links}
+    flat = sum(isinstance(shape, Box | Cylinder) for own in shapes.values() for shape in own.shapes)
+    if flat > MAX_FLAT_SHAPES:
+        raise RobotFileError(
+            f"The robot has {flat} collision shapes that are boxes or cylinders. Allowed: {MAX_FLAT_SHAPES}; cover "
+            "them by spheres (ik-service spheres), or put it without ?collision=shapes."
+        )
+    try:
+        found = model.with_collision_model(read_collision_model(model, shapes))
+    except InputError as error:  # more spheres than any robot may have
+        raise RobotFileError(str(error)) from None
+    if found.collision_model is None:
+        link = next((name for name, own in shapes.items() if own.unread), None)
+        why = "it has no collision shapes" if link is None else f"link '{link}' has shapes that are not read here"
+        return dataclasses.replace(model, warnings=(*model.warnings, f"There is no collision model: {why}."))
+    if found.collision_model.sphere_count > MAX_SPHERES:
+        raise RobotFileError(f"It takes {found.collision_model.sphere_count} spheres. Allowed: {MAX_SPHERES}.")
+    return found

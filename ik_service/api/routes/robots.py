@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ik_service.api.admission.access import KEY_NAME, owner_of
 from ik_service.api.catalog.served_robot import Precondition, ServedRobot
-from ik_service.api.catalog.uploaded_urdf import without_constraints
+from ik_service.api.catalog.uploaded_urdf import with_choices
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.documents.robot import robot_body, robot_summary
 from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError, NoUrdfError
@@ -31,6 +31,13 @@ NewName = Annotated[str, Path(description="Name of the robot: a-z, then a-z, 0-9
 Constraints = Annotated[
     Literal["read", "ignore"],
     Query(description="Whether the loops that the URDF names are read; `ignore` is kept as its last line."),
+]
+CollisionShapes = Annotated[
+    Literal["shapes", "ignore"],
+    Query(
+        description="`shapes`: its collision shapes (spheres, capsules, cylinders, boxes) are covered by spheres, so "
+        "that links keep off each other; `warnings` say where that cannot be. It is kept in the last line, too."
+    ),
 ]
 IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
 IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
@@ -105,6 +112,7 @@ async def put_robot(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
     constraints: Constraints = "read",
+    collision: CollisionShapes = "ignore",
 ) -> Response:
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
     _require_rights(request, state, robot)
@@ -113,7 +121,7 @@ async def put_robot(
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
     require_uncompressed(request.headers)
     text = await read_body(request, min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
-    text = without_constraints(text) if constraints == "ignore" else text
+    text = with_choices(text, constraints=constraints, collision=collision)
     precondition = Precondition(if_match, if_none_match)
     putting = state.catalog_thread.run(owner_of(request.scope), state.catalog.put, robot, text, precondition)
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone

@@ -13,8 +13,10 @@ from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
 
-SAMPLES = 10_000
-"""Random configurations by which pairs are judged."""
+SAMPLES, SAMPLES_LEAST = 10_000, 500
+"""Random configurations by which pairs are judged, at most and at least."""
+MOST_DISTANCES = 200_000_000
+"""Distances between spheres that are looked at in all of them, about: some 2 s of a core."""
 ALWAYS_SHARE = 0.95
 """Share of them from which on a pair counts as always in contact: its spheres overlap by themselves."""
 NEVER_DISTANCE = 0.01
@@ -22,7 +24,7 @@ NEVER_DISTANCE = 0.01
 SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
 
 
-def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], samples: int = SAMPLES) -> CollisionModel:
+def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], samples: int | None = None) -> CollisionModel:
     """Give the collision model that checks every pair of links that may come into contact, and may leave it.
 
     Left out are, with the reason: links of one body; a link and the one above it that has spheres; pairs in contact in
@@ -32,7 +34,7 @@ def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], sample
     Args:
         robot: The robot.
         spheres: By link, centres in its frame [m] and radii [m], shape [k, 4].
-        samples: How many random configurations.
+        samples: How many random configurations; None for 10 000, or fewer of a robot with very many spheres.
 
     Raises:
         UnknownNameError: The robot has no link of a name.
@@ -42,6 +44,9 @@ def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], sample
     body = {link: robot.link_frame(link)[0] for link in model.spheres}
     model = model.without_pairs([(a, b) for a, b in model.pairs if body[a] == body[b]], SAME_BODY)
     model = model.without_pairs(_adjacent(robot, model), ADJACENT)
+    if samples is None:
+        each = sum(len(model.spheres[a]) * len(model.spheres[b]) for a, b in model.pairs)
+        samples = int(np.clip(MOST_DISTANCES // max(each, 1), SAMPLES_LEAST, SAMPLES))
     distances = pair_distances(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
     in_contact = (distances <= 0.0).mean(axis=1)
     always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
