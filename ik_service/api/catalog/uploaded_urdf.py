@@ -8,22 +8,20 @@ from ik_service.api.errors.exceptions import MjcfRefusedError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS, MAX_LOOP_COUNT
 from ik_service.errors import RobotFileError
 from ik_service.robots import (
-    Box,
-    Cylinder,
     RobotModel,
     builtin_robot_names,
     builtin_urdf,
+    choose_pairs,
     load_robot,
     load_urdf,
 )
-from ik_service.robots.files.geometry.read_model import read_collision_model
+from ik_service.robots.files.geometry.read_model import flat_count, spheres_of_shapes
 from ik_service.robots.files.urdf import read_urdf
-from objectives.errors import InputError
 
 MAX_CHOICES_BYTES = 256
-MAX_FLAT_SHAPES = 64
-"""Boxes and cylinders that are covered by spheres when a robot is put: each takes some 20 ms."""
-MAX_SPHERES = 1024
+MAX_FLAT_SHAPES = 8
+"""Boxes and cylinders that are covered by spheres when a robot is put: each takes up to 0.2 s."""
+MAX_SPHERES = 512
 """Spheres of a robot that is put."""
 
 _DEFAULTS = {"constraints": "read", "collision": "ignore"}
@@ -89,20 +87,18 @@ def _with_collision_model(model: RobotModel, text: bytes) -> RobotModel:
         RobotFileError: There are too many to cover here.
     """
     shapes = {link.name: link.shapes for link in read_urdf(text, reads_constraints=False).links}
-    flat = sum(isinstance(shape, Box | Cylinder) for own in shapes.values() for shape in own.shapes)
+    flat = flat_count(shapes)
     if flat > MAX_FLAT_SHAPES:
         raise RobotFileError(
             f"The robot has {flat} collision shapes that are boxes or cylinders. Allowed: {MAX_FLAT_SHAPES}; cover "
             "them by spheres (ik-service spheres), or put it without ?collision=shapes."
         )
-    try:
-        found = model.with_collision_model(read_collision_model(model, shapes))
-    except InputError as error:  # more spheres than any robot may have
-        raise RobotFileError(str(error)) from None
-    if found.collision_model is None:
+    spheres = spheres_of_shapes(shapes)
+    if spheres is None:
         link = next((name for name, own in shapes.items() if own.unread), None)
         why = "it has no collision shapes" if link is None else f"link '{link}' has shapes that are not read here"
         return dataclasses.replace(model, warnings=(*model.warnings, f"There is no collision model: {why}."))
-    if found.collision_model.sphere_count > MAX_SPHERES:
-        raise RobotFileError(f"It takes {found.collision_model.sphere_count} spheres. Allowed: {MAX_SPHERES}.")
-    return found
+    count = sum(map(len, spheres.values()))
+    if count > MAX_SPHERES:
+        raise RobotFileError(f"It takes {count} spheres to cover the robot. Allowed: {MAX_SPHERES}.")
+    return model.with_collision_model(choose_pairs(model, spheres))

@@ -13,10 +13,12 @@ from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
 
-SAMPLES, SAMPLES_LEAST = 10_000, 500
+SAMPLES, SAMPLES_LEAST = 10_000, 100
 """Random configurations by which pairs are judged, at most and at least."""
-MOST_DISTANCES = 200_000_000
-"""Distances between spheres that are looked at in all of them, about: some 2 s of a core."""
+MOST_DISTANCES = 100_000_000
+"""Distances between spheres that are looked at in all of them, about, but for the least number of configurations."""
+NEVER_SAMPLES = 1000
+"""With fewer configurations no pair counts as never in contact."""
 ALWAYS_SHARE = 0.95
 """Share of them from which on a pair counts as always in contact: its spheres overlap by themselves."""
 NEVER_DISTANCE = 0.01
@@ -50,7 +52,8 @@ def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], sample
     distances = pair_distances(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
     in_contact = (distances <= 0.0).mean(axis=1)
     always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
-    far = [pair for pair, own in zip(model.pairs, distances, strict=True) if own.min() > NEVER_DISTANCE]
+    near = distances.min(axis=1) <= NEVER_DISTANCE if samples >= NEVER_SAMPLES else np.ones(len(model.pairs), bool)
+    far = [pair for pair, is_near in zip(model.pairs, near, strict=True) if not is_near]
     return model.without_pairs(always, ALWAYS).without_pairs(far, NEVER)
 
 
