@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.problems.compared_robots import FOREIGN, installed
+from ik_service.cli.robots.covering_picture import write_picture
 from ik_service.cli.robots.spheres_command import SpheresJob, link_solids, model_document, rounded
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts
-from ik_service.robots.collision.covering import cover_shape, cover_solid
+from ik_service.robots.collision.covering import Solid, cover_shape, cover_solid
 from ik_service.robots.transforms import quaternion_between
-from tests.foreign_robots import EXAMPLE, installed
 
+PICTURE = Path(__file__).with_name("panda.svg")
 BUILTIN = Path(__file__).parents[2] / "ik_service" / "robots" / "builtin"
 Spheres = dict[str, NDArray[np.float64]]
 Point = tuple[float, float, float]
@@ -113,10 +115,14 @@ def covered(parts: Iterable[Part], stands_out: float) -> Spheres:
     return {link: np.concatenate(own) for link, own in found.items()}
 
 
+def panda_solids() -> dict[str, Solid]:
+    """What the meshes of the Panda and its hand enclose."""
+    return link_solids(SpheresJob(str(installed(FOREIGN, "panda_description/urdf/panda.urdf")), Path()))
+
+
 def panda_spheres() -> Spheres:
     """Spheres of the Panda and its hand, fitted to meshes."""
-    file = installed(EXAMPLE, "panda_description/urdf/panda.urdf")
-    solids = link_solids(SpheresJob(str(file), Path()))
+    solids = panda_solids()
     return {link: cover_solid(solid, *BOUNDS.get(link, OTHER_BOUNDS)) for link, solid in solids.items()}
 
 
@@ -168,5 +174,13 @@ def main(names: list[str]) -> None:
             print(f"  {reason}: {', '.join(f'{a}+{b}' for a, b in pairs)}")
 
 
+def draw() -> None:
+    """Draw the Panda's spheres over its meshes."""
+    robot = load_robot("panda")
+    solids = {link: solid for link, solid in panda_solids().items() if link in robot.link_names}
+    PICTURE.write_text(write_picture(robot, solids))
+
+
 if __name__ == "__main__":
     main(sys.argv[1:])
+    draw()

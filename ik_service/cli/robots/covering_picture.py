@@ -12,7 +12,7 @@ from ik_service.robots.transforms import Float64Array, quaternion_rotate
 VIEWS = {"front": (1, 2, 0), "side": (0, 2, 1), "top": (0, 1, 2)}
 """Axes to the right, upwards and towards the eye of each view."""
 SIZE, EDGE = 420.0, 24.0  # of a view, and around it [px]
-POINTS_OF_A_LINK = 200
+POINTS_OF_A_LINK = 150
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 
 
