@@ -209,8 +209,7 @@ class ClientMethods(ClientCore[Any, Any]):
             urdf: Text of a URDF.
             constraints: Whether the service reads the loops that it names; what is none, `warnings` of the description
                 says.
-            collision: "shapes" lets the service cover its collision shapes by spheres, so that links keep off each
-                other.
+            collision: "shapes" takes the spheres that are its collision shapes for what links keep off each other by.
             if_match: Replace the robot only if this is its ETag.
             if_none_match: "*" adds the robot only if there is none with this name.
 

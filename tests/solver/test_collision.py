@@ -11,7 +11,7 @@ from ik_service.robots.collision.world import World
 from ik_service.solver.collisions.collision_data import ROUNDING
 from ik_service.solver.free_combinations import _combinations
 from ik_service.solver.lm.status import IKStatus
-from objectives import InputError
+from objectives import IKObjectivePosition, InputError
 
 HAND = "panda_hand"
 SPHERES = {
@@ -291,3 +291,14 @@ def test_options_that_are_equal_but_for_their_type_are_told_apart(panda):
     for wrong in ({"seeds": True}, {"seeds": [1]}, {"seeds": 1.5}):
         with pytest.raises(InputError, match="Option seeds is"):
             solver.solve(*targets, options=wrong)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_objectives_alone_are_met_without_contact_too(panda, engine):
+    positions, _ = free_targets(panda, 60, WORLD, seed=5)
+    solver = IKSolver(panda, objectives=[IKObjectivePosition(HAND, positions)], engine=engine, device="cpu")
+    plain = solver.solve(problem_count=60, options={"collision": "off"})
+    assert (~panda.collision(plain.joint_q, WORLD).is_free & plain.success).sum() > 3
+    result = solver.solve(problem_count=60, world=WORLD)
+    judged(panda, result, WORLD)
+    assert result.success.mean() > 0.9

@@ -9,20 +9,20 @@ from ik_service.api.schema.limits import MAX_ACTIVE_DOFS, MAX_LOOP_COUNT
 from ik_service.errors import RobotFileError
 from ik_service.robots import (
     RobotModel,
+    Sphere,
     builtin_robot_names,
     builtin_urdf,
     choose_pairs,
     load_robot,
     load_urdf,
 )
-from ik_service.robots.files.geometry.read_model import flat_count, spheres_of_shapes
 from ik_service.robots.files.urdf import read_urdf
 
 MAX_CHOICES_BYTES = 256
-MAX_FLAT_SHAPES = 8
-"""Boxes and cylinders that are covered by spheres when a robot is put: each takes up to 0.2 s."""
 MAX_SPHERES = 512
 """Spheres of a robot that is put."""
+MOST_DISTANCES = 20_000_000
+"""Distances that are looked at to choose its pairs: some 0.5 s of a core."""
 
 _DEFAULTS = {"constraints": "read", "collision": "ignore"}
 _CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # an instruction: other readers pass it over
@@ -35,15 +35,19 @@ def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
     return builtin_urdf(name) if load_robot(name).content_hash == model.content_hash else None
 
 
-def with_choices(text: bytes, **choices: str) -> bytes:
+def with_choices(text: bytes, **choices: str | None) -> bytes:
     """Return the text of a URDF with a line at its end that says what of it is to be read, where that is not the usual.
 
     Args:
-        text: The text; a line that it has already is replaced.
-        choices: Words by `constraints` and `collision`.
+        text: The text; what a line says that it has already holds where nothing is chosen.
+        choices: Words by `constraints` and `collision`, None where nothing is chosen.
     """
-    given = " ".join(f'{name}="{word}"' for name, word in choices.items() if word != _DEFAULTS[name])
-    text = _CHOICES.sub(b"", text) if given else text
+    chosen = {name: word for name, word in choices.items() if word is not None}
+    if not chosen:
+        return text
+    words = _choices_of(text) | chosen
+    given = " ".join(f'{name}="{word}"' for name, word in words.items() if word != _DEFAULTS[name])
+    text = _CHOICES.sub(b"", text)
     return text + f"\n<?ik_service {given}?>\n".encode() if given else text
 
 
@@ -81,24 +85,22 @@ def read_uploaded(text: bytes) -> RobotModel:
 
 
 def _with_collision_model(model: RobotModel, text: bytes) -> RobotModel:
-    """Return the robot with spheres that cover its collision shapes; where there are none, a warning says why.
+    """Return the robot with the spheres that are its collision shapes; where it has others, a warning says so.
 
     Raises:
-        RobotFileError: There are too many to cover here.
+        RobotFileError: There are too many.
     """
     shapes = {link.name: link.shapes for link in read_urdf(text, reads_constraints=False).links}
-    flat = flat_count(shapes)
-    if flat > MAX_FLAT_SHAPES:
-        raise RobotFileError(
-            f"The robot has {flat} collision shapes that are boxes or cylinders. Allowed: {MAX_FLAT_SHAPES}; cover "
-            "them by spheres (ik-service spheres), or put it without ?collision=shapes."
-        )
-    spheres = spheres_of_shapes(shapes)
-    if spheres is None:
-        link = next((name for name, own in shapes.items() if own.unread), None)
-        why = "it has no collision shapes" if link is None else f"link '{link}' has shapes that are not read here"
-        return dataclasses.replace(model, warnings=(*model.warnings, f"There is no collision model: {why}."))
+    spheres = {
+        link: [(*shape.position, shape.radius) for shape in own.shapes if isinstance(shape, Sphere)]
+        for link, own in shapes.items()
+    }
+    others = [link for link, own in shapes.items() if own.unread or len(own.shapes) > len(spheres[link])]
     count = sum(map(len, spheres.values()))
+    if others or not count:
+        why = f"link '{others[0]}' has shapes that are no spheres" if others else "it has no collision shapes"
+        return dataclasses.replace(model, warnings=(*model.warnings, f"There is no collision model: {why}."))
     if count > MAX_SPHERES:
-        raise RobotFileError(f"It takes {count} spheres to cover the robot. Allowed: {MAX_SPHERES}.")
-    return model.with_collision_model(choose_pairs(model, spheres))
+        raise RobotFileError(f"The robot has {count} spheres for collision. Allowed: {MAX_SPHERES}.")
+    own_spheres = {link: own for link, own in spheres.items() if own}
+    return model.with_collision_model(choose_pairs(model, own_spheres, most_distances=MOST_DISTANCES))

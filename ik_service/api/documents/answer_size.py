@@ -33,6 +33,10 @@ ARRAY_HEAD = 320
 """Name, type and shape of an array in a binary answer; in an archive its two headers too."""
 ARRAY_CHARACTER = 4
 """Bytes of a character in an array of texts, in which each takes as much room as the longest."""
+CHARACTER = 12
+"""Bytes of a character of a name in JSON, at most: a pair of escapes."""
+CONTACT_TEXT = 64
+"""Advice on two that touch, but for their names."""
 DOCUMENT_TEXT = 1024
 """What every answer has besides: engine, device, times, names of fields."""
 BLOCKING_ANSWER_BYTES = 512 * 1024
@@ -77,6 +81,10 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
     names *= ARRAY_CHARACTER * len(robot.dof_names) if codec.is_flat else 1  # each takes as much as the longest
     closing = robot.constraint_names, robot.closing_coordinate_names
     names += _names_bytes(*closing) * (ARRAY_CHARACTER * sum(map(len, closing)) if codec.is_flat else 1)
+    own = request.collision_names(robot) if not include.isdisjoint(("advice", "clearance")) else ()
+    if "advice" in include and own:
+        problem += (2 * max(map(len, own)) * CHARACTER + CONTACT_TEXT) * (ARRAY_CHARACTER if codec.is_flat else 1)
+    names += ARRAY_CHARACTER * len(own) * max(map(len, own), default=0) if codec.is_flat else _object_bytes(own)
     links = sum(_text_bytes(target.link) + 2 * ARRAY_HEAD for target in request.targets)
     return DOCUMENT_TEXT + 16 * ARRAY_HEAD + names + links + request.problem_count * problem
 
@@ -137,7 +145,7 @@ def column_answer_bytes(names: tuple[str, ...], numbers: int, *, is_binary: bool
         is_binary: Whether columns are arrays of bytes rather than text.
     """
     one = _NUMBER if is_binary else FLOAT64_TEXT + ROW_TEXT
-    return DOCUMENT_TEXT + 16 * ARRAY_HEAD + _names_bytes(names) + one * numbers
+    return DOCUMENT_TEXT + 16 * ARRAY_HEAD + _object_bytes(names) + one * numbers
 
 
 def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:
@@ -148,6 +156,11 @@ def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:
     labels += [(one.rows().residual_dim(), f"constraint {one.name}") for one in robot.every_constraint]
     rows = sum(min(count, trees) for count, _ in labels)
     return min(trees, rows), sum(min(count, trees) * _text_bytes(label) for count, label in labels)
+
+
+def _object_bytes(names: Sequence[str]) -> int:
+    """Bytes of names that a caller gives, at most; not kept."""
+    return sum(3 + CHARACTER * len(name) for name in names)
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """Checks of links, tool frames, constraints, worlds and numbers of rows, for the documents of several routes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,16 @@ from ik_service.api.documents.columns import check_unit_quaternions, read_row_or
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.collision import MAX_OBJECTS, SolveWorld
 from ik_service.api.schema.fields import Offset
+from ik_service.api.schema.limits import NAME_LENGTH
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
 from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.solver import SolverOptions
 from ik_service.solver.inputs.worlds import read_worlds
 from objectives.errors import InputError, UnknownNameError
+
+NAMES_SHOWN = 32
+"""Names that a message lists at most."""
 
 
 def check_link(name: str, robot: RobotModel, pointer: str) -> None:
@@ -88,8 +92,8 @@ def read_world_of(
     world = enabled = None
     try:
         if given is not None:
-            if isinstance(given.objects, dict) and len(given.objects) > MAX_OBJECTS:
-                raise InputError(f"There are {len(given.objects)} objects. Allowed in one request: {MAX_OBJECTS}.")
+            if isinstance(given.objects, dict):
+                _check_names(given.objects)
             world = read_world({"objects": given.objects})
     except InputError as error:
         raise faulty_field("/world/objects", "invalid_value", str(error)) from None
@@ -101,6 +105,19 @@ def read_world_of(
         pointer = "/options/collision" if world is None else "/world"
         raise faulty_field(pointer, "no_collision_check", str(error)) from None
     return world, enabled
+
+
+def _check_names(objects: Mapping[Any, Any]) -> None:
+    """Refuse too many objects, and names that are too long.
+
+    Raises:
+        InputError: There are such.
+    """
+    if len(objects) > MAX_OBJECTS:
+        raise InputError(f"There are {len(objects)} objects. Allowed in one request: {MAX_OBJECTS}.")
+    longest = max((len(name) for name in objects if isinstance(name, str)), default=0)
+    if longest > NAME_LENGTH:
+        raise InputError(f"The name of an object has {longest} characters. Allowed: {NAME_LENGTH}.")
 
 
 class _Switches(NamedTuple):
@@ -122,16 +139,17 @@ class _Switches(NamedTuple):
             raise faulty_field(pointer, "wrong_type", "Give a list of names, or a list of them for each problem.")
         if not value:
             return None
+        places = {name: place for place, name in enumerate(self.names)}
         if not isinstance(value[0], list):
-            enabled = self._enabled(value, pointer)
+            enabled = self._enabled(value, pointer, places)
             return None if enabled.all() else enabled
         check_count(len(value), count, pointer)
-        lines = np.array([self._enabled(names, f"{pointer}/{k}") for k, names in enumerate(value)])
+        lines = np.array([self._enabled(names, f"{pointer}/{k}", places) for k, names in enumerate(value)])
         if not (lines == lines[0]).all():
             return lines
         return None if lines[0].all() else np.asarray(lines[0])
 
-    def _enabled(self, names: Any, pointer: str) -> NDArray[np.bool_]:
+    def _enabled(self, names: Any, pointer: str, places: Mapping[str, int]) -> NDArray[np.bool_]:
         """Return which a list of names leaves on, [names]."""
         if not isinstance(names, list):
             raise faulty_field(pointer, "wrong_type", "Give a list of names.")
@@ -139,9 +157,10 @@ class _Switches(NamedTuple):
         for k, name in enumerate(names):
             if not isinstance(name, str):
                 raise faulty_field(f"{pointer}/{k}", "wrong_type", f"Give the name of a {self.what}.")
-            if name not in self.names:
-                known = ", ".join(f"'{one}'" for one in self.names) or "none"
+            if name not in places:
+                known = ", ".join(f"'{one[:60]}'" for one in self.names[:NAMES_SHOWN]) or "none"
+                known += ", ..." if len(self.names) > NAMES_SHOWN else ""
                 detail = f"The {self.owner} has no {self.what} of this name. {self.what.capitalize()}s: {known}."
                 raise faulty_field(f"{pointer}/{k}", f"unknown_{self.what}", detail)
-            enabled[self.names.index(name)] = False
+            enabled[places[name]] = False
         return enabled

@@ -29,14 +29,14 @@ _AS_A_FILE = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 NewName = Annotated[str, Path(description="Name of the robot: a-z, then a-z, 0-9, _ and -.", examples=["my_arm"])]
 Constraints = Annotated[
-    Literal["read", "ignore"],
+    Literal["read", "ignore"] | None,
     Query(description="Whether the loops that the URDF names are read; `ignore` is kept as its last line."),
 ]
 CollisionShapes = Annotated[
-    Literal["shapes", "ignore"],
+    Literal["shapes", "ignore"] | None,
     Query(
-        description="`shapes`: its collision shapes (spheres, capsules, cylinders, boxes) are covered by spheres, so "
-        "that links keep off each other; `warnings` say where that cannot be. It is kept in the last line, too."
+        description="`shapes`: links keep off each other by the spheres that are their collision shapes; `warnings` "
+        "say where they have others, which `ik-service spheres` can cover. It is kept in the last line, too."
     ),
 ]
 IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
@@ -111,8 +111,8 @@ async def put_robot(
     state: State,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
-    constraints: Constraints = "read",
-    collision: CollisionShapes = "ignore",
+    constraints: Constraints = None,
+    collision: CollisionShapes = None,
 ) -> Response:
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
     _require_rights(request, state, robot)

@@ -129,6 +129,9 @@ def _grid_inside(solid: Solid) -> Float64Array:
     size = np.maximum(solid.upper - solid.lower, 1e-6)
     step = (float(np.prod(size)) / CANDIDATES) ** (1.0 / 3.0)
     counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1  # odd: a layer in the middle
+    while np.prod(counts) > 2 * CANDIDATES:  # of what is thin: one layer counts as much as the volume says of several
+        step *= 1.1
+        counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1
     axes = [
         lower + (np.arange(count) + 0.5) * (upper - lower) / count
         for lower, upper, count in zip(solid.lower, solid.upper, counts, strict=True)

@@ -26,7 +26,13 @@ NEVER_DISTANCE = 0.01
 SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
 
 
-def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], samples: int | None = None) -> CollisionModel:
+def choose_pairs(
+    robot: KinematicRobot,
+    spheres: Mapping[str, ArrayLike],
+    samples: int | None = None,
+    *,
+    most_distances: int = MOST_DISTANCES,
+) -> CollisionModel:
     """Give the collision model that checks every pair of links that may come into contact, and may leave it.
 
     Left out are, with the reason: links of one body; a link and the one above it that has spheres; pairs in contact in
@@ -37,6 +43,7 @@ def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], sample
         robot: The robot.
         spheres: By link, centres in its frame [m] and radii [m], shape [k, 4].
         samples: How many random configurations; None for 10 000, or fewer of a robot with very many spheres.
+        most_distances: Distances between spheres that are looked at in all of them, about, where there is no `samples`.
 
     Raises:
         UnknownNameError: The robot has no link of a name.
@@ -48,11 +55,10 @@ def choose_pairs(robot: KinematicRobot, spheres: Mapping[str, ArrayLike], sample
     model = model.without_pairs(_adjacent(robot, model), ADJACENT)
     if samples is None:
         each = sum(len(model.spheres[a]) * len(model.spheres[b]) for a, b in model.pairs)
-        samples = int(np.clip(MOST_DISTANCES // max(each, 1), SAMPLES_LEAST, SAMPLES))
-    distances = pair_distances(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
-    in_contact = (distances <= 0.0).mean(axis=1)
+        samples = int(np.clip(most_distances // max(each, 1), SAMPLES_LEAST, SAMPLES))
+    least, in_contact = pair_contacts(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
     always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
-    near = distances.min(axis=1) <= NEVER_DISTANCE if samples >= NEVER_SAMPLES else np.ones(len(model.pairs), bool)
+    near = least <= NEVER_DISTANCE if samples >= NEVER_SAMPLES else np.ones(len(model.pairs), bool)
     far = [pair for pair, is_near in zip(model.pairs, near, strict=True) if not is_near]
     return model.without_pairs(always, ALWAYS).without_pairs(far, NEVER)
 
@@ -65,21 +71,25 @@ def without_contacts(robot: KinematicRobot, model: CollisionModel, joint_q: Arra
         model: Its model.
         joint_q: Shape [joint_coord_count] or [n, joint_coord_count].
     """
-    distances = pair_distances(robot, model, joint_q)
-    touching = [pair for pair, own in zip(model.pairs, distances, strict=True) if own.min() <= 0.0]
+    least, _ = pair_contacts(robot, model, joint_q)
+    touching = [pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0.0]
     return model.without_pairs(touching, "in contact in a free configuration")
 
 
-def pair_distances(robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike) -> Float64Array:
-    """Give the least distance between the spheres of each pair [m], shape [pairs, n]."""
+def pair_contacts(
+    robot: KinematicRobot, model: CollisionModel, joint_q: ArrayLike
+) -> tuple[Float64Array, Float64Array]:
+    """Give the least distance between the spheres of each pair [m], and in which share they touch, shape [pairs]."""
     configurations, spheres = checked_joint_q(robot, joint_q), body_spheres(robot, model)
-    distances = np.empty((len(spheres.pairs), len(configurations)))
+    least, touching = np.full(len(spheres.pairs), np.inf), np.zeros(len(spheres.pairs))
     for start in range(0, len(configurations), CONFIGURATIONS_PER_BLOCK):
         block = slice(start, start + CONFIGURATIONS_PER_BLOCK)
         centers = sphere_centers(robot, spheres, configurations[block])
         for row, (first, second) in enumerate(spheres.pairs):
-            distances[row, block] = pair_distance(spheres, centers, first, second)
-    return distances
+            distances = pair_distance(spheres, centers, first, second)
+            least[row] = min(least[row], distances.min())
+            touching[row] += (distances <= 0.0).sum()
+    return least, touching / len(configurations)
 
 
 def _adjacent(robot: KinematicRobot, model: CollisionModel) -> Iterator[LinkPair]:

@@ -74,7 +74,7 @@ def read_worlds(
     if options.collision == "world" and not worlds:
         raise InputError("Option collision='world' needs a world.")
     if options.collision == "self":
-        worlds = ()
+        return CheckedWorlds((), np.zeros(1, np.int32), None)
     return CheckedWorlds(worlds, _index(worlds, index, problem_count), _enabled(worlds, enabled, problem_count))
 
 

@@ -9,6 +9,7 @@ import warp as wp
 from ik_service.collision import ClearanceSize, CollisionSpheres, CollisionWorlds, clearance_function
 from ik_service.compiler import cpu_target
 from ik_service.linear_solve import Islands
+from ik_service.solver.lm.codes import CONVERGED, NO_TARGET
 from ik_service.solver.staged.slots import Slots
 
 
@@ -39,7 +40,8 @@ def contact_kernel(size: ClearanceSize) -> Any:
         i = wp.tid()
         p = slots.problem_idx[i]
         slots.depth[i, 0] = 0.0
-        if islands.nisland[p] == 1 and slots.phase[i, 0] >= 0 and slots.met[i, 0] == 1:
+        met, status = slots.met[i, 0], slots.phase[i, 0]
+        if islands.nisland[p] == 1 and ((met == 1 and status >= 0) or (met == NO_TARGET and status == CONVERGED)):
             q = Configuration()
             for c in range(COUNT):
                 q[c] = joint_q[i, c]

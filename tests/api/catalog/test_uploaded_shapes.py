@@ -1,11 +1,11 @@
-"""Robots put with the collision shapes that their URDF has: covered by spheres, kept, and bounded."""
+"""Robots put with the collision shapes that their URDF has: spheres alone, kept, and bounded."""
 
 import numpy as np
 import pytest
 
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
-from ik_service.api.catalog.uploaded_urdf import MAX_FLAT_SHAPES, MAX_SPHERES, read_uploaded, with_choices
+from ik_service.api.catalog.uploaded_urdf import MAX_SPHERES, read_uploaded, with_choices
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
 from tests.api.catalog.test_catalog_routes import XML, folder, open_client, problem  # noqa: F401  # fixtures
@@ -20,7 +20,7 @@ ARM = """<robot name="arm">
     <axis xyz="0 0 1"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint></robot>"""
 
 
-def arm(upper=BOX, count=1):
+def arm(upper=BALL, count=1):
     shapes = "".join(SHAPE.format(x=0.2 + 1e-4 * k, shape=upper) for k in range(count))
     fore = "".join(SHAPE.format(x=x, shape=BALL) for x in (0.1, 0.2, 0.3, 0.4))
     return ARM.format(base=SHAPE.format(x=0, shape=BALL), upper=shapes, fore=fore).encode()
@@ -50,6 +50,7 @@ def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):  #
     assert again.json()["collision"] == model
     plain = open_client.put(url, content=arm(), headers=XML)
     assert plain.json()["collision"] is None
+    assert open_client.put(f"{url}?collision=ignore", content=stored, headers=XML).json()["collision"] is None
     problem(open_client.put(f"{url}?collision=meshes", content=arm(), headers=XML), 422, "invalid_value")
     assert open_client.delete(url).status_code == 204
 
@@ -57,7 +58,9 @@ def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):  #
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
-        (arm('<mesh filename="upper.stl"/>'), "link 'upper' has shapes that are not read here"),
+        (arm('<mesh filename="upper.stl"/>'), "link 'upper' has shapes that are no spheres"),
+        (arm(BOX), "link 'upper' has shapes that are no spheres"),
+        (arm('<capsule radius="0.001" length="1e6"/>'), "link 'upper' has shapes that are no spheres"),
         (b'<robot name="one"><link name="base"/></robot>', "it has no collision shapes"),
     ],
 )
@@ -68,12 +71,23 @@ def test_a_warning_says_why_there_is_no_model(text, warning):
     assert read_uploaded(text).warnings == ()
 
 
-def test_shapes_that_take_long_are_bounded():
-    with pytest.raises(RobotFileError, match=f"Allowed: {MAX_FLAT_SHAPES}; cover them"):
-        read_uploaded(with_choices(arm(BOX, MAX_FLAT_SHAPES + 1), collision="shapes"))
-    long = '<capsule radius="0.001" length="20"/>'
-    with pytest.raises(RobotFileError, match=rf"takes \d+ spheres to cover the robot. Allowed: {MAX_SPHERES}"):
-        read_uploaded(with_choices(arm(long), collision="shapes"))
+def test_spheres_are_bounded():
+    many = read_uploaded(with_choices(arm(BALL, 256), collision="shapes"))  # the most shapes of a link
+    assert many.collision_model.sphere_count == 256 + 5
+    fore = "".join(SHAPE.format(x=1e-4 * k, shape=BALL) for k in range(256))
+    text = ARM.format(base=SHAPE.format(x=0, shape=BALL), upper=fore, fore=fore).encode()
+    with pytest.raises(RobotFileError, match=f"has 513 spheres for collision. Allowed: {MAX_SPHERES}"):
+        read_uploaded(with_choices(text, collision="shapes"))
+
+
+def test_what_is_not_chosen_stays_as_a_line_of_the_text_says():
+    text = arm()
+    shapes = with_choices(text, collision="shapes")
+    both = with_choices(shapes, constraints="ignore")
+    assert both == with_choices(text, constraints="ignore", collision="shapes")
+    assert with_choices(both) == both
+    assert with_choices(both, collision="ignore") == with_choices(text, constraints="ignore")
+    assert with_choices(both, collision="ignore", constraints="read") == text
 
 
 def test_spheres_as_shapes_are_taken_as_they_are():

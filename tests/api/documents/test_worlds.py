@@ -4,9 +4,13 @@ import io
 
 import numpy as np
 import pytest
+from starlette.datastructures import Headers
 
 from ik_service import IKSolver, load_robot
 from ik_service.api.catalog.served_robot import ServedRobot
+from ik_service.api.codecs.json_codec import JsonCodec
+from ik_service.api.codecs.media_types import answer_codec
+from ik_service.api.documents.answer_size import solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.schema.collision import MAX_OBJECTS
 from ik_service.batching.solver_cache import SolverCache
@@ -93,6 +97,12 @@ def test_requests_in_different_worlds_are_one_batch(panda, target):  # noqa: F81
         alone, rows = cache.solve(panda, request), slice(k * COUNT, (k + 1) * COUNT)
         for name in ("joint_q", "success", "status", "clearance", "closest"):
             assert getattr(together, name)[rows].tobytes() == getattr(alone, name).tobytes()
+    alone = [{**document, "options": {"collision": "self"}} for document in documents]
+    requests = [read_solve(document, panda).request for document in alone]
+    together = cache.solve_together(panda, requests)
+    own = cache.solve(panda, requests[0])
+    for k in range(len(requests)):
+        assert together.joint_q[k * COUNT : (k + 1) * COUNT].tobytes() == own.joint_q.tobytes()
     without = read_solve({"targets": [target]}, panda).request
     assert without.batch_key != requests[0].batch_key
     assert cache.solve(panda, without).clearance.shape == (COUNT,)
@@ -114,6 +124,17 @@ def test_nothing_that_can_touch_is_null(served, target):
     assert min(answer["clearance_m"]) > 0.0
     one_link = {**target, "link": "panda_link0", "positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
     assert solve(served, one_link, {"objects": OBJECTS}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["box", "\U0001f4e6" * 900, '"\\' * 500], ids=["box", "parcels", "escapes"])
+@pytest.mark.parametrize("accept", ["application/json", "application/msgpack", "application/x-npz"])
+def test_an_answer_has_no_more_bytes_than_were_reserved(served, panda, target, name, accept):  # noqa: F811
+    document = {"targets": [target], "world": {"objects": {name: {"shape": "box", "size": [3, 3, 3]}}}, **FURTHER}
+    document["options"] = {"seeds": 1}
+    reply = served.post("/v1/robots/cell/solve", json=document, headers={"Accept": accept})
+    assert reply.status_code == 200, reply.text
+    codec = answer_codec(Headers({"accept": accept}), JsonCodec())
+    assert len(reply.content) <= solve_answer_bytes(panda, read_solve(document, panda), codec)
 
 
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
@@ -159,6 +180,7 @@ def test_an_archive_has_the_columns(served, target):
             "/world/objects",
             "invalid_value",
         ),
+        ("cell", {"world": {"objects": {"a" * 1025: OBJECTS["post"]}}}, "/world/objects", "invalid_value"),
         ("cell", {"world": {"objects": OBJECTS, "disable": ["door"]}}, "/world/disable/0", "unknown_object"),
         ("cell", {"world": {"objects": OBJECTS, "disable": [["post"]]}}, "/world/disable", "wrong_shape"),
         ("cell", {"options": {"collision": "world"}}, "/options/collision", "no_collision_check"),

@@ -10,7 +10,7 @@ from ik_service.robots.collision_checks.link_pairs import (
     NEVER,
     SAME_BODY,
     choose_pairs,
-    pair_distances,
+    pair_contacts,
     without_contacts,
 )
 
@@ -82,9 +82,9 @@ def test_the_choice_is_the_same_in_every_run(chain):
 def test_what_touches_in_a_free_configuration_is_not_checked(chain):
     model = choose_pairs(chain, SPHERES, 2000)
     folded = np.array([0.0, 2.9, 2.9])
-    touching = {
-        pair for pair, own in zip(model.pairs, pair_distances(chain, model, folded), strict=True) if own[0] <= 0
-    }
+    least, share = pair_contacts(chain, model, folded)
+    touching = {pair for pair, own in zip(model.pairs, least, strict=True) if own <= 0}
+    np.testing.assert_array_equal(share, least <= 0)
     assert touching
     freed = without_contacts(chain, model, folded)
     assert set(freed.pairs) == set(model.pairs) - touching

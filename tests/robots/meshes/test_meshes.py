@@ -89,6 +89,15 @@ def test_without_trimesh_the_extra_is_named(folder, monkeypatch):
         read_mesh(reference("../meshes/box.stl"), folder / "my_robot" / "urdf" / "arm.urdf")
 
 
+def test_a_mirrored_mesh_is_not_inside_out(folder):
+    mirrored = reference("box.stl", (1.0, -1.0, 1.0))
+    mesh = read_mesh(mirrored, folder / "my_robot" / "meshes" / "arm.urdf")
+    points = np.random.default_rng(0).uniform(-0.3, 0.3, (200, 3))
+    np.testing.assert_allclose(
+        mesh_solid(mesh).signed_distance(points), Box(SIZE).signed_distance(points), atol=ROUNDING
+    )
+
+
 @pytest.fixture
 def box_mesh(folder):
     return read_mesh(reference("box.stl", pose=(0.3, 0.0, 0.0, *TURN)), folder / "my_robot" / "meshes" / "arm.urdf")

@@ -26,8 +26,8 @@ from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
 
-DISTANCE_BYTES = 5 * 8
-"""Memory of a distance between two spheres while it is computed: a difference, its length, the sum of radii."""
+DISTANCE_BYTES = 8 * 8
+"""Memory of a distance between two spheres while it is computed: a difference, its squares, lengths, sums of radii."""
 _NUMBERS = 3  # of a configuration in an answer
 
 router = APIRouter(prefix="/v1", tags=["robots"])
@@ -76,7 +76,7 @@ def _efforts(spheres: BodySpheres | None, world: World | None) -> tuple[int, int
     assert spheres is not None  # the robot has a collision model
     counts, objects = np.diff(spheres.link_start), 0 if world is None else len(world.objects)
     pairs = [int(counts[first]) * int(counts[second]) for first, second in spheres.pairs]
-    return max([len(spheres.radii), *pairs]), sum(pairs) + len(spheres.radii) * objects
+    return max([len(spheres.radii), *pairs]), sum(pairs) + len(spheres.radii) * (1 + objects)
 
 
 def _working_bytes(robot: RobotModel, asked: _AskedCheck) -> int:
