@@ -83,7 +83,8 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
     names += _names_bytes(*closing) * (ARRAY_CHARACTER * sum(map(len, closing)) if codec.is_flat else 1)
     own = request.collision_names(robot) if not include.isdisjoint(("advice", "clearance")) else ()
     if "advice" in include and own:
-        problem += (2 * max(map(len, own)) * CHARACTER + CONTACT_TEXT) * (ARRAY_CHARACTER if codec.is_flat else 1)
+        longest = max(map(len, own)) * ARRAY_CHARACTER if codec.is_flat else max(map(_name_bytes, own))
+        problem += 2 * longest + CONTACT_TEXT * (ARRAY_CHARACTER if codec.is_flat else 1)
     names += ARRAY_CHARACTER * len(own) * max(map(len, own), default=0) if codec.is_flat else _object_bytes(own)
     links = sum(_text_bytes(target.link) + 2 * ARRAY_HEAD for target in request.targets)
     return DOCUMENT_TEXT + 16 * ARRAY_HEAD + names + links + request.problem_count * problem
@@ -160,7 +161,12 @@ def _islands(decoded: DecodedSolve, robot: RobotModel) -> tuple[int, int]:
 
 def _object_bytes(names: Sequence[str]) -> int:
     """Bytes of names that a caller gives, at most; not kept."""
-    return sum(3 + CHARACTER * len(name) for name in names)
+    return sum(map(_name_bytes, names))
+
+
+def _name_bytes(name: str) -> int:
+    is_plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
+    return 3 + len(name) * (1 if is_plain else CHARACTER)
 
 
 @lru_cache(maxsize=256)
