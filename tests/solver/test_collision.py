@@ -38,9 +38,13 @@ WORLD = World(
 OTHER = World({"shelf": Box((0.5, 0.6, 0.04), (0.55, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0))})
 
 
+def panda_with_spheres():
+    return ik_service.load_robot("panda", collision="ignore").with_collision_model(CollisionModel(SPHERES, FAR))
+
+
 @pytest.fixture(scope="module")
 def panda():
-    return ik_service.load_robot("panda", collision="ignore").with_collision_model(CollisionModel(SPHERES, FAR))
+    return panda_with_spheres()
 
 
 @pytest.fixture(scope="module")

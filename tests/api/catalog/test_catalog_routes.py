@@ -5,49 +5,19 @@ import gzip
 import msgpack
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
 from ik_service import load_robot
-from ik_service.api import create_app
 from ik_service.api.catalog.robot_catalog import RobotCatalog
 from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.schema.limits import MAX_LOOP_COUNT
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
-from ik_service.settings import ServiceSettings
+from tests.api.catalog.conftest import READER_KEY, XML, problem
 from tests.robots.files.test_foreign_loops import named, pin
 from tests.solver.test_loops import CLOSED, gaps
 
-KEY, READER_KEY = "0123456789abcdef", "fedcba9876543210"
 UR5E = builtin_urdf("ur5e")
-XML = {"Content-Type": "application/xml"}
 GRIPPER = load_robot("panda_gripper")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("catalog")
-
-
-@pytest.fixture(scope="module")
-def open_client(folder):
-    settings = ServiceSettings(
-        device="cpu",
-        robots="panda",
-        catalog_dir=folder,
-        uploads_enabled=True,
-        max_uploaded_robots=3,
-        api_keys=f"lab:{KEY},reader:{READER_KEY}",
-        uploaders="lab",
-    )
-    with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
-        client.app.state.service.warm_up.result(300)
-        yield client
-
-
-def problem(reply, status, code):
-    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
-    assert reply.headers["content-type"] == "application/problem+json"
 
 
 def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):

@@ -8,7 +8,7 @@ from ik_service.api.catalog.robot_store import RobotStore
 from ik_service.api.catalog.uploaded_urdf import MAX_SPHERES, read_uploaded, with_choices
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
-from tests.api.catalog.test_catalog_routes import XML, folder, open_client, problem  # noqa: F401  # fixtures
+from tests.api.catalog.conftest import XML, problem
 
 SHAPE = "<collision><origin xyz='{x} 0 0'/><geometry>{shape}</geometry></collision>"
 BALL, BOX = '<sphere radius="0.04"/>', '<box size="0.2 0.05 0.05"/>'
@@ -26,7 +26,7 @@ def arm(upper=BALL, count=1):
     return ARM.format(base=SHAPE.format(x=0, shape=BALL), upper=shapes, fore=fore).encode()
 
 
-def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):  # noqa: F811  # fixtures
+def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):
     url = "/v1/robots/folded_arm"
     put = open_client.put(f"{url}?collision=shapes&constraints=ignore", content=arm(), headers=XML)
     assert put.status_code == 201, put.text

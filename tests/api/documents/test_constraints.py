@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, load_robot
-from ik_service.api.catalog.served_robot import ServedRobot
 from ik_service.api.documents.robot import robot_body
 from ik_service.api.documents.solve_request import read_solve
 from ik_service.client import Client
 from ik_service.robots import CoordinateConstraint, LoopConstraint
+from tests.api.conftest import serving
 from tests.solver.test_loops import HELD, LEFT, RIGHT
 
 LOOPS = [
@@ -32,11 +32,8 @@ def robot():
 @pytest.fixture(scope="module")
 def served(client, robot):
     """The client of a service that serves the robot, as `held`."""
-    catalog = client.app.state.service.catalog
-    before = dict(catalog._served)
-    catalog._set({**before, "held": ServedRobot(robot, "built_in", None)})
-    yield client
-    catalog._set(before)
+    with serving(client, "held", robot):
+        yield client
 
 
 def body(disable, **fields):

@@ -7,7 +7,6 @@ import pytest
 from starlette.datastructures import Headers
 
 from ik_service import IKSolver, load_robot
-from ik_service.api.catalog.served_robot import ServedRobot
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.media_types import answer_codec
 from ik_service.api.documents.answer_size import solve_answer_bytes
@@ -16,7 +15,7 @@ from ik_service.api.schema.collision import MAX_OBJECTS
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.client import Client
 from ik_service.robots.files.geometry.world_file import read_world
-from tests.solver.test_collision import HAND, free_targets, panda  # noqa: F401  # a fixture
+from tests.solver.test_collision import HAND, free_targets
 
 COUNT = 6
 OBJECTS = {
@@ -29,18 +28,8 @@ FURTHER = {"options": {"margin_m": 0.01}, "include": ["advice", "clearance"]}
 
 
 @pytest.fixture(scope="module")
-def served(client, panda):  # noqa: F811  # that fixture
-    """The client of a service that serves the robot with its spheres, as `cell`."""
-    catalog = client.app.state.service.catalog
-    before = dict(catalog._served)
-    catalog._set({**before, "cell": ServedRobot(panda, "built_in", None)})
-    yield client
-    catalog._set(before)
-
-
-@pytest.fixture(scope="module")
-def target(panda):  # noqa: F811  # that fixture
-    positions, orientations = free_targets(panda, COUNT)
+def target(cell):
+    positions, orientations = free_targets(cell, COUNT)
     return {"link": HAND, "positions": positions.tolist(), "orientations_xyzw": orientations.tolist()}
 
 
@@ -51,66 +40,66 @@ def expected_of(robot, target, objects, enabled=None, **options):
     return world, solver.solve(*poses, world=world, object_enabled=enabled, options={"margin": 0.01, **options})
 
 
-def solve(served, target, world, **fields):
+def solve(served_cell, target, world, **fields):
     body = {"targets": [target], "world": world, **FURTHER, **fields}
-    return served.post("/v1/robots/cell/solve", json=body)
+    return served_cell.post("/v1/robots/cell/solve", json=body)
 
 
-def test_a_request_has_the_bytes_that_a_solve_in_process_has(served, panda, target):  # noqa: F811
-    world, expected = expected_of(panda, target, OBJECTS)
-    answer = solve(served, target, {"objects": OBJECTS}).json()
-    assert answer["collision_names"] == [*panda.body_spheres.links, *OBJECTS]
+def test_a_request_has_the_bytes_that_a_solve_in_process_has(served_cell, cell, target):
+    world, expected = expected_of(cell, target, OBJECTS)
+    answer = solve(served_cell, target, {"objects": OBJECTS}).json()
+    assert answer["collision_names"] == [*cell.body_spheres.links, *OBJECTS]
     for name in ("joint_q", "success", "closest"):
         column = getattr(expected, name)
         np.testing.assert_array_equal(np.array(answer[name], column.dtype), column)
     np.testing.assert_array_equal(answer["clearance_m"], expected.clearance)
-    check = panda.collision(expected.joint_q, world)
+    check = cell.collision(expected.joint_q, world)
     np.testing.assert_allclose(check.clearance, answer["clearance_m"], atol=1e-9)
     named = [tuple(answer["collision_names"][place] for place in pair) for pair in answer["closest"]]
     assert named == check.closest_pairs
 
 
-def test_objects_can_be_absent_for_all_problems_or_for_some(served, panda, target):  # noqa: F811
+def test_objects_can_be_absent_for_all_problems_or_for_some(served_cell, cell, target):
     lists = [["post"], [], ["wall", "table"]] * 2
     enabled = np.array([[name not in names for name in OBJECTS] for names in lists])
-    _, expected = expected_of(panda, target, OBJECTS, enabled)
-    each = solve(served, target, {"objects": OBJECTS, "disable": lists}).json()
+    _, expected = expected_of(cell, target, OBJECTS, enabled)
+    each = solve(served_cell, target, {"objects": OBJECTS, "disable": lists}).json()
     np.testing.assert_array_equal(each["clearance_m"], expected.clearance)
     without = {name: fields for name, fields in OBJECTS.items() if name != "post"}
-    all_ = solve(served, target, {"objects": OBJECTS, "disable": ["post"]}).json()
+    all_ = solve(served_cell, target, {"objects": OBJECTS, "disable": ["post"]}).json()
     np.testing.assert_array_equal(
-        all_["clearance_m"], solve(served, target, {"objects": without}).json()["clearance_m"]
+        all_["clearance_m"], solve(served_cell, target, {"objects": without}).json()["clearance_m"]
     )
 
 
-def test_requests_in_different_worlds_are_one_batch(panda, target):  # noqa: F811
+def test_requests_in_different_worlds_are_one_batch(cell, target):
     documents = [
         {"targets": [target], "world": {"objects": OBJECTS, "disable": ["post"]}},
         {"targets": [target], "world": {"objects": SHELF}},
         {"targets": [target], "world": {"objects": OBJECTS, "disable": [["wall"]] * COUNT}},
     ]
-    requests = [read_solve(document, panda).request for document in documents]
+    requests = [read_solve(document, cell).request for document in documents]
     assert len({request.batch_key for request in requests}) == 1
     cache = SolverCache("cpu")
-    together = cache.solve_together(panda, requests)
+    together = cache.solve_together(cell, requests)
     for k, request in enumerate(requests):
-        alone, rows = cache.solve(panda, request), slice(k * COUNT, (k + 1) * COUNT)
+        alone, rows = cache.solve(cell, request), slice(k * COUNT, (k + 1) * COUNT)
         for name in ("joint_q", "success", "status", "clearance", "closest"):
             assert getattr(together, name)[rows].tobytes() == getattr(alone, name).tobytes()
     alone = [{**document, "options": {"collision": "self"}} for document in documents]
-    requests = [read_solve(document, panda).request for document in alone]
-    together = cache.solve_together(panda, requests)
-    own = cache.solve(panda, requests[0])
+    requests = [read_solve(document, cell).request for document in alone]
+    together = cache.solve_together(cell, requests)
+    own = cache.solve(cell, requests[0])
     for k in range(len(requests)):
         assert together.joint_q[k * COUNT : (k + 1) * COUNT].tobytes() == own.joint_q.tobytes()
-    without = read_solve({"targets": [target]}, panda).request
+    without = read_solve({"targets": [target]}, cell).request
     assert without.batch_key != requests[0].batch_key
-    assert cache.solve(panda, without).clearance.shape == (COUNT,)
+    assert cache.solve(cell, without).clearance.shape == (COUNT,)
 
 
-def test_an_answer_in_contact_names_the_two(served, panda, target):  # noqa: F811
+def test_an_answer_in_contact_names_the_two(served_cell, cell, target):
     around = {"box": {"shape": "box", "size": [3, 3, 3]}}
-    answer = solve(served, target, {"objects": around}, options={"seeds": 4}).json()
+    answer = solve(served_cell, target, {"objects": around}, options={"seeds": 4}).json()
     assert set(answer["status"]) == {"blocked_by_collision"}
     assert not any(answer["success"])
     for pair, advice in zip(answer["closest"], answer["advice"], strict=True):
@@ -119,28 +108,28 @@ def test_an_answer_in_contact_names_the_two(served, panda, target):  # noqa: F81
         assert f"'{first}' and 'box'" in advice
 
 
-def test_nothing_that_can_touch_is_null(served, target):
-    answer = solve(served, target, {"objects": {}}, options={"collision": "self"}).json()
+def test_nothing_that_can_touch_is_null(served_cell, target):
+    answer = solve(served_cell, target, {"objects": {}}, options={"collision": "self"}).json()
     assert min(answer["clearance_m"]) > 0.0
     one_link = {**target, "link": "panda_link0", "positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
-    assert solve(served, one_link, {"objects": OBJECTS}).status_code == 200
+    assert solve(served_cell, one_link, {"objects": OBJECTS}).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["box", "\U0001f4e6" * 900, '"\\' * 500], ids=["box", "parcels", "escapes"])
 @pytest.mark.parametrize("accept", ["application/json", "application/msgpack", "application/x-npz"])
-def test_an_answer_has_no_more_bytes_than_were_reserved(served, panda, target, name, accept):  # noqa: F811
+def test_an_answer_has_no_more_bytes_than_were_reserved(served_cell, cell, target, name, accept):
     document = {"targets": [target], "world": {"objects": {name: {"shape": "box", "size": [3, 3, 3]}}}, **FURTHER}
     document["options"] = {"seeds": 1}
-    reply = served.post("/v1/robots/cell/solve", json=document, headers={"Accept": accept})
+    reply = served_cell.post("/v1/robots/cell/solve", json=document, headers={"Accept": accept})
     assert reply.status_code == 200, reply.text
     codec = answer_codec(Headers({"accept": accept}), JsonCodec())
-    assert len(reply.content) <= solve_answer_bytes(panda, read_solve(document, panda), codec)
+    assert len(reply.content) <= solve_answer_bytes(cell, read_solve(document, cell), codec)
 
 
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
-def test_the_client_gives_a_world_of_arrays(served, panda, target, encoding):  # noqa: F811
+def test_the_client_gives_a_world_of_arrays(served_cell, cell, target, encoding):
     objects = {"table": {**OBJECTS["table"], "size": np.array([2, 2, 0.1]), "position": (0, 0, np.float32(-0.125))}}
-    with Client("http://testserver", transport=served._transport, encoding=encoding) as client:
+    with Client("http://testserver", transport=served_cell._transport, encoding=encoding) as client:
         found = client.solve(
             "cell",
             target["positions"],
@@ -150,15 +139,15 @@ def test_the_client_gives_a_world_of_arrays(served, panda, target, encoding):  #
             include=["clearance"],
         )
     world = read_world({"objects": {"table": {**OBJECTS["table"], "position": [0, 0, -0.125]}}})
-    np.testing.assert_allclose(panda.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
+    np.testing.assert_allclose(cell.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
     assert found.collision_names[-1] == "table"
     assert found.closest.shape == (COUNT, 2)
 
 
-def test_an_archive_has_the_columns(served, target):
+def test_an_archive_has_the_columns(served_cell, target):
     arrays = io.BytesIO()
     np.savez(arrays, positions=target["positions"], orientations_xyzw=target["orientations_xyzw"])
-    answer = served.post(
+    answer = served_cell.post(
         f"/v1/robots/cell/solve?link={HAND}&include=clearance&margin_m=0.02",
         content=arrays.getvalue(),
         headers={"Content-Type": "application/x-npz"},
@@ -190,20 +179,20 @@ def test_an_archive_has_the_columns(served, target):
         ("four_bar", {"include": ["clearance"]}, "/include", "no_collision_check"),
     ],
 )
-def test_what_is_wrong_is_named(served, target, robot, fields, pointer, code):
+def test_what_is_wrong_is_named(served_cell, target, robot, fields, pointer, code):
     own = target if robot == "cell" else {"link": load_robot(robot).link_names[-1], "positions": target["positions"]}
-    answer = served.post(f"/v1/robots/{robot}/solve", json={"targets": [own], **fields})
+    answer = served_cell.post(f"/v1/robots/{robot}/solve", json={"targets": [own], **fields})
     assert answer.status_code == 422
     assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [(pointer, code)]
 
 
-def test_many_objects_leave_fewer_attempts(panda):  # noqa: F811
+def test_many_objects_leave_fewer_attempts(cell):
     target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]] * 7000}
     ball = {"shape": "sphere", "radius": 0.01}
     few = {"objects": {str(k): ball for k in range(8)}}
     options = {"seeds": 1000}
-    assert read_solve({"targets": [target], "world": few, "options": options}, panda).request.problem_count == 7000
+    assert read_solve({"targets": [target], "world": few, "options": options}, cell).request.problem_count == 7000
     many = {"objects": {str(k): ball for k in range(MAX_OBJECTS)}}
     with pytest.raises(ValueError, match="256 objects") as raised:
-        read_solve({"targets": [target], "world": many, "options": options}, panda)
+        read_solve({"targets": [target], "world": many, "options": options}, cell)
     assert "/options/seeds" in str(raised.value)

@@ -5,60 +5,55 @@ import numpy as np
 import pytest
 
 from ik_service.api.schema.collision import MAX_CHECK_EFFORT
+from ik_service.robots import CollisionModel
 from ik_service.robots.files.geometry.world_file import read_world
-from tests.api.documents.test_worlds import OBJECTS, served  # noqa: F401  # a fixture
-from tests.solver.test_collision import panda  # noqa: F401  # a fixture
+from tests.api.conftest import serving
+from tests.api.documents.test_worlds import OBJECTS
 
 COUNT = 700  # more than a block
 
 
-def ask(served, robot="cell", status=200, **fields):  # noqa: F811
-    reply = served.post(f"/v1/robots/{robot}/check", json=fields)
+def ask(served_cell, robot="cell", status=200, **fields):
+    reply = served_cell.post(f"/v1/robots/{robot}/check", json=fields)
     assert reply.status_code == status, reply.text
     return reply.json()
 
 
 @pytest.fixture(scope="module")
-def joint_q(panda):  # noqa: F811
-    return panda.random_joint_q(np.random.default_rng(0), COUNT)
+def joint_q(cell):
+    return cell.random_joint_q(np.random.default_rng(0), COUNT)
 
 
-def test_clearances_are_those_of_python(served, panda, joint_q):  # noqa: F811
+def test_clearances_are_those_of_python(served_cell, cell, joint_q):
     disable = [["post"] if k % 2 else [] for k in range(COUNT)]
     enabled = np.array([[name not in names for name in OBJECTS] for names in disable])
     world = read_world({"objects": OBJECTS})
-    expected = panda.collision(joint_q, world, enabled)
+    expected = cell.collision(joint_q, world, enabled)
     assert 0.01 < expected.is_free.mean() < 0.99
-    shown = ask(served, joint_q=joint_q.tolist(), world={"objects": OBJECTS, "disable": disable})
+    shown = ask(served_cell, joint_q=joint_q.tolist(), world={"objects": OBJECTS, "disable": disable})
     assert np.array(shown["clearance_m"]).tobytes() == expected.clearance.tobytes()
     assert shown["closest"] == expected.closest.tolist()
     assert shown["collision_names"] == list(expected.names)
-    alone = ask(served, joint_q=joint_q[:3].tolist())
-    assert alone["clearance_m"] == panda.collision(joint_q[:3]).clearance.tolist()
+    alone = ask(served_cell, joint_q=joint_q[:3].tolist())
+    assert alone["clearance_m"] == cell.collision(joint_q[:3]).clearance.tolist()
 
 
-def test_msgpack_holds_packed_columns(served, panda, joint_q):  # noqa: F811
+def test_msgpack_holds_packed_columns(served_cell, cell, joint_q):
     document = {"joint_q": joint_q.tolist(), "world": {"objects": OBJECTS}}
-    reply = served.post(
+    reply = served_cell.post(
         "/v1/robots/cell/check",
         content=msgpack.packb(document),
         headers={"Content-Type": "application/msgpack", "Accept": "application/msgpack"},
     )
     column = msgpack.unpackb(reply.content)["clearance_m"]
     found = np.frombuffer(column["data"], column["dtype"])
-    assert found.tobytes() == panda.collision(joint_q, read_world({"objects": OBJECTS})).clearance.tobytes()
+    assert found.tobytes() == cell.collision(joint_q, read_world({"objects": OBJECTS})).clearance.tobytes()
 
 
-def test_where_nothing_can_touch_is_null(served, panda, joint_q):  # noqa: F811
-    catalog = served.app.state.service.catalog
-    model = type(panda.collision_model)({"panda_link0": [[0, 0, 0, 0.1]]}, [])
-    before = dict(catalog._served)
-    alone = type(before["cell"])(panda.with_collision_model(model), "built_in", None)
-    catalog._set({**before, "base": alone})
-    try:
-        shown = ask(served, "base", joint_q=joint_q[:2].tolist(), world={"objects": OBJECTS})
-    finally:
-        catalog._set(before)
+def test_where_nothing_can_touch_is_null(served_cell, cell, joint_q):
+    base = cell.with_collision_model(CollisionModel({"panda_link0": [[0, 0, 0, 0.1]]}, []))
+    with serving(served_cell, "base", base):
+        shown = ask(served_cell, "base", joint_q=joint_q[:2].tolist(), world={"objects": OBJECTS})
     assert shown["clearance_m"] == [None, None]
     assert shown["closest"] == [[-1, -1]] * 2
 
@@ -73,15 +68,15 @@ def test_where_nothing_can_touch_is_null(served, panda, joint_q):  # noqa: F811
         ("cell", {}, "/joint_q", "missing_field"),
     ],
 )
-def test_what_is_wrong_is_named(served, robot, fields, pointer, code):  # noqa: F811
-    (fault,) = ask(served, robot, 422, **fields)["errors"]
+def test_what_is_wrong_is_named(served_cell, robot, fields, pointer, code):
+    (fault,) = ask(served_cell, robot, 422, **fields)["errors"]
     assert (fault["pointer"], fault["code"]) == (pointer, code)
 
 
-def test_a_check_that_would_take_long_is_refused_with_what_is_allowed(served, panda):  # noqa: F811
+def test_a_check_that_would_take_long_is_refused_with_what_is_allowed(served_cell, cell):
     objects = {str(k): {"shape": "sphere", "radius": 0.1} for k in range(256)}
-    (fault,) = ask(served, status=422, joint_q=[[0] * 7] * 50_000, world={"objects": objects})["errors"]
+    (fault,) = ask(served_cell, status=422, joint_q=[[0] * 7] * 50_000, world={"objects": objects})["errors"]
     assert fault["code"] == "out_of_range"
     allowed = int(fault["detail"].split()[-1].rstrip("."))
-    spheres = panda.body_spheres
+    spheres = cell.body_spheres
     assert 0 < allowed * 256 * len(spheres.radii) <= MAX_CHECK_EFFORT
