@@ -17,7 +17,7 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_conjugate, quaternion_rotate
 
 WORLDS_KEPT = 64
-"""Worlds whose numbers are kept for their next solve; those of an object take some 40 us to make."""
+"""Worlds whose numbers are kept for their next solve."""
 EVERYWHERE = 1.0e9
 """Radius of the ball around a half-space [m]."""
 _Z_AXIS = np.array([0.0, 0.0, 1.0])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from typing import Any
 
 from ik_service.api.errors.exceptions import MjcfRefusedError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS, MAX_LOOP_COUNT
@@ -22,7 +21,7 @@ MAX_CHOICES_BYTES = 256
 MAX_SPHERES = 512
 """Spheres of a robot that is put."""
 MOST_DISTANCES = 20_000_000
-"""Distances that are looked at to choose its pairs: some 0.5 s of a core."""
+"""Distances that are looked at to choose its pairs."""
 
 _DEFAULTS = {"constraints": "read", "collision": "ignore"}
 _CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # an instruction: other readers pass it over
@@ -66,8 +65,7 @@ def read_uploaded(text: bytes) -> RobotModel:
     """
     try:
         choices = _choices_of(text)
-        reads: Any = "ignore" if choices["constraints"] == "ignore" else "read"
-        model = load_urdf(text, constraints=reads)
+        model = load_urdf(text, constraints="ignore" if choices["constraints"] == "ignore" else "read")
     except RobotFileError as error:
         if (error.element or "").startswith(("mujoco '", "<mujoco>")):
             raise MjcfRefusedError("This is MJCF. Put a URDF; MJCF is read from local files only.") from None

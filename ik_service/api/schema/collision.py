@@ -9,9 +9,9 @@ from ik_service.api.schema.fields import NAME_LISTS, Envelope, column, row
 from ik_service.robots.files.geometry.world_file import SHAPES, ShapeFields
 
 MAX_OBJECTS = 256
-"""Objects of a world in one request: they are read in some 4 ms."""
+"""Objects of a world in one request."""
 MAX_CHECK_EFFORT = 100_000_000
-"""Most distances of one check, configurations x (pairs of spheres + spheres x objects): some 2 s of a core."""
+"""Most distances of one check, configurations x (pairs of spheres + spheres x objects)."""
 CHECK_REQUEST: dict[str, Any] = {
     "joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]],
     "world": {"objects": {"table": {"shape": "box", "size": [1, 1, 0.1], "position": [0.5, 0, -0.1]}}},
