@@ -5,6 +5,7 @@ few of them as a greedy choice finds. Radii then grow by what points between tho
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ STANDS_OUT = 0.15
 """By how much of the least width of a shape its spheres stand out, unless another bound is given."""
 STANDS_OUT_LEAST = 0.005
 """The same [m] of thin shapes."""
+THINNEST = 1e-6
+"""Least thickness of a box or cylinder [m]: thinner ones are covered as if they had it."""
 CANDIDATES = 1200
 """Places of spheres that are tried for a solid, about."""
 SURFACE_STEPS = 49
@@ -63,6 +66,7 @@ def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64
 
 def shape_solid(shape: BoundedShape) -> Solid:
     """Give the solid of a shape in its owner's frame."""
+    shape = _with_volume(shape)
     if isinstance(shape, Box):
         half, surface = 0.5 * np.array(shape.size), _box_surface(0.5 * np.array(shape.size))
     elif isinstance(shape, Cylinder):
@@ -79,6 +83,15 @@ def shape_solid(shape: BoundedShape) -> Solid:
     placed = _in_owner(shape, np.column_stack([corners, np.zeros(8)]))[:, :3]
     on_surface = _in_owner(shape, np.column_stack([surface, np.zeros(len(surface))]))[:, :3]
     return Solid(shape.signed_distance, on_surface, placed.min(axis=0), placed.max(axis=0))
+
+
+def _with_volume(shape: BoundedShape) -> BoundedShape:
+    """Give a box or cylinder with the least thickness; what is flat has no points inside."""
+    if isinstance(shape, Box):
+        return replace(shape, size=tuple(max(edge, THINNEST) for edge in shape.size))
+    if isinstance(shape, Cylinder):
+        return replace(shape, radius=max(shape.radius, THINNEST), length=max(shape.length, THINNEST))
+    return shape
 
 
 def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float = 0.0) -> Float64Array:

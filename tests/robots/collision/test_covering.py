@@ -45,3 +45,14 @@ def test_a_sphere_covers_itself():
 def test_a_bound_of_nothing_is_refused():
     with pytest.raises(InputError, match="stands_out must be above 0 m"):
         cover_shape(SHAPES[3], 0.0)
+
+
+FLAT = [Box((0.06, 0.03, 0.0)), Box((0.06, 0.03, 0.0), POSE), Cylinder(0.1, 0.0, POSE), Cylinder(0.0, 0.2, POSE)]
+
+
+@pytest.mark.parametrize("shape", FLAT, ids=repr)
+def test_what_is_flat_is_covered(shape):
+    spheres, surface = cover_shape(shape, 0.01), shape_solid(shape).surface
+    beyond = (np.linalg.norm(surface[:, None] - spheres[:, :3], axis=-1) - spheres[:, 3]).min(axis=1)
+    assert len(surface) > 1000
+    assert beyond.max() <= 1e-9

@@ -15,7 +15,7 @@ from ik_service.robots.transforms import Float64Array
 
 DISABLED = "disabled in the SRDF file"
 MAX_COVERED = 512
-"""Most boxes and cylinders of a robot that are covered when it is loaded: each takes 0.1 s, a plate seconds."""
+"""Most boxes and cylinders of a robot that are covered when it is loaded; thin plates take longest."""
 
 
 def read_collision_model(
