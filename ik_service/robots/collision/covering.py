@@ -87,9 +87,9 @@ def shape_solid(shape: BoundedShape) -> Solid:
 
 def _with_volume(shape: BoundedShape) -> BoundedShape:
     """Give a box or cylinder with the least thickness; what is flat has no points inside."""
-    if isinstance(shape, Box):
+    if isinstance(shape, Box) and min(shape.size) < THINNEST:
         return replace(shape, size=tuple(max(edge, THINNEST) for edge in shape.size))
-    if isinstance(shape, Cylinder):
+    if isinstance(shape, Cylinder) and min(shape.radius, shape.length) < THINNEST:
         return replace(shape, radius=max(shape.radius, THINNEST), length=max(shape.length, THINNEST))
     return shape
 
