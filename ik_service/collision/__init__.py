@@ -1,6 +1,11 @@
 """Collision checks on devices: spheres of a robot and worlds as arrays, and the clearance of one configuration."""
 
-from ik_service.collision.clearance import ClearanceSize, clearance_function
+from ik_service.collision.clearance import (
+    ClearanceSize,
+    approaches_function,
+    clearance_function,
+    time_to_contact_function,
+)
 from ik_service.collision.sphere_arrays import CollisionSpheres, collision_spheres
 from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, world_lines
 
@@ -9,7 +14,9 @@ __all__ = [
     "CollisionSpheres",
     "CollisionWorlds",
     "ObjectKind",
+    "approaches_function",
     "clearance_function",
     "collision_spheres",
+    "time_to_contact_function",
     "world_lines",
 ]

@@ -1,4 +1,4 @@
-"""The clearance of one configuration in float32, as a function for kernels of one robot.
+"""The clearance of one configuration in float32, and what is nearest, as functions for kernels of one robot.
 
     bodies, joint by joint -> bounds of links -> pairs whose bounds are near: their spheres -> objects whose bounds are
 
@@ -63,13 +63,73 @@ def clearance_function(size: ClearanceSize) -> Any:
     Spheres: Any = warp.ref[CollisionSpheres]
     Worlds: Any = warp.ref[CollisionWorlds]
 
-    @wp.func_native(_text(size))
+    @wp.func_native(_text(size, "places", "clearance", "scan", result="least"))
     def clearance(p: int, joint_q: Configuration, spheres: Spheres, worlds: Worlds, least: float) -> float: ...
 
     return clearance
 
 
-def _text(size: ClearanceSize) -> str:
+@lru_cache
+@typing.no_type_check
+def approaches_function(size: ClearanceSize) -> Any:
+    """Return the function of Warp: (p, joint_q, spheres, worlds, least, gaps, slopes) -> how many spheres are near.
+
+    Arguments as in `clearance_function`. It looks for spheres that are nearer than `least` to another link or to an
+    object, up to four of each two and 32 in all, and writes the nearest, in order: distances into `gaps` [robots,
+    most], and how much each grows by every coordinate into `slopes` [robots, most, coordinates], in m per rad or m; 0
+    for coordinates of ball and floating joints.
+    """
+    warp: Any = wp
+    Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]
+    Spheres: Any = warp.ref[CollisionSpheres]
+    Worlds: Any = warp.ref[CollisionWorlds]
+
+    @wp.func_native(_text(size, "places", "approaches", "scan", "approach_slopes", result="count"))
+    def approaches(
+        p: int,
+        joint_q: Configuration,
+        spheres: Spheres,
+        worlds: Worlds,
+        least: float,
+        gaps: wp.array2d[wp.float32],
+        slopes: wp.array3d[wp.float32],
+    ) -> int: ...
+
+    return approaches
+
+
+@lru_cache
+@typing.no_type_check
+def time_to_contact_function(size: ClearanceSize) -> Any:
+    """Return the function of Warp: (p, joint_q, spheres, worlds, levers, speeds, kept, longest) -> a time.
+
+    The first arguments are those of `clearance_function`. For at least as long as it returns, and no more than
+    `longest`, everything keeps the distance `kept` [m], if joints move no faster than `speeds` from here on.
+
+    `levers`, [links, coordinates], says how far spheres of a link move at most for a unit of a coordinate; 0 where it
+    does not move them.
+    """
+    warp: Any = wp
+    Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]
+    Spheres: Any = warp.ref[CollisionSpheres]
+    Worlds: Any = warp.ref[CollisionWorlds]
+
+    @wp.func_native(_text(size, "places", "time_to_contact", "scan", result="longest"))
+    def time_to_contact(
+        p: int,
+        joint_q: Configuration,
+        spheres: Spheres,
+        worlds: Worlds,
+        levers: wp.array2d[wp.float32],
+        speeds: Configuration,
+        kept: float,
+        longest: float,
+    ) -> float: ...
+
+    return time_to_contact
+
+
+def _text(size: ClearanceSize, *templates: str, result: str) -> str:
     lanes = size.lanes
     kinds = [f"{name} = {JointType[name].value}" for name in JOINT_TYPES]
     kinds += [f"{kind.name} = {kind.value}" for kind in ObjectKind]
@@ -90,4 +150,5 @@ def _text(size: ClearanceSize) -> str:
     for name, operation in (("sine", Operation.SIN), ("cosine", Operation.COS)):
         body = [*function_lines(lanes, operation, ["x"], "found"), "return found;"]
         functions += [f"const auto {name} = [](F x) -> F {{", *body, "};"]
-    return "\n".join(["{", *lanes.prologue(), *functions, TEMPLATES.filled("clearance.cpp", words), "}"])
+    filled = [TEMPLATES.filled(f"{name}.cpp", words) for name in templates]
+    return "\n".join(["{", *lanes.prologue(), *functions, *filled, f"return {result};", "}"])
