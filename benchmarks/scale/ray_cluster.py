@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import yaml
@@ -26,6 +26,8 @@ CONFIGURATION = HERE.parents[1] / "docker" / "ray" / "cpu.yaml"
 KEY = "0123456789abcdef"
 START_S = 500.0  # a busy machine that has compiled nothing; less than the time of a test
 ANSWER_S = 60.0  # that a check of its health may take
+STARTS = 3  # of a cluster: Ray gives a node 30 s to start, and nobody can give it more
+LATE_NODE = "The current node timed out during startup"  # what it says then
 PORTS = range(21000, 32000)  # below those that Linux hands out by itself
 CORES = 4  # as far as Ray knows: two replicas, and what a test runs beside them
 HAPROXY = {
@@ -41,6 +43,10 @@ def free_port() -> int:
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise RuntimeError(f"No port of {PORTS} is free.")
+
+
+class LateNodeError(RuntimeError):
+    """A node of Ray was not up in the time that Ray gives it."""
 
 
 class RayCluster:
@@ -66,7 +72,6 @@ class RayCluster:
             "RAY_AUTH_MODE": "disabled",  # nobody but this machine can reach the cluster
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "ik_service.deploy.proxy_layer.layers",
-            "RAY_raylet_start_wait_time_s": "120",  # a busy machine may need more than the usual 30
             "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # a busy machine may need more than the usual 5
             "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy" / "haproxy.cfg"),
             "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "haproxy" / "admin"),
@@ -84,13 +89,20 @@ class RayCluster:
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until all replicas have solved and the proxy knows one."""
+        """Wait until all replicas have solved and the proxy knows one.
+
+        Raises:
+            LateNodeError: Ray has given up on a node that was not up in time.
+            RuntimeError: The cluster is not ready after all.
+        """
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().decode().strip()
         deadline = time.monotonic() + START_S
         while len(self.ready_replicas()) < self._count or not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"The cluster did not become ready: {(self._folder / 'cluster.log').read_text()}")
+                log = (self._folder / "cluster.log").read_text()
+                kind = LateNodeError if LATE_NODE in log else RuntimeError
+                raise kind(f"The cluster did not become ready: {log}")
             time.sleep(0.1)
 
     def end(self) -> None:
@@ -154,13 +166,26 @@ def ray_cluster(replicas: int, variables: Mapping[str, str] | None = None) -> It
         replicas: How many there are.
         variables: Of the environment of the cluster, besides those that it has always.
     """
-    with tempfile.TemporaryDirectory(prefix="ik", ignore_cleanup_errors=True) as folder:  # short: it holds sockets
-        cluster = RayCluster(Path(folder), replicas, variables or {})
+    with ExitStack() as stack:
+        cluster = _started(stack, replicas, variables or {}, STARTS)
+        yield cluster
+
+
+def _started(stack: ExitStack, replicas: int, variables: Mapping[str, str], starts: int) -> RayCluster:
+    """Start a cluster that ends with the stack; on a machine so busy that a node is late, once more."""
+    with ExitStack() as own:
+        made = tempfile.TemporaryDirectory(prefix="ik", ignore_cleanup_errors=True)  # short: it holds sockets
+        cluster = RayCluster(Path(own.enter_context(made)), replicas, variables)
+        own.callback(cluster.end)
         try:
             cluster.wait_until_ready()
-            yield cluster
-        finally:
-            cluster.end()
+        except LateNodeError:
+            if starts == 1:
+                raise
+        else:
+            stack.push(own.pop_all())
+            return cluster
+    return _started(stack, replicas, variables, starts - 1)
 
 
 def descendants(root: int) -> dict[int, int]:
