@@ -12,7 +12,7 @@ from ik_service import IKResult
 from ik_service.api.schema.solve import Include
 from ik_service.client import SolveResult
 from ik_service.control.result import ControlResult
-from ik_service.control.tick.task import TICK_COLUMNS
+from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
 from ik_service.result_schema import (
     ALWAYS_COLUMNS,
     EDGE_COLUMNS,
@@ -72,7 +72,7 @@ def test_islands_have_the_columns_of_the_table():
 
 
 def test_ticks_have_the_columns_of_their_table():
-    types = {column.name: TYPES[column.dtype] for column in TICK_COLUMNS.values()}
+    types = {column.name: TYPES[column.dtype] for column in (*TICK_COLUMNS.values(), CLEARANCE_COLUMN)}
     assert array_types(ControlResult) == types
 
 

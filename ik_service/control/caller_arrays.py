@@ -57,7 +57,7 @@ class CallerArrays:
             elif "dofs" in column.axes and not order.is_own:
                 host = order.dofs_of(host)
             values[column.name] = host
-        return ControlResult(**values, dof_names=order.dof_names)
+        return ControlResult(**values, dof_names=order.dof_names, clearance=self._arrays.clearance.host)
 
     def checked_lines(self, joint_q: Any, joint_qd: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
         """Return configurations and speeds as arrays; None where none are given.

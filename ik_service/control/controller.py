@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ik_service.control.caller_arrays import CallerArrays
+from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks, SoftRows
 from ik_service.control.following import ticks_along_path, waypoint_targets
-from ik_service.control.limits import ControlLimits, resolved_limits, velocity_and_acceleration
+from ik_service.control.limits import ControlLimits, checked_clearance, resolved_limits, velocity_and_acceleration
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import TickArrays
@@ -26,6 +27,7 @@ from ik_service.control.tick_input import check_counts, check_times, check_toler
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
@@ -61,7 +63,8 @@ class IKController:
             line, or one per robot. Beside targets those of priority 1, the default, change only what targets and
             objectives of priority 0 leave open.
         robots: Number of robots that are controlled together.
-        limits: Speeds, accelerations and the like; None takes the model's speeds.
+        limits: Speeds, accelerations, clearance and the like; None takes the model's speeds.
+        world: Obstacles, where clearance is a limit; None for none. `set_world` changes them.
         posture: Configuration that joints are drawn to where targets leave them free, in the robot's own order, shape
             [joint_coord_count] or [robots, joint_coord_count]; None for none. Its rows have priority 1.
         posture_weight: Weight of the posture's rows, in the robot's `length_unit` per rad or m.
@@ -101,6 +104,7 @@ class IKController:
         objectives: Sequence[IKObjective] = (),
         robots: int = 1,
         limits: ControlLimits | None = None,
+        world: World | None = None,
         posture: Any = None,
         posture_weight: float = 1e-3,
         damping_weight: float = 1e-2,
@@ -121,16 +125,21 @@ class IKController:
         self._order = CallerOrder(robot, joint_order)
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self._iterations, self._wxyz = iterations, wxyz
-        resolved = resolved_limits(robot, limits or ControlLimits())
-        self._rate_limits = velocity_and_acceleration(robot, limits or ControlLimits())
+        limits = limits or ControlLimits()
+        resolved, margin = resolved_limits(robot, limits), checked_clearance(robot, limits, world)
+        self._rate_limits = velocity_and_acceleration(robot, limits)
         with DEVICE_LOCK, CacheErrorsExplained():
             model = robot.on_device(device)
-            self._arrays = TickArrays(model, robots, len(self.targets), resolved)
+            self._arrays = TickArrays(model, robots, len(self.targets), resolved, clears=margin is not None)
             soft = SoftRows(posture, posture_weight, damping_weight)
             self._tasks = ControlTasks(model, self.targets, objectives, soft, self._arrays, self)
             self._islands = TickIslands(model, self._tasks, self._arrays, robots)
+            self._clearance: ClearanceLimit | None = None
+            if margin is not None:
+                moved = ~self._islands.unmoved_dofs()
+                self._clearance = ClearanceLimit(model, self._arrays, moved, margin, world)
         launches = [island.launch for island in self._islands.islands]
-        self._launches = TickLaunches(self._arrays, launches, model.device)
+        self._launches = TickLaunches(self._arrays, launches, model.device, self._clearance)
         unmoved = self._islands.unmoved_coordinates()
         self._caller = CallerArrays(self._arrays, self._order, len(self.targets), len(launches), unmoved, wxyz=wxyz)
         settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
@@ -165,6 +174,21 @@ class IKController:
         self._islands.forget_last_tick()
         self._caller.write_in_order()
 
+    def set_world(self, world: World | None) -> None:
+        """Take other obstacles, from the next step on; nothing is compiled.
+
+        Args:
+            world: The obstacles; None for none.
+
+        Raises:
+            InputError: Clearance is no limit of this controller, or it is no World.
+        """
+        if self._clearance is None:
+            raise InputError("The controller checks no clearance. Make it with limits=ControlLimits(clearance=...).")
+        if world is not None and not isinstance(world, World):
+            raise InputError(f"world must be a World or None, got {type(world).__name__}.")
+        self._clearance.use(world)
+
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
         answers = {name: array.host.copy() for name, array in self._arrays.answers.items()}
@@ -190,7 +214,7 @@ class IKController:
         if self._islands.device.is_cuda:
             raise EngineError("Only controllers on a CPU can be exported.")
         self._islands.refresh()
-        return record_ticks(self._tasks, self._islands, self._arrays, self._iterations)
+        return record_ticks(self._tasks, self._islands, self._arrays, self._iterations, self._clearance)
 
     def step(
         self,
@@ -210,7 +234,8 @@ class IKController:
                 has sent them, or `reset` has said that they are: measured positions are behind that, and given in every
                 tick they hold the robots back.
             dt: Length of the tick [s]. With limits of acceleration change it slowly: braking is counted in ticks alike:
-                ticks that differ by 5 % break these limits by about as much. All other limits hold for any lengths.
+                ticks that differ by 5 % break these limits by about as much, and clearance together with them needs
+                equal lengths. All other limits hold for any lengths.
             joint_qd: Speeds in the tick before, shape [DOFs] or [robots, DOFs]. None is what the step before has
                 commanded.
             deadline_ns: Time of `time.monotonic_ns()` at which to stop iterating. None makes the number of iterations

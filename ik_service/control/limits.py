@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.world import World
 from ik_service.robots.structure.coupling import mapped_limits
 from ik_service.robots.structure.dof_values import dof_values
 from objectives import InputError
@@ -27,12 +29,16 @@ class ControlLimits:
             in front of their position limits.
         joint_step: Largest change of position in one tick [m or rad]; none where not given.
         position_margin: Distance that is kept from the position limits [m or rad]; 0 where not given.
+        clearance: Distance that links keep from each other and from obstacles [m], one number; None checks nothing. It
+            holds in every tick that begins with as much, on the way to its end, and for as long as the joints then take
+            to stop, if ticks have equal lengths. Where obstacles have come nearer, joints give way.
     """
 
     velocity: float | Mapping[str, float] | Float64Array | None = None
     acceleration: float | Mapping[str, float] | Float64Array | None = None
     joint_step: float | Mapping[str, float] | Float64Array | None = None
     position_margin: float | Mapping[str, float] | Float64Array | None = None
+    clearance: float | None = None
 
 
 def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float64Array]:
@@ -68,6 +74,32 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         name = robot.dof_names[robot.active_dof[empty[0]]]
         raise InputError(f"ControlLimits.position_margin leaves nothing of the range of '{name}'.")
     return active
+
+
+def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | None) -> float | None:
+    """Return the clearance that is a limit [m]; None where none is.
+
+    Raises:
+        InputError: It is no distance, the robot has no collision model, or there are obstacles and no such limit.
+    """
+    if world is not None and not isinstance(world, World):
+        raise InputError(f"world must be a World or None, got {type(world).__name__}.")
+    if limits.clearance is None:
+        if world is not None:
+            raise InputError(
+                "A world needs ControlLimits.clearance, the distance that is kept from it [m], such as 0.01."
+            )
+        return None
+    clearance = limits.clearance
+    if isinstance(clearance, bool) or not isinstance(clearance, Real) or not 0.0 <= float(clearance) < np.inf:
+        raise InputError(f"ControlLimits.clearance is {clearance!r}. Allowed: one number, 0 or more, in m.")
+    if robot.collision_model is None:
+        raise InputError(f"Robot '{robot.name}' has no collision model. Give it one: robot.with_collision_model.")
+    if robot.every_constraint:
+        raise InputError("ControlLimits.clearance is not for robots that close loops yet. Leave it out.")
+    if (robot.dof_coordinate[robot.dof_active >= 0] < 0).any():
+        raise InputError("ControlLimits.clearance is not for ball and floating joints that move yet. Lock them.")
+    return float(clearance)
 
 
 def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Float64Array]:

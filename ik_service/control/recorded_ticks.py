@@ -8,11 +8,15 @@ import numpy as np
 import warp as wp
 
 from ik_service.compiler import FIXED, GOAL, TURN
+from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick_islands import TickIslands
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from objectives.tasks.posture import JOINT_Q_REFERENCE
+
+ISLAND = "tick"
+"""Phase of the launches of islands."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class RecordedTicks:
     """The launches of a tick, and what stands in its arrays.
 
     Attributes:
-        launches: A step for each island; arrays that change are all among its numbers.
+        launches: A step for each island, of the phase `ISLAND`, and where clearance is a limit what keeps a tick clear,
+            of the phase `KEEP`; arrays that change are all among its numbers.
         data: Names of the arrays with data of objectives.
         unmoved_coordinates: Coordinates that no island moves.
         unmoved_dofs: DOFs that no island moves.
@@ -34,7 +39,9 @@ class RecordedTicks:
     iterations: int
 
 
-def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, iterations: int) -> RecordedTicks:
+def record_ticks(
+    tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, iterations: int, clearance: ClearanceLimit | None
+) -> RecordedTicks:
     """Return the launches of a tick on a CPU.
 
     Args:
@@ -42,13 +49,18 @@ def record_ticks(tasks: ControlTasks, islands: TickIslands, arrays: TickArrays, 
         islands: The islands, in whose order they are launched.
         arrays: What they work on.
         iterations: Most steps that a tick without a deadline tries.
+        clearance: What keeps a tick clear; None where clearance is no limit.
     """
     numbers = {**arrays.of_task(), "targets": arrays.targets.device}
     data = _data(tasks, islands, {array.ptr for array in numbers.values()})
     steps = []
     for k, island in enumerate(islands.islands):
-        steps.append(RecordedStep("tick", island.kernel, (island.task, island.states), False, str(island.states.size)))
+        steps.append(RecordedStep(ISLAND, island.kernel, (island.task, island.states), False, str(island.states.size)))
         numbers |= {f"input_before_{k}": island.task.input_before, f"states_{k}": island.states}
+    if clearance is not None:
+        step, further = clearance.recorded()
+        steps.append(step)
+        numbers |= further
     return RecordedTicks(
         RecordedLaunches(tuple(steps), {}, numbers | data, tuple(_loop_data(tasks))),
         data=tuple(data),

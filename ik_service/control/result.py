@@ -36,6 +36,8 @@ class ControlResult:
         iterations: Steps that were tried, -1 for none, [robots, islands]; without those of rows that yield.
         island_success: 1 where the targets of an island are met within tolerance; where a controller has none, where
             the island is at a minimum, at limits of position too, [robots, islands].
+        clearance: Distance of the commanded configuration from contact [m], up to about 0.1 m more than is kept;
+            infinite where clearance is no limit, NaN where it is not known where the robot is, [robots].
         seconds: Time from call to answer [s].
         dof_names: Names of the DOFs.
     """
@@ -51,6 +53,7 @@ class ControlResult:
     iterations: Int32Array
     island_success: Int32Array
     dof_names: tuple[str, ...]
+    clearance: Float64Array
     seconds: float = 0.0
 
     def __repr__(self) -> str:

@@ -119,7 +119,8 @@ class TickIslands:
     def _island(self, island: int, arrays: TickArrays) -> TickIsland:
         device, unit = self._model.device, self._model.robot.length_unit
         yielding = self._yielding_rows(island)
-        code = tick_code(self._signature(island, yielding), self._lanes, unit, yielding, self._loops_of(island))
+        signature, loops = self._signature(island, yielding), self._loops_of(island)
+        code = tick_code(signature, self._lanes, unit, yielding, loops, clears=arrays.clears)
         kernel, program = code.kernel, code.program
         load_kernels({kernel.module: LAUNCH_BLOCK}, device)
         task: Any = TickTask()

@@ -12,6 +12,7 @@ import pytest
 from ik_service import load_robot
 from ik_service.control import ControlLimits, IKController
 from ik_service.control.tick import tick_launches
+from ik_service.robots import HalfSpace, World
 from ik_service.solver import device_lock
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.problems import host_device_array
@@ -56,6 +57,8 @@ class LateDevice:
         self.wait()
         launches = controller._launches
         launches.launches = tuple(self.late(launch) for launch in launches.launches)
+        if controller._clearance is not None:
+            controller._clearance.keep = self.late(controller._clearance.keep)
         self.holders.clear()
         return controller
 
@@ -115,6 +118,21 @@ def test_ticks_are_those_of_a_device_that_the_host_sees(device, acceleration):
         seen = ticks(IKController(robot, ARMS[1:], **options), start, target, 40)
     for one, other in zip(late, seen, strict=True):
         assert_same(one, other)
+
+
+def test_clearance_is_kept_as_on_a_device_that_the_host_sees(device, panda):
+    target = pose_of(panda, HOME, LINK) + np.array([0.4, 0.2, -0.3, 0.0, 0.0, 0.0, 0.0])
+    wall = World({"wall": HalfSpace((-1.0, 0.0, 0.0), -0.6)})
+    options = {"limits": ControlLimits(clearance=0.01, acceleration=10.0), "world": wall}
+    late = ticks(device.controller(panda, [LINK], **options), HOME, target, 800)
+    with pytest.MonkeyPatch.context() as undone:
+        undone.setattr(host_device_array, "has_host_copy", lambda device: False)
+        seen = ticks(IKController(panda, [LINK], **options), HOME, target, 800)
+    for one, other in zip(late, seen, strict=True):
+        assert_same(one, other)
+        np.testing.assert_array_equal(one.clearance, other.clearance)
+    assert late[-1].clearance[0] < 0.05
+    assert late[-1].status.tolist() == [IKStatus.BLOCKED_BY_COLLISION]
 
 
 def test_a_robot_that_is_lost_brakes_from_its_last_command(device, panda):

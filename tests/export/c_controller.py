@@ -45,13 +45,15 @@ class CController:
 
     def __init__(self, library, prefix, controller, size):
         self.controller, self._library, self._prefix = controller, library, prefix
+        clears = controller._arrays.clears
+        self.results = RESULTS | ({"clearance": np.float64} if clears else {})
         controller.reset(controller.robot.mid_joint_q)
         result = controller.step()
-        self._shapes = {name: np.shape(getattr(result, name)) for name in RESULTS}
+        self._shapes = {name: np.shape(getattr(result, name)) for name in self.results}
         self.settings_type = self._settings_type()
         fields = [
             (name, np.ctypeslib.as_ctypes_type(kind) * int(np.prod(self._shapes[name])))
-            for name, kind in RESULTS.items()
+            for name, kind in self.results.items()
         ]
         self._result_type = type("Result", (ctypes.Structure,), {"_fields_": fields})
         for name in ("controller_init", "controller_set", "controller_reset", "tick"):
@@ -96,7 +98,7 @@ class CController:
         """The bytes of all results of a tick."""
         assert self.code(targets, joint_q, dt, joint_qd, deadline_ns) == OK
         result = self._result_type.from_buffer(self._result.bytes)
-        return {name: bytes(getattr(result, name)) for name in RESULTS}
+        return {name: bytes(getattr(result, name)) for name in self.results}
 
     def code(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
         """What a tick returns; its result is overwritten first."""
@@ -111,7 +113,7 @@ class CController:
     def written(self):
         """The result of the last tick as arrays."""
         result = self._result_type.from_buffer(self._result.bytes)
-        return self.values({name: bytes(getattr(result, name)) for name in RESULTS})
+        return self.values({name: bytes(getattr(result, name)) for name in self.results})
 
     def untouched(self, *names):
         """Whether the last tick has written nothing there."""
@@ -120,7 +122,9 @@ class CController:
 
     def values(self, found):
         """Results as arrays."""
-        return {name: np.frombuffer(found[name], kind).reshape(self._shapes[name]) for name, kind in RESULTS.items()}
+        return {
+            name: np.frombuffer(found[name], kind).reshape(self._shapes[name]) for name, kind in self.results.items()
+        }
 
     def is_intact(self):
         """Whether nothing around the controller and the result was written to."""
@@ -137,9 +141,9 @@ class CController:
         return type("Settings", (ctypes.Structure,), {"_fields_": fields})
 
 
-def bytes_of(result):
+def bytes_of(result, names=RESULTS):
     """The bytes of every column of a result in Python."""
-    return {name: np.ascontiguousarray(getattr(result, name)).tobytes() for name in RESULTS}
+    return {name: np.ascontiguousarray(getattr(result, name)).tobytes() for name in names}
 
 
 def controller_in_c(library, folder, prefix, controller):

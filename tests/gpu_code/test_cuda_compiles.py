@@ -8,6 +8,8 @@ import warp as wp
 import ik_service
 from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, tick_islands
+from ik_service.control.clearance.keep import keep_kernel
+from ik_service.solver.collisions.collision_data import CollisionData
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,
@@ -103,3 +105,10 @@ def test_all_kernels_compile_for_cuda(tmp_path):
         folder = tmp_path / module.name
         wp.compile_aot_module(module, arch=ARCHITECTURE, module_dir=folder, use_ptx=False)
         assert list(folder.glob("*.cubin")), module.name
+
+
+def test_the_limit_of_clearance_compiles_for_cuda(tmp_path):
+    robot = ik_service.load_robot("panda")
+    size = CollisionData(robot.on_device("cpu"), Lanes(1)).size
+    taken = usage(compiled_for(keep_kernel(size, robot.joint_dof_count), ARCHITECTURE, tmp_path))
+    assert 0 < taken.registers <= 255

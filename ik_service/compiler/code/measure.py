@@ -58,12 +58,16 @@ class MeasureSource:
         lines = self._evaluated({f"row{r}": program.rows[r] for r in places}, state.q)
         return "\n".join(["", *lines, *(f"s[{place}] = row{r};" for r, place in places.items()), "}", ""])
 
+    def lines(self, outputs: Mapping[str, Expression], configuration: int) -> list[str]:
+        """Statements that evaluate expressions at the configuration at a place of the state `s`, by their names."""
+        iteration = self._iteration
+        trial = [f"const F trial{c} = s[{configuration + k}];" for k, c in enumerate(iteration.coordinates)]
+        return [*trial, *iteration.read_data(), *iteration.evaluate(outputs)]
+
     def _evaluated(self, outputs: Mapping[str, Expression], configuration: int) -> list[str]:
         """The beginning of a body that evaluates expressions at the configuration at a place of the state."""
-        iteration = self._iteration
-        lines = ["{", *iteration.lanes.prologue(), "U* const s = (U*)&state;"]
-        lines += [f"const F trial{c} = s[{configuration + k}];" for k, c in enumerate(iteration.coordinates)]
-        return [*lines, *iteration.read_data(), *iteration.evaluate(outputs)]
+        header = ["{", *self._iteration.lanes.prologue(), "U* const s = (U*)&state;"]
+        return [*header, *self.lines(outputs, configuration)]
 
     def _gram(self) -> list[list[Expression]]:
         """J J' or J'J, whichever is smaller, lower triangle."""

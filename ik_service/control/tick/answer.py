@@ -5,6 +5,7 @@ best configuration -> shortened as a whole if asked -> errors, singular value
 """
 
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import warp as wp
@@ -15,8 +16,21 @@ from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import DT, TickRef
 from ik_service.solver.compiled.kernels.iteration import coordinate_places, rotation_bits
 from ik_service.solver.launches.typed_warp import reference_to
+from objectives.expression import Expression
 
 BOXES = ("braking_move", "joint_box", "box_of")
+PROPOSE = """
+for (int c = 0; c < COORDINATES; ++c) scatter(task.proposal, task.coordinate.data[c], s[COMMANDED + c]);
+scatter(task.scaling, task.island, *(U*)&scaling);
+/* The rows are seen as they are where the tick starts, without goals of this tick. */
+for (int c = 0; c < COORDINATES; ++c) s[TRIAL + c] = gather(task.joint_q, task.coordinate.data[c]);
+for (int k = 0; k < INPUT_COUNT; ++k) s[INPUTS + k] = IS_GOAL[k] ? zero : s[INPUTS + k];
+const int width = (int)task.gradient.shape[1];
+"""
+TAKE = """
+for (int c = 0; c < COORDINATES; ++c) s[COMMANDED + c] = gather(task.proposal, task.coordinate.data[c]);
+*(U*)&scaling = gather(task.scaling, task.island);
+"""
 SMALLEST_SINE = wp.constant(wp.float64(NUMBERS["TINY"]))
 
 
@@ -28,6 +42,7 @@ class TickCommand(TickApproach):
         measure: What is measured of configurations.
         weighing: See `TickApproach`.
         apart: See `TickApproach`.
+        clears: See `TickApproach`.
 
     Attributes:
         Share: Type of a number for every lane.
@@ -35,6 +50,9 @@ class TickCommand(TickApproach):
             (state, lanes, task, first, scaling).
         lower: Lowers rows that yield, where there are such: (state, lanes, task, first).
         close: Closes loops, where there are such: the same arguments.
+        propose: Writes where the tasks lead, and J'r and J'J of the rows where the tick starts: (state, lanes, task,
+            first, scaling).
+        take: Reads what has become of where they lead: as `propose`.
         measure: Errors of the targets, into the state, and smallest singular values: (state, sigma).
         answer: Writes what became of the robots: (state, lanes, task, first, scaling, sigma).
     """
@@ -42,10 +60,17 @@ class TickCommand(TickApproach):
     close: Any
 
     def __init__(
-        self, source: IterationSource, measure: MeasureSource, weighing: str = "", *, apart: bool = False
+        self,
+        source: IterationSource,
+        measure: MeasureSource,
+        weighing: str = "",
+        *,
+        apart: bool = False,
+        clears: bool = False,
     ) -> None:
-        super().__init__(source, measure, weighing, apart=apart)
+        super().__init__(source, measure, weighing, apart=apart, clears=clears)
         self._define_measure(measure)
+        self._define_clearance(measure)
         self._define_turn_speed()
         self._define_answer()
 
@@ -66,6 +91,46 @@ class TickCommand(TickApproach):
             pass
 
         self.settle, self.lower, self.close, self.measure = settle, lower, lower, measure
+
+    @typing.no_type_check
+    def _define_clearance(self, source: MeasureSource) -> None:
+        StateRef: Any = self.StateRef
+        ShareRef: Any = reference_to(self.Share)
+        if not self.clears:
+            self.propose = self.take = self.lower
+            return
+        outputs = self._normal_equations()
+        lines = [*source.lines(outputs, self.source.state.trial), *self._stored(outputs)]
+
+        @wp.func_native(self.text.function(PROPOSE, *lines))
+        def propose(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef): ...
+
+        @wp.func_native(self.text.function(TAKE))
+        def take(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef): ...
+
+        self.propose, self.take = propose, take
+
+    def _normal_equations(self) -> dict[str, Expression]:
+        """The gradient and J'J, lower triangle, by their names."""
+        program = self.source.program
+        count = range(len(program.dofs))
+        found = {f"slope_{k}": program.gradient[k] for k in count}
+        return found | {f"product_{k}_{m}": program.hessian[k][m] for k in count for m in range(k + 1)}
+
+    def _stored(self, outputs: Mapping[str, Expression]) -> list[str]:
+        """Statements that write them by coordinates; DOFs of rotations have none."""
+        lines = []
+        for name in outputs:
+            k, *other = (int(number) for number in name.split("_")[1:])
+            m = other[0] if other else k
+            places = [f"task.coordinate.data[PLACE[{one}]]" for one in (k, m)]
+            lines.append(f"if (PLACE[{k}] >= 0 && PLACE[{m}] >= 0) {{")
+            if not other:
+                lines.append(f"    scatter(task.gradient, {places[0]}, {name});")
+            else:
+                lines += [f"    scatter(task.hessian, {a} * width + {b}, {name});" for a, b in (places, places[::-1])]
+            lines.append("}")
+        return lines
 
     @typing.no_type_check
     def _define_turn_speed(self) -> None:

@@ -103,8 +103,10 @@ class TickApproach(IterationFunctions):
         measure: What is measured of configurations.
         weighing: Statements that change the weights of rows once all data are read.
         apart: Whether the configuration that is commanded has a place of its own.
+        clears: Whether clearance is a limit.
 
     Attributes:
+        clears: As given.
         text: Writes functions over packets.
         commanded: First place of the configuration that is commanded.
         read: Reads the data of the rows: the same arguments as the next.
@@ -117,9 +119,16 @@ class TickApproach(IterationFunctions):
     """
 
     def __init__(
-        self, source: IterationSource, measure: MeasureSource, weighing: str = "", *, apart: bool = False
+        self,
+        source: IterationSource,
+        measure: MeasureSource,
+        weighing: str = "",
+        *,
+        apart: bool = False,
+        clears: bool = False,
     ) -> None:
         super().__init__(source)
+        self.clears = clears
         program = source.program
         self.commanded = source.state.trial if apart else source.state.q
         rotations, places = rotation_bits(program), coordinate_places(program)
@@ -140,12 +149,14 @@ class TickApproach(IterationFunctions):
             "HAS_LOOPS": int(program.row_error2 is not None),
             "FACTOR_MAX": source.damping.factor_max,
             "COMMANDED": self.commanded,
+            "HAS_CLEARANCE": int(clears),
         }
         tables = {
             "PLACE": [-1 if rotations >> k & 1 else places[k] for k in range(len(program.dofs))],
             "IS_TURN": [int(component != "") for _, component in coordinate_names(program)],
             "IS_CHORD": [int(kind == "chord") for kind in kinds],
             "TURN_AT": [coordinate_names(program).index((a, "x")) for a in program.quaternions],
+            "IS_GOAL": [int(one.field == GOAL) for one in program.inputs],
             "TURN_DOF": [program.dofs.index(a) for a in program.quaternions],
         }
         self.text = PacketText(source.lanes, numbers, tables)

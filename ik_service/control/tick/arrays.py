@@ -22,13 +22,16 @@ class TickArrays:
         robots: Number of robots.
         targets: Number of pose targets.
         limits: Limits of the active DOFs by their names in `TickTask`.
+        clears: Whether clearance is a limit.
 
     Attributes:
+        clears: As given.
         settings: Whole numbers of a tick.
         numbers: Other numbers of a tick.
         targets: Poses, float64 [robots, targets, 7].
         joint_q: Configurations that a tick starts from, float64 [robots, joint_coord_count].
         joint_qd: Speeds of the tick before, float64 [robots, joint_dof_count].
+        clearance: Of where to go [m], infinite where it is no limit, float64 [robots].
         running: 1 where more iterations may help, int32 [packets and more, trees]; islands are no more than trees.
         answers: What a tick answers, by its names in `TickTask`.
         has_accelerations: Whether any acceleration is limited.
@@ -41,7 +44,10 @@ class TickArrays:
         robots: int,
         targets: int,
         limits: Mapping[str, NDArray[np.float64]],
+        *,
+        clears: bool = False,
     ) -> None:
+        self.clears = clears
         device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)
 
         def numbers(*shape: int) -> HostDeviceArray:
@@ -54,6 +60,8 @@ class TickArrays:
         self.are_apart = self.settings.has_host_copy
         self.targets = numbers(robots, max(targets, 1), POSE)
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
+        self.clearance = numbers(robots)
+        self.clearance.host[:] = np.inf
         self.running = integers(robots, islands)
         extents = {"coordinates": model.joint_coord_count, "dofs": dofs, "islands": islands, "targets": targets}
         self.answers = {
@@ -67,6 +75,11 @@ class TickArrays:
             "at_bound": wp.zeros((robots, dofs), dtype=wp.int32, device=device),
             "reference_before": wp.zeros((robots, model.joint_coord_count), dtype=wp.float64, device=device),
         }
+        if clears:
+            coordinates = model.joint_coord_count
+            for name, columns in (("proposal", coordinates), ("gradient", coordinates), ("hessian", coordinates**2)):
+                self._own[name] = wp.zeros((robots, columns), dtype=wp.float64, device=device)
+            self._own["near_contact"] = wp.zeros((robots, dofs), dtype=wp.int32, device=device)
         self.has_accelerations = bool(np.isfinite(limits["acceleration"]).any())
         self._limits = {name: device_array(values, wp.float64, device) for name, values in limits.items()}
         for name, column in TICK_COLUMNS.items():
@@ -78,6 +91,8 @@ class TickArrays:
         """Return the device arrays that all islands share, by their names in `TickTask`."""
         given = {"settings": self.settings, "numbers": self.numbers, "joint_q": self.joint_q, "joint_qd": self.joint_qd}
         arrays = given | {"running": self.running} | self.answers
+        if self.clears:
+            arrays["clearance"] = self.clearance
         return {name: array.device for name, array in arrays.items()} | self._limits | self._own
 
     def push(self) -> None:
@@ -88,5 +103,6 @@ class TickArrays:
 
     def fetch(self) -> None:
         """Bring what a launch writes to the host: answers, and whether more iterations may help."""
-        for array in (self.running, *self.answers.values()):
+        further = (self.clearance,) if self.clears else ()
+        for array in (self.running, *further, *self.answers.values()):
             array.fetch(0)

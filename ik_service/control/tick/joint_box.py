@@ -23,6 +23,7 @@ class LimitKind(IntEnum):
     VELOCITY = 3
     JOINT_STEP = 4
     ACCELERATION = 5
+    CLEARANCE = 6
 
 
 KINDS = {kind.name: kind.value for kind in LimitKind}

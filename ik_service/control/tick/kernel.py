@@ -23,7 +23,20 @@ from ik_service.compiler import (
 from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.levels.closing import closing
 from ik_service.control.tick.levels.yielding import TickYielding, YieldingRows
-from ik_service.control.tick.task import AFTER, BEFORE, BEGIN, BRAKES, COMMAND, FINISH, ITERATIONS_NOW, ROBOTS, TickTask
+from ik_service.control.tick.task import (
+    AFTER,
+    ANSWERING,
+    BEFORE,
+    BEGIN,
+    BRAKES,
+    CLEARS,
+    COMMAND,
+    FINISH,
+    ITERATIONS_NOW,
+    PROPOSING,
+    ROBOTS,
+    TickTask,
+)
 from ik_service.errors import EngineError
 from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
 from ik_service.solver.lm.damping import TICK_DAMPING
@@ -55,6 +68,8 @@ def tick_code(
     length_unit: float,
     yielding: YieldingRows | None = None,
     loops: tuple[int, ...] = (),
+    *,
+    clears: bool = False,
 ) -> TickCode:
     """Return the code of an island; controllers of equal signatures share it.
 
@@ -64,6 +79,7 @@ def tick_code(
         length_unit: That of the robot [m].
         yielding: Rows that yield to the others of the island; None for none.
         loops: Numbers of the objectives whose rows are those of loops.
+        clears: Whether clearance is a limit.
 
     Raises:
         EngineError: The island is too large.
@@ -83,9 +99,9 @@ def tick_code(
     measure = MeasureSource(source, [row for row, (k, independent) in enumerate(counts) if k in first and independent])
     weights = [objective.weight for objective in signature.objectives]
     if yielding is None:
-        of = TickCommand(source, measure, apart=len(loops) > 0)
+        of = TickCommand(source, measure, apart=len(loops) > 0, clears=clears)
     else:
-        of = TickYielding(source, measure, yielding, weights)
+        of = TickYielding(source, measure, yielding, weights, clears=clears)
     if loops:
         of.close = closing(of, measure, source.state.q if yielding is None else of.commanded)
     kernel, state_type = tick_kernel(of)
@@ -106,6 +122,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     begin, iterate_all, W = of.begin, of.iterate_all, of.source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
     settle, lower, close, read_measure, answer = of.settle, of.lower, of.close, of.measure, of.answer
+    propose, take = of.propose, of.take
     options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
     if W == 1:
         options = {"block_dim": ROBOTS_PER_BLOCK}
@@ -135,9 +152,19 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
             task.running[packet, task.island] = running
             return
         scaling = Share()
-        settle(states[packet], lanes, task, first, scaling)
-        lower(states[packet], lanes, task, first)
-        close(states[packet], lanes, task, first)
+        is_known = int(0)  # where to go
+        if wp.static(of.clears):
+            if task.settings[CLEARS] == ANSWERING:
+                take(states[packet], lanes, task, first, scaling)
+                is_known = 1
+        if is_known == 0:
+            settle(states[packet], lanes, task, first, scaling)
+            lower(states[packet], lanes, task, first)
+            close(states[packet], lanes, task, first)
+        if wp.static(of.clears):
+            if task.settings[CLEARS] == PROPOSING:
+                propose(states[packet], lanes, task, first, scaling)
+                return
         sigma = Share()
         read_measure(states[packet], sigma)
         answer(states[packet], lanes, task, first, scaling, sigma)

@@ -16,17 +16,32 @@ FINISH = wp.constant(3)  # 1 where it ends the tick
 SCALES = wp.constant(4)  # 1 where the whole step is shortened instead of joint by joint
 CUT = wp.constant(5)  # 1 where the deadline ends the tick
 BRAKES = wp.constant(6)  # 1 where accelerations are limited
-TICK_SETTINGS_COUNT = 7
+CLEARS = wp.constant(7)  # 0 where clearance is no limit; else what a launch is for
+TICK_SETTINGS_COUNT = 8
+# With a limit of clearance a tick proposes where to go, and answers once that has been made free of contact.
+PROPOSING, ANSWERING = wp.constant(1), wp.constant(2)
 # Places in `numbers`
 DT = wp.constant(0)
 POSITION_TOLERANCE = wp.constant(1)
 ORIENTATION_TOLERANCE = wp.constant(2)
-NUMBERS_COUNT = 3
+CLEARANCE_LEAST = wp.constant(3)  # with less a robot is in contact [m]
+NUMBERS_COUNT = 4
 # Stages of a tick: where the tasks of the tick before and of this one lead, then the command.
 BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
 # Within the last two, for the rows that yield: where they lead, then the command.
 LEADING, YIELDING = wp.constant(3), wp.constant(4)
-PLACES = ("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "BEFORE", "COMMAND")
+PLACES = (
+    "SCALES",
+    "CUT",
+    "BRAKES",
+    "CLEARS",
+    "DT",
+    "POSITION_TOLERANCE",
+    "ORIENTATION_TOLERANCE",
+    "CLEARANCE_LEAST",
+    "BEFORE",
+    "COMMAND",
+)
 """Names of those of the above that packets read."""
 TICK_COLUMNS = {
     "joint_q_out": Column(name="joint_q", dtype="float64", axes=("coordinates",), meaning="where to go [m or rad]"),
@@ -68,6 +83,10 @@ TICK_COLUMNS = {
     ),
 }
 """What a tick answers, by its names in `TickTask`; the names of the columns are those of `ControlResult` and of C."""
+CLEARANCE_COLUMN = Column(
+    name="clearance", dtype="float64", meaning="distance of where to go from contact [m], infinite where it is no limit"
+)
+"""What `ControlResult` has besides, and C where clearance is a limit."""
 
 
 @wp.struct
@@ -112,6 +131,11 @@ class TickTask:
     at_bound: wp.array2d[wp.int32]  # [robots, joint_dof_count]: end of its range that tasks press a DOF against, +-1;
     # of rotations the LimitKind of those that turn as far as they may
     running: wp.array2d[wp.int32]  # [packets, islands]: 1 where more iterations may help
+    proposal: wp.array2d[wp.float64]  # [robots, joint_coord_count]: where to go, if that is free of contact
+    gradient: wp.array2d[wp.float64]  # [robots, joint_coord_count]: J'r where the tick starts
+    hessian: wp.array2d[wp.float64]  # [robots, joint_coord_count^2]: J'J there
+    near_contact: wp.array2d[wp.int32]  # [robots, joint_dof_count]: 1 where clearance holds a DOF back
+    clearance: wp.array[wp.float64]  # [robots]: of where to go [m]
     # answers
     joint_q_out: wp.array2d[wp.float64]
     joint_qd_out: wp.array2d[wp.float64]

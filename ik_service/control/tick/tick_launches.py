@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import warp as wp
 
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.task import BEGIN, CUT, FINISH, ITERATIONS_NOW
+from ik_service.control.tick.task import ANSWERING, BEGIN, CLEARS, CUT, FINISH, ITERATIONS_NOW, PROPOSING
 from ik_service.solver.device_lock import DEVICE_LOCK
 from ik_service.solver.problems.host_device_array import wait
 
@@ -16,6 +17,12 @@ TICK_ITERATIONS_MAX = 100  # of a tick that has a deadline
 STEPS_MIN = 2
 
 
+class ClearanceLaunches(Protocol):
+    """What a limit of clearance launches in a tick, see `ik_service.control.clearance.limit.ClearanceLimit`."""
+
+    keep: Callable[[], None]
+
+
 class TickLaunches:
     """Launches the kernels of all islands.
 
@@ -23,13 +30,20 @@ class TickLaunches:
         arrays: What they work on.
         launches: One for each island.
         device: The device.
+        clearance: What keeps a tick clear; None where clearance is no limit.
 
     Attributes:
         launches: One for each island.
     """
 
-    def __init__(self, arrays: TickArrays, launches: Sequence[Callable[[], None]], device: wp.Device) -> None:
-        self.launches = tuple(launches)
+    def __init__(
+        self,
+        arrays: TickArrays,
+        launches: Sequence[Callable[[], None]],
+        device: wp.Device,
+        clearance: ClearanceLaunches | None = None,
+    ) -> None:
+        self.launches, self._clearance = tuple(launches), clearance
         self._arrays, self._device, self._settings = arrays, device, arrays.settings.host
         self._iterations_ns = self._answers_ns = (0, 0)  # what the last two took before a deadline
 
@@ -37,17 +51,32 @@ class TickLaunches:
         """Launch all islands and wait for them: nothing is under way when it returns, so all arrays may be written."""
         settings = self._settings
         settings[BEGIN], settings[FINISH], settings[ITERATIONS_NOW], settings[CUT] = begin, finish, iterations, cut
-        if self._arrays.are_apart:
-            self._run_apart()
+        if self._clearance is None:
+            self._launch(self.launches)
             return
-        for launch in self.launches:
+        self._run_clear(self._clearance)
+
+    def _run_clear(self, clearance: "ClearanceLaunches") -> None:
+        """The same within a limit of clearance: islands propose where to go, and answer for what becomes of it."""
+        settings = self._settings
+        settings[CLEARS] = PROPOSING
+        self._launch(self.launches)
+        if settings[FINISH]:
+            settings[BEGIN], settings[ITERATIONS_NOW], settings[CLEARS] = 0, 0, ANSWERING
+            self._launch((clearance.keep, *self.launches))
+
+    def _launch(self, launches: Sequence[Callable[[], None]]) -> None:
+        if self._arrays.are_apart:
+            self._launch_apart(launches)
+            return
+        for launch in launches:
             launch()
 
-    def _run_apart(self) -> None:
+    def _launch_apart(self, launches: Sequence[Callable[[], None]]) -> None:
         """The same where the host does not see the memory of the device, with the device to itself."""
         with DEVICE_LOCK:
             self._arrays.push()
-            for launch in self.launches:
+            for launch in launches:
                 launch()
             self._arrays.fetch()
             wait(self._device)

@@ -7,8 +7,10 @@ import numpy as np
 import warp as wp
 
 from ik_service.control import IKController, LimitKind
+from ik_service.control.clearance.limit import KEEP
+from ik_service.control.recorded_ticks import ISLAND
 from ik_service.control.tick import task as tick_task
-from ik_service.control.tick.task import TICK_COLUMNS
+from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
 from ik_service.control.tick.tick_launches import STEPS_MIN, TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.export.c_code.structs import CLayout
@@ -22,8 +24,8 @@ from ik_service.robots.structure.configuration import MIN_QUATERNION_LENGTH
 from ik_service.solver.inputs.target_arrays import NUMBER_MAX
 
 TICK_SETTINGS = (
-    *("ROBOTS", "ITERATIONS_NOW", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES"),
-    *("DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE"),
+    *("ROBOTS", "ITERATIONS_NOW", "BEGIN", "FINISH", "SCALES", "CUT", "BRAKES", "CLEARS", "PROPOSING", "ANSWERING"),
+    *("DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "CLEARANCE_LEAST"),
 )
 """Places of settings and numbers, by their names in `tick_task`."""
 MEMBERS = (
@@ -57,7 +59,6 @@ class TickEntry:
     """
 
     name = "tick"
-    objects: tuple[str, ...] = ("tick",)
     prologue = "#ifndef _POSIX_C_SOURCE\n#define _POSIX_C_SOURCE 199309L /* clock_gettime */\n#endif\n"
     example = ("tick/example.c", "tick_example", "ticks.bin")
     advice = filled("tick/advice.md", {})
@@ -66,10 +67,12 @@ class TickEntry:
         self._controller, self._prefix, self._tick_count = controller, prefix, tick_count
         self._ticks = controller.recorded()
         self.recorded = self._ticks.launches
+        self._kept_clear = {step.kernel for step in self.recorded.steps if step.phase == KEEP}
+        self.objects: tuple[str, ...] = ("tick", "clearance") if self._kept_clear else ("tick",)
 
     def object_of(self, kernel: wp.Kernel) -> str:
         """Return the name of the object that holds a kernel."""
-        return "tick"
+        return "clearance" if kernel in self._kept_clear else "tick"
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
         """Return its part of the header, and its source but for the declarations of structs and constants.
@@ -81,7 +84,14 @@ class TickEntry:
         """
         frame = StoredFrame(self.name, self.recorded, symbols, layout, constants)
         functions, size = frame.functions_and_structs(MEMBERS)
-        words = self._words() | {"size": size, "steps": _lines(frame.calls("tick")).replace("&f", "f")}
+        steps, keep = (_lines(frame.calls(phase)).replace("&f", "f") for phase in (ISLAND, KEEP))
+        words = self._words() | {"size": size, "steps": steps, "keep": keep}
+        words |= {"propose": "", "answer": "", "clear": ""}
+        if self._kept_clear:
+            settings, numbers = ("f->numbers.settings[{}] = {};", "f->numbers.numbers[{}] = {};")
+            words["propose"] = "\n" + _lines([settings.format(words["CLEARS"], words["PROPOSING"])])
+            words["clear"] = "\n" + _lines([numbers.format(words["CLEARANCE_LEAST"], words["clearance_least"])])
+            words["answer"] = "\n" + filled("tick/answer.c", words)
         controller, tick = filled("tick/controller.c", words), filled("tick/tick.c", words)
         source = [filled("tick/constants.c", words), functions, controller, tick]
         return filled("tick/header.h", words), "\n\n".join(source)
@@ -95,7 +105,8 @@ class TickEntry:
         robot, numbers = controller.robot, self.recorded.numbers
         active_names = [robot.dof_names[dof] for dof in robot.active_dof]
         kinds = [f"{prefix.upper()}_LIMIT_{kind.name} = {kind.value}" for kind in LimitKind]
-        before = [f"input_before_{k}" for k in range(len(self.recorded.steps))]
+        islands = sum(step.phase == ISLAND for step in self.recorded.steps)
+        before = [f"input_before_{k}" for k in range(islands)]
         kept = (*LIMITS, *self._ticks.data)
         return {
             **{name: int(getattr(tick_task, name)) for name in TICK_SETTINGS},
@@ -105,7 +116,8 @@ class TickEntry:
             "links": c_comment(", ".join(target.link for target in controller.targets) or "none"),
             "targets": len(controller.targets),
             "robots": controller.robots,
-            "islands": len(self.recorded.steps),
+            "islands": islands,
+            "clearance_least": c_number(float(numbers["numbers"].numpy()[tick_task.CLEARANCE_LEAST]), "double"),
             "width": numbers["status"].shape[1],
             "active": robot.active_dof_count,
             "dof_names": _lines([f"{c_string(name)}," for name in robot.dof_names]),
@@ -149,6 +161,9 @@ class TickEntry:
             members.append(f"{kind} {column.name}{dimension}{width}; /* {column.meaning} */")
             line = f"f->numbers.{source} + r * {numbers[source].shape[1]}"
             given.append(_copy(f"result->{column.name}{at}", line))
+        if self._kept_clear:
+            members.append(f"double {CLEARANCE_COLUMN.name}{dimension}; /* {CLEARANCE_COLUMN.meaning} */")
+            given.append(f"result->{CLEARANCE_COLUMN.name}{at} = f->numbers.clearance[r];")
         each = "" if one else ", a line for each robot"
         return {"results": _lines(members), "given": _lines(indented(given)), "at": at, "each": each}
 

@@ -156,12 +156,19 @@ class TickYielding(TickCommand):
         measure: What is measured of configurations.
         rows: Which rows yield.
         weights: Weight of each objective.
+        clears: Whether clearance is a limit.
     """
 
     def __init__(
-        self, source: IterationSource, measure: MeasureSource, rows: YieldingRows, weights: Sequence[float]
+        self,
+        source: IterationSource,
+        measure: MeasureSource,
+        rows: YieldingRows,
+        weights: Sequence[float],
+        *,
+        clears: bool = False,
     ) -> None:
-        super().__init__(source, measure, rows.weighing(source.program, weights), apart=True)
+        super().__init__(source, measure, rows.weighing(source.program, weights), apart=True, clears=clears)
         self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))
         self._loops = rows.rows(source.program, LOOP)
         self._define_states(rows.goal_text(source.program))

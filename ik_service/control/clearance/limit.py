@@ -1,0 +1,158 @@
+"""The limit of clearance of a controller: its arrays, and its launches in a tick."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.collision import collision_spheres
+from ik_service.compiler import Lanes
+from ik_service.control.clearance.keep import keep_kernel
+from ik_service.control.clearance.look import ROWS
+from ik_service.control.clearance.reach import levers, pairs_to_keep
+from ik_service.control.clearance.task import (
+    FARTHEST,
+    HARD,
+    KEPT,
+    MARGINS_COUNT,
+    OF_TICK,
+    OWN,
+    PARTING,
+    SETTLING,
+    SLOWED,
+    ClearanceTask,
+)
+from ik_service.control.tick.arrays import TickArrays
+from ik_service.control.tick.packed_launch import packed_launch
+from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
+from ik_service.robots import DeviceModel
+from ik_service.robots.collision.world import World
+from ik_service.robots.structure.coupling import follower_numbers
+from ik_service.solver.collisions.collision_data import ROUNDING, CollisionData
+from ik_service.solver.device_lock import turn_on
+from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
+from ik_service.solver.launches.recorded_launches import RecordedStep
+
+KEEP = "keep"
+"""Phase of its launch among the recorded ones of a tick."""
+SPARE = 5e-4
+"""Distance between what is kept and what is promised, and from there to where joints come to rest, per length unit."""
+HORIZON = 0.1
+"""How much more clearance than the margin slows nothing down, per length unit."""
+SETTLING_TIME, PARTING_TIME = 0.05, 0.01
+"""Time in which the way that is left to a margin shrinks to 1/e, and that in which what is missing does [s]."""
+
+
+class ClearanceLimit:
+    """The limit of clearance of a controller.
+
+    Args:
+        model: The robot on the device; it has a collision model.
+        arrays: The arrays of a tick.
+        moved: Which DOFs the tasks may move, shape [joint_dof_count]; each has a coordinate.
+        margin: Clearance that is kept [m].
+        world: Obstacles; None for none.
+
+    Attributes:
+        keep: Launches what makes the move that the islands propose one that is free of contact.
+
+    Raises:
+        InputError: A joint turns what slides without a limit, or links are never as far apart as the margin.
+    """
+
+    keep: Callable[[], None]
+
+    def __init__(
+        self,
+        model: DeviceModel,
+        arrays: TickArrays,
+        moved: NDArray[np.bool_],
+        margin: float,
+        world: World | None,
+    ) -> None:
+        self._model, self._device, self._robots = model, model.device, arrays.joint_q.host.shape[0]
+        lanes = Lanes(1) if model.device.is_cuda else Lanes.on_cpu()
+        self._data, self._margin = CollisionData(model, lanes), margin
+        self._spheres = self._checked_spheres(lanes)
+        coordinates = self._of_coordinates(moved)
+        leads = coordinates["leader"] == np.arange(model.joint_coord_count)
+        self._kernel = keep_kernel(self._data.size, int(leads.sum()))
+        load_kernels({self._kernel.module: LAUNCH_BLOCK}, model.device)
+        self._task = self._make_task(arrays, coordinates)
+        arrays.numbers.host[CLEARANCE_LEAST] = margin + ROUNDING
+        self._version = -1
+        self.use(world)
+
+    def use(self, world: World | None) -> None:
+        """Take other obstacles, from the next tick on."""
+        with turn_on(self._device):
+            self._data.use([] if world is None else [world], np.zeros(1, np.int32), None, self._margin)
+            if self._version == self._data.version:
+                return
+            self.keep = packed_launch(self._kernel, self._robots, self._inputs, self._device)
+            self._version = self._data.version
+
+    @property
+    def _inputs(self) -> tuple[Any, ...]:
+        return self._task, self._spheres, self._data.worlds
+
+    def recorded(self) -> tuple[RecordedStep, dict[str, "wp.array[Any]"]]:
+        """Return the launch, and the arrays that change in it besides those of a tick, by what they hold."""
+        step = RecordedStep(KEEP, self._kernel, self._inputs, False, str(self._robots))
+        return step, {f"clearance_{name}": getattr(self._task, name) for name in OWN}
+
+    def _checked_spheres(self, lanes: Lanes) -> Any:
+        """The `CollisionSpheres`, without pairs of links that stand still against each other below the margin."""
+        robot, spheres = self._model.robot, self._model.robot.body_spheres
+        checked = replace(spheres, pairs=spheres.pairs[pairs_to_keep(robot, spheres, self._margin)])
+        return collision_spheres(self._model, checked, lanes.width, range(robot.trees.ntree))
+
+    def _make_task(self, arrays: TickArrays, coordinates: dict[str, NDArray[np.int32]]) -> Any:
+        robot, device, count = self._model.robot, self._device, self._model.joint_coord_count
+        task: Any = ClearanceTask()
+        shared = arrays.of_task()
+        for name in OF_TICK:
+            setattr(task, name, shared[name])
+        task.reference = shared["reference_before"]
+        for name, values in coordinates.items():
+            setattr(task, name, device_array(values, wp.int32, device))
+        dofs = np.flatnonzero(robot.dof_coordinate >= 0)
+        numbers = np.zeros((count, 4))
+        numbers[robot.dof_coordinate[dofs]] = follower_numbers(
+            robot, dofs.tolist(), robot.joint_limit_lower, robot.joint_limit_upper
+        )
+        task.follower_number = device_array(numbers, wp.float64, device)
+        of_links = levers(robot, robot.body_spheres)
+        task.lever = device_array(of_links.max(axis=0), wp.float64, device)
+        task.levers = device_array(of_links, wp.float32, device)
+        task.margins = device_array(self._margins(), wp.float64, device)
+        task.count = wp.zeros(self._robots, dtype=wp.int32, device=device)
+        task.gaps = wp.zeros((self._robots, ROWS), dtype=wp.float32, device=device)
+        task.room = wp.zeros((self._robots, ROWS), dtype=wp.float64, device=device)
+        task.slopes = wp.zeros((self._robots, ROWS, count), dtype=wp.float32, device=device)
+        for name in ("move", "wanted", "least", "most", "stopping"):
+            setattr(task, name, wp.zeros((self._robots, count), dtype=wp.float64, device=device))
+        return task
+
+    def _of_coordinates(self, moved: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
+        """Whole numbers of `ClearanceTask` by coordinate."""
+        robot = self._model.robot
+        found = {name: np.full(robot.joint_coord_count, -1, np.int32) for name in ("leader", "active", "dof")}
+        for dof, coordinate in enumerate(robot.dof_coordinate):
+            if coordinate < 0:
+                continue
+            found["dof"][coordinate], found["active"][coordinate] = dof, robot.dof_active[dof]
+            if moved[dof]:
+                found["leader"][coordinate] = robot.dof_coordinate[robot.dof_leader[dof]]
+        return found
+
+    def _margins(self) -> NDArray[np.float64]:
+        unit, hard = self._model.robot.length_unit, self._margin + ROUNDING
+        margins = np.zeros(MARGINS_COUNT)
+        margins[HARD], margins[KEPT], margins[SLOWED] = hard + np.array([0.0, 1.0, 2.0]) * SPARE * unit
+        margins[FARTHEST] = margins[SLOWED] + HORIZON * unit
+        margins[SETTLING], margins[PARTING] = SETTLING_TIME, PARTING_TIME
+        return margins
