@@ -1,0 +1,236 @@
+"""A controller through a cluttered cell: clearance and limits in every tick, time of a tick, beside mink.
+
+python -m benchmarks.collision.ticks [--write benchmarks/collision/ticks.md] [--ticks 100000] [--peer-ticks 2000] ...
+
+Targets are poses of random configurations, in contact or not, a new one after every 400 ticks. Clearance is judged by
+NumPy on the host, sphere by sphere, in float64.
+"""
+
+import argparse
+import gc
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+import ik_service
+from benchmarks.collision.free_answers import cluttered
+from benchmarks.peers.environments import PeerMissingError, run_peer
+from benchmarks.problems.compared_robots import PANDA
+from benchmarks.report import Report, machine
+from ik_service.control import ControlLimits, IKController
+from ik_service.robots import RobotModel, World
+
+LINK, DT, MARGIN, EACH, SEED = "panda_hand", 1e-3, 0.01, 400, 0
+MOST = 4000  # ticks of a way
+ROBOTS = {
+    "panda": [LINK],
+    "iiwa14": ["iiwa_link_ee"],
+    "ur5e": ["tool0"],
+    "dual_panda": ["left_panda_hand", "right_panda_hand"],
+}
+MEDIAN_BOUND = 12.0  # [us] of a tick with limits of speed
+MINK = ("mink", ("mink==1.3.0", "daqp", "numpy"))
+LIMITS = {"speed": {}, "speed and acceleration": {"acceleration": 10.0}}
+Array = NDArray[np.float64]
+
+
+def targets_in(robot: RobotModel, count: int) -> Array:
+    """Return poses of the hand in random configurations, [count, 7]."""
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(SEED), count), [LINK])
+    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
+
+
+def start_in(robot: RobotModel, world: World) -> Array:
+    """Return the freest of some random configurations."""
+    drawn = robot.random_free_joint_q(np.random.default_rng(SEED), 100, world)
+    return drawn[np.argmax(robot.collision(drawn, world).clearance)]
+
+
+def run(robot: RobotModel, world: World | None, ticks: int, start: Array, more: dict[str, Any]) -> tuple[Array, Array]:
+    """Return the commands of a controller and CPU times of its ticks [us]; without clearance if there is no world."""
+    limits = ControlLimits(clearance=None if world is None else MARGIN, **more)
+    controller = IKController(robot, [LINK], limits=limits, world=world)
+    controller.reset(start)
+    controller.warmup()
+    targets = targets_in(robot, -(-ticks // EACH))
+    joint_q, times = np.empty((ticks, len(start))), np.empty(ticks)
+    for k in range(ticks):
+        begun = time.thread_time_ns()
+        result = controller.step(targets[k // EACH], dt=DT)
+        times[k] = 1e-3 * (time.thread_time_ns() - begun)
+        joint_q[k] = result.joint_q[0]
+    return joint_q, times - clock_cost()
+
+
+def clock_cost() -> float:
+    """Return the CPU time that asking for it takes [us]."""
+    asked = [time.thread_time_ns() for _ in range(10_000)]
+    return 1e-3 * float(np.median(np.diff(asked)))
+
+
+def broken_limits(robot: RobotModel, joint_q: Array, start: Array, acceleration: float) -> int:
+    """Return in how many ticks a limit of position, speed or acceleration is broken, but for rounding."""
+    speeds = np.diff(joint_q, axis=0, prepend=start[None]) / DT
+    changes = np.diff(speeds, axis=0, prepend=np.zeros((1, speeds.shape[1]))) / DT
+    broken = (joint_q < robot.joint_limit_lower - 1e-9) | (joint_q > robot.joint_limit_upper + 1e-9)
+    broken |= np.abs(speeds) > robot.joint_velocity_limit * (1.0 + 1e-9)
+    broken |= np.abs(changes) > acceleration * (1.0 + 1e-6)
+    return int(broken.any(axis=1).sum())
+
+
+def least(robot: RobotModel, world: World, joint_q: Array) -> Array:
+    """Return the clearance of every configuration [m]."""
+    return robot.collision(joint_q, world).clearance
+
+
+def show(report: Report, ticks: int, peer_ticks: int, pairs: int) -> None:
+    """Measure and report."""
+    robot, world = ik_service.load_robot("panda"), cluttered()
+    start = start_in(robot, world)
+    report.section(
+        "Ticks",
+        f"Panda among {len(world.objects)} boxes, which it and its own links are to keep off by {1e3 * MARGIN:g} mm; "
+        f"{ticks} ticks of 1 ms, CPU time in us on one pinned core of {machine()}, without the {clock_cost():.1f} us "
+        "that asking for it takes. 'Near': ticks that end within 3 mm of that clearance.",
+    )
+    report.table(
+        "limits", "least clearance [mm]", "broken limits", "near", "median", "p99", "near: median", "unchecked"
+    )
+    misses = []
+    for name, more in LIMITS.items():
+        joint_q, times = run(robot, world, ticks, start, more)
+        _, plain = run(robot, None, min(ticks, 20_000), start, more)
+        clearance = least(robot, world, joint_q)
+        near, broken = (
+            clearance < MARGIN + 0.003,
+            broken_limits(robot, joint_q, start, more.get("acceleration", np.inf)),
+        )
+        cells = (f"{1e3 * clearance.min():.3f}", broken, f"{100 * near.mean():.1f} %", f"{np.median(times):.1f}")
+        cells += (f"{np.percentile(times, 99):.1f}", f"{np.median(times[near]):.1f}", f"{np.median(plain):.1f}")
+        report.row(name, *cells)
+        misses += [clearance.min() < MARGIN, broken > 0]
+        if not more:
+            median = float(np.median(times))
+    report.line("")
+    report.claim("clearance under the margin, or a limit broken", str(sum(misses)), "0", not any(misses))
+    report.claim(
+        "tick with limits of speed, median", f"{median:.1f} us", f"{MEDIAN_BOUND:g} us", median <= MEDIAN_BOUND
+    )
+    show_reached(report, pairs)
+    show_peer(report, robot, world, start, peer_ticks)
+
+
+def show_reached(report: Report, pairs: int) -> None:
+    """Report how many targets are reached with and without the limit, from one free configuration to the next."""
+    report.section(
+        "Targets that are reached",
+        f"{pairs} ways from one random free configuration to the pose of the next, without obstacles, at most "
+        f"{MOST} ticks of 1 ms, accelerations of 20 rad/s^2. A controller tries no other branch: limits of joints end "
+        "many ways. 'In contact': of the targets that it says are met.",
+    )
+    report.table("robot", "reached without the limit", "in contact", "with a clearance of 0", "in contact")
+    wrong = 0
+    for name, links in ROBOTS.items():
+        robot, cells = ik_service.load_robot(name), []
+        joint_q = robot.random_free_joint_q(np.random.default_rng(SEED), pairs + 1)
+        poses = robot.forward_kinematics(joint_q, links)
+        targets = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1)
+        for clearance in (None, 0.0):
+            ends = reached(robot, links, clearance, joint_q, targets)
+            contact = int((robot.collision(ends).clearance <= 0.0).sum()) if len(ends) else 0
+            cells += [f"{len(ends)} of {pairs}", contact]
+            wrong += contact * (clearance is not None)
+        report.row(name, *cells)
+    report.line("")
+    report.claim("targets met in contact with the limit", str(wrong), "0", wrong == 0)
+
+
+def reached(robot: RobotModel, links: list[str], clearance: float | None, joint_q: Array, targets: Array) -> Array:
+    """Return the configurations at the ends of the ways on which the target is met."""
+    limits = ControlLimits(clearance=clearance, acceleration=20.0)
+    controller, found = IKController(robot, links, limits=limits), []
+    for start, target in zip(joint_q, targets[1:], strict=False):
+        controller.reset(start)
+        for tick in range(1, MOST + 1):
+            result = controller.step(target, dt=DT)
+            if tick % 50 == 0 and result.success[0]:
+                found.append(result.joint_q[0].copy())
+                break
+    return np.array(found).reshape(-1, joint_q.shape[1])
+
+
+def show_peer(report: Report, robot: RobotModel, world: World, start: Array, ticks: int) -> None:
+    """Report mink's collision limit on the same spheres, boxes and targets."""
+    report.section(
+        "Beside mink",
+        f"The same spheres, boxes, pairs, start and targets, {ticks} ticks of 1 ms with limits of position and speed; "
+        "mink with its `CollisionAvoidanceLimit`, the same clearance, and 0.1 m more from which it looks at pairs.",
+    )
+    report.table("controller", "least clearance [mm]", "ticks under it", "of them in contact", "median of a tick [us]")
+    joint_q, times = run(robot, world, ticks, start, {})
+    rows = [("ours", joint_q, times)]
+    try:
+        rows.append(("mink 1.3.0", *run_mink(robot, world, start, ticks)))
+    except PeerMissingError as error:
+        report.line(f"| {error} | | | | |")
+    for name, joint_q, times in rows:
+        clearance = least(robot, world, joint_q)
+        under = f"{100 * (clearance < MARGIN).mean():.1f} %"
+        contact = f"{100 * (clearance <= 0.0).mean():.1f} %"
+        report.row(name, f"{1e3 * clearance.min():.2f}", under, contact, f"{np.median(times):.1f}")
+
+
+def run_mink(robot: RobotModel, world: World, start: Array, ticks: int) -> tuple[Array, Array]:
+    """Return mink's commands and CPU times of its ticks [us]."""
+    model, links = robot.collision_model, list(robot.collision_model.spheres)
+    boxes = [(*shape.pose, *shape.size) for shape in world.objects.values()]
+    answers = run_peer(
+        *MINK,
+        "mink_clearance.py",
+        urdf=str(PANDA.path),
+        link=LINK,
+        links=links,
+        spheres=np.concatenate(list(model.spheres.values())),
+        counts=[len(own) for own in model.spheres.values()],
+        pairs=[(links.index(a), links.index(b)) for a, b in model.pairs],
+        moved=[body >= 0 for body in robot.body_spheres.link_body],
+        boxes=np.array(boxes),
+        joint_names=list(robot.dof_names),
+        velocity=robot.joint_velocity_limit,
+        joint_q=start,
+        targets=targets_in(robot, -(-ticks // EACH)),
+        each=EACH,
+        ticks=ticks,
+        dt=DT,
+        margin=MARGIN,
+    )
+    return answers["joint_q"], 1e-3 * answers["cpu"]
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", type=Path, help="file of the report")
+    parser.add_argument("--ticks", type=int, default=100_000, help="ticks of a run")
+    parser.add_argument("--peer-ticks", type=int, default=2000, help="ticks beside mink")
+    parser.add_argument("--pairs", type=int, default=80, help="ways from one configuration to the next")
+    arguments = parser.parse_args()
+    wp.config.log_level = wp.LOG_ERROR
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
+    gc.disable()
+    report = Report("A controller that keeps clear")
+    report.line("")
+    report.line(f"Made by `python -m benchmarks.collision.ticks --ticks {arguments.ticks}`.")
+    show(report, arguments.ticks, arguments.peer_ticks, arguments.pairs)
+    if arguments.write:
+        report.save(arguments.write)
+    raise SystemExit(1 if report.missed else 0)
+
+
+if __name__ == "__main__":
+    main()
