@@ -10,7 +10,13 @@ from ik_service.control.caller_arrays import CallerArrays
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks, SoftRows
 from ik_service.control.following import ticks_along_path, waypoint_targets
-from ik_service.control.limits import ControlLimits, checked_clearance, resolved_limits, velocity_and_acceleration
+from ik_service.control.limits import (
+    ControlLimits,
+    checked_clearance,
+    checked_world,
+    resolved_limits,
+    velocity_and_acceleration,
+)
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import TickArrays
@@ -185,9 +191,7 @@ class IKController:
         """
         if self._clearance is None:
             raise InputError("The controller checks no clearance. Make it with limits=ControlLimits(clearance=...).")
-        if world is not None and not isinstance(world, World):
-            raise InputError(f"world must be a World or None, got {type(world).__name__}.")
-        self._clearance.use(world)
+        self._clearance.use(checked_world(world))
 
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""

@@ -82,8 +82,7 @@ def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | N
     Raises:
         InputError: It is no distance, the robot has no collision model, or there are obstacles and no such limit.
     """
-    if world is not None and not isinstance(world, World):
-        raise InputError(f"world must be a World or None, got {type(world).__name__}.")
+    checked_world(world)
     if limits.clearance is None:
         if world is not None:
             raise InputError(
@@ -100,6 +99,17 @@ def checked_clearance(robot: RobotModel, limits: ControlLimits, world: World | N
     if (robot.dof_coordinate[robot.dof_active >= 0] < 0).any():
         raise InputError("ControlLimits.clearance is not for ball and floating joints that move yet. Lock them.")
     return float(clearance)
+
+
+def checked_world(world: World | None) -> World | None:
+    """Return obstacles, or None for none.
+
+    Raises:
+        InputError: They are no World.
+    """
+    if world is not None and not isinstance(world, World):
+        raise InputError(f"world must be a World or None, got {type(world).__name__}.")
+    return world
 
 
 def _narrowed(robot: RobotModel, margin: Float64Array) -> tuple[Float64Array, Float64Array]:

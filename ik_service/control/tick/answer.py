@@ -5,7 +5,6 @@ best configuration -> shortened as a whole if asked -> errors, singular value
 """
 
 import typing
-from collections.abc import Mapping
 from typing import Any
 
 import warp as wp
@@ -99,8 +98,7 @@ class TickCommand(TickApproach):
         if not self.clears:
             self.propose = self.take = self.lower
             return
-        outputs = self._normal_equations()
-        lines = [*source.lines(outputs, self.source.state.trial), *self._stored(outputs)]
+        lines = self._normal_equations(source)
 
         @wp.func_native(self.text.function(PROPOSE, *lines))
         def propose(state: StateRef, lanes: int, task: TickRef, first: int, scaling: ShareRef): ...
@@ -110,27 +108,19 @@ class TickCommand(TickApproach):
 
         self.propose, self.take = propose, take
 
-    def _normal_equations(self) -> dict[str, Expression]:
-        """The gradient and J'J, lower triangle, by their names."""
-        program = self.source.program
-        count = range(len(program.dofs))
-        found = {f"slope_{k}": program.gradient[k] for k in count}
-        return found | {f"product_{k}_{m}": program.hessian[k][m] for k in count for m in range(k + 1)}
-
-    def _stored(self, outputs: Mapping[str, Expression]) -> list[str]:
-        """Statements that write them by coordinates; DOFs of rotations have none."""
-        lines = []
-        for name in outputs:
-            k, *other = (int(number) for number in name.split("_")[1:])
-            m = other[0] if other else k
-            places = [f"task.coordinate.data[PLACE[{one}]]" for one in (k, m)]
-            lines.append(f"if (PLACE[{k}] >= 0 && PLACE[{m}] >= 0) {{")
-            if not other:
-                lines.append(f"    scatter(task.gradient, {places[0]}, {name});")
-            else:
-                lines += [f"    scatter(task.hessian, {a} * width + {b}, {name});" for a, b in (places, places[::-1])]
-            lines.append("}")
-        return lines
+    def _normal_equations(self, source: MeasureSource) -> list[str]:
+        """Statements that write J'r and J'J at the trial by coordinates; DOFs of rotations have none."""
+        program, outputs, stored = self.source.program, dict[str, Expression](), list[str]()
+        places = [f"task.coordinate.data[PLACE[{k}]]" for k in range(len(program.dofs))]
+        for k, one in enumerate(places):
+            outputs[f"slope{k}"] = program.gradient[k]
+            stored.append(f"if (PLACE[{k}] >= 0) scatter(task.gradient, {one}, slope{k});")
+            for m, other in enumerate(places[: k + 1]):
+                name = f"product{k}_{m}"
+                outputs[name] = program.hessian[k][m]
+                both = [f"scatter(task.hessian, {a} * width + {b}, {name});" for a, b in ((one, other), (other, one))]
+                stored += [f"if (PLACE[{k}] >= 0 && PLACE[{m}] >= 0) {{", *both, "}"]
+        return [*source.lines(outputs, self.source.state.trial), *stored]
 
     @typing.no_type_check
     def _define_turn_speed(self) -> None:

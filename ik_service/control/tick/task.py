@@ -31,16 +31,8 @@ BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
 # Within the last two, for the rows that yield: where they lead, then the command.
 LEADING, YIELDING = wp.constant(3), wp.constant(4)
 PLACES = (
-    "SCALES",
-    "CUT",
-    "BRAKES",
-    "CLEARS",
-    "DT",
-    "POSITION_TOLERANCE",
-    "ORIENTATION_TOLERANCE",
-    "CLEARANCE_LEAST",
-    "BEFORE",
-    "COMMAND",
+    *("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "CLEARANCE_LEAST"),
+    *("BEFORE", "COMMAND"),
 )
 """Names of those of the above that packets read."""
 TICK_COLUMNS = {

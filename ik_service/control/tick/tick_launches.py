@@ -56,7 +56,7 @@ class TickLaunches:
             return
         self._run_clear(self._clearance)
 
-    def _run_clear(self, clearance: "ClearanceLaunches") -> None:
+    def _run_clear(self, clearance: ClearanceLaunches) -> None:
         """The same within a limit of clearance: islands propose where to go, and answer for what becomes of it."""
         settings = self._settings
         settings[CLEARS] = PROPOSING
