@@ -1,13 +1,17 @@
-"""API keys share what may wait: a request and a tick count for the key that they came with."""
+"""API keys share what may wait and what may be under way: requests and ticks count for the key they came with."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from fastapi.testclient import TestClient
 
 from ik_service import load_robot
 from ik_service.api import create_app
+from ik_service.api.admission.access import KEY_NAME
+from ik_service.api.admission.request_shares import RequestShareMiddleware
 from ik_service.settings import ServiceSettings
 from tests.bounded import until
 
@@ -106,3 +110,73 @@ def test_ticks_of_a_stream_count_for_its_key(hold):
         stream.send_json({"seq": 1, "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]})
         assert stream.receive_json()["success"]
     assert owners == ["flood", "flood"]
+
+
+class Waiting:
+    """The layer of shares before an application that answers once the gate opens."""
+
+    def __init__(self, most, *, is_shared):
+        self.gate, self.reasons, self.begun = asyncio.Event(), [], 0
+        self.layer = RequestShareMiddleware(self.answer, most, is_shared=is_shared, refused=self.reasons.append)
+
+    async def answer(self, scope, receive, send):
+        self.begun += 1
+        await self.gate.wait()
+        if scope["path"] == "/fails":
+            raise OSError
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def ask(self, key, path="/v1/robots"):
+        """Return the status of an answer, 0 where there is none."""
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        with suppress(OSError):
+            await self.layer({"type": "http", "path": path, "headers": [], KEY_NAME: key}, None, send)
+        return sent[0]["status"] if sent else 0
+
+    async def begin(self, key, path="/v1/robots"):
+        """Ask without waiting for the answer."""
+        task, before = asyncio.create_task(self.ask(key, path)), self.begun
+        while self.begun == before and not task.done():
+            await asyncio.sleep(0)
+        return task
+
+
+def test_health_answers_while_a_key_has_all_requests_under_way():
+    async def run():
+        held = Waiting(2, is_shared=False)
+        tasks = [await held.begin("flood"), await held.begin("flood")]
+        assert await held.ask("flood") == 503
+        assert held.reasons == ["connections"]
+        tasks += [await held.begin("flood", path) for path in ("/health/live", "/health/ready")]
+        assert held.begun == 4
+        held.gate.set()
+        assert await asyncio.gather(*tasks) == [200] * 4
+        assert len(held.reasons) == 1
+
+    asyncio.run(run())
+
+
+def test_one_key_cannot_have_all_requests_under_way():
+    async def run():
+        held = Waiting(4, is_shared=True)
+        flood = [await held.begin("flood"), await held.begin("flood")]
+        assert await held.ask("flood") == 429
+        assert held.reasons == ["share"]
+        calm = await held.begin("calm")
+        held.gate.set()
+        assert await asyncio.gather(*flood, calm) == [200] * 3
+
+    asyncio.run(run())
+
+
+def test_a_request_that_has_ended_leaves_its_place_however_it_ended():
+    async def run():
+        held = Waiting(1, is_shared=False)
+        held.gate.set()
+        assert [await held.ask("flood", path) for path in ("/v1/robots", "/fails", "/v1/robots")] == [200, 0, 200]
+
+    asyncio.run(run())
