@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.compared_robots import FOREIGN, installed
-from ik_service.cli.robots.covering_picture import write_picture
-from ik_service.cli.robots.spheres_command import SpheresJob, link_solids, model_document, rounded
+from ik_service.cli.collision.covering_picture import write_picture
+from ik_service.cli.collision.spheres_command import SpheresJob, link_solids, model_document, rounded
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts
 from ik_service.robots.collision.covering import Solid, cover_shape, cover_solid
 from ik_service.robots.transforms import quaternion_between

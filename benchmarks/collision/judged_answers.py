@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.problems.compared_robots import ComparedRobot
 from benchmarks.report import Report, machine, measured
-from ik_service.cli.robots.spheres_command import SpheresJob, link_solids, rounded
+from ik_service.cli.collision.spheres_command import SpheresJob, link_solids, rounded
 from ik_service.robots import Box, Capsule, Cylinder, RobotModel, Sphere, World, choose_pairs, without_contacts
 from ik_service.robots.collision.covering import cover_solid
 from ik_service.robots.collision.model import CollisionModel

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ik_service.cli.collision.commands import grid, spheres
 from ik_service.cli.console import reported_output
-from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, spheres, warmup
+from ik_service.cli.robots.commands import bench, constraints, export, islands, robots, warmup
 from ik_service.cli.service.commands import config, health, load, openapi, serve, serve_with_options
 from ik_service.cli.solving.commands import solve
 
@@ -72,6 +73,7 @@ for _command in (
     islands,
     constraints,
     spheres,
+    grid,
     warmup,
     health,
     export,

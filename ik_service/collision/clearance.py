@@ -63,7 +63,7 @@ def clearance_function(size: ClearanceSize) -> Any:
     Spheres: Any = warp.ref[CollisionSpheres]
     Worlds: Any = warp.ref[CollisionWorlds]
 
-    @wp.func_native(_text(size, "places", "clearance", "scan", result="least"))
+    @wp.func_native(_text(size, "places", "grid", "clearance", "scan", result="least"))
     def clearance(p: int, joint_q: Configuration, spheres: Spheres, worlds: Worlds, least: float) -> float: ...
 
     return clearance
@@ -84,7 +84,7 @@ def approaches_function(size: ClearanceSize) -> Any:
     Spheres: Any = warp.ref[CollisionSpheres]
     Worlds: Any = warp.ref[CollisionWorlds]
 
-    @wp.func_native(_text(size, "places", "approaches", "scan", "approach_slopes", result="count"))
+    @wp.func_native(_text(size, "places", "grid", "approaches", "scan", "approach_slopes", result="count"))
     def approaches(
         p: int,
         joint_q: Configuration,
@@ -114,7 +114,7 @@ def time_to_contact_function(size: ClearanceSize) -> Any:
     Spheres: Any = warp.ref[CollisionSpheres]
     Worlds: Any = warp.ref[CollisionWorlds]
 
-    @wp.func_native(_text(size, "places", "time_to_contact", "scan", result="longest"))
+    @wp.func_native(_text(size, "places", "grid", "time_to_contact", "scan", result="longest"))
     def time_to_contact(
         p: int,
         joint_q: Configuration,

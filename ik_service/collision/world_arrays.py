@@ -1,26 +1,26 @@
 """Worlds as arrays that a check of one configuration reads.
 
-A ball and a capsule are boxes of no width in some directions, rounded; so there are three kinds of objects.
+A ball and a capsule are boxes of no width in some directions, rounded; so there are four kinds of objects.
 """
 
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Shape, Sphere
-from ik_service.robots.collision.world import World
+from ik_service.robots.collision.distance_grid import DistanceGrid
+from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
+from ik_service.robots.collision.world import Obstacle, World
 from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_conjugate, quaternion_rotate
 
-WORLDS_KEPT = 64
-"""Worlds whose numbers are kept for their next solve."""
 EVERYWHERE = 1.0e9
 """Radius of the ball around a half-space [m]."""
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
+_KNOWN_LINES: "WeakKeyDictionary[World, tuple[_Line, ...]]" = WeakKeyDictionary()
 
 
 class ObjectKind(IntEnum):
@@ -29,6 +29,7 @@ class ObjectKind(IntEnum):
     ROUNDED_BOX = 0
     CYLINDER = 1
     HALF_SPACE = 2
+    GRID = 3
 
 
 @wp.struct
@@ -40,8 +41,10 @@ class CollisionWorlds:
     enabled: wp.array2d[wp.uint8]  # [1 or problems, most objects of a world]: 1 where an object is there
     kind: wp.array[wp.int32]  # [objects]: `ObjectKind`
     bound: wp.array2d[wp.float32]  # [objects, 4]: a ball around each, centre and radius
-    shape: wp.array2d[wp.float32]  # [objects, 16]: rotation from the world by rows, centre, half lengths, rounding
+    shape: wp.array2d[wp.float32]  # [objects, 16]: rotation from the world by rows, position, four lengths
     exact_shape: wp.array2d[wp.float64]  # the same
+    grid: wp.array2d[wp.int32]  # [objects, 4]: of a grid its first value, and nodes along x, y and z
+    value: wp.array[wp.float32]  # distances at the nodes of all grids
 
 
 class WorldLines(NamedTuple):
@@ -51,7 +54,10 @@ class WorldLines(NamedTuple):
         start: First object of each world and, last, their number, [worlds + 1].
         kind: `ObjectKind`, [objects].
         bound: A ball around each, centre and radius [m], [objects, 4].
-        shape: Rotation from the world by rows, centre, half lengths and rounding [m], [objects, 16].
+        shape: Rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding
+            [m]; of a grid its spacing [m] and steepness, [objects, 16].
+        grid: Of a grid its first value, and nodes along x, y and z, [objects, 4].
+        values: Distances at the nodes of the grids [m], one grid after another.
         most: Most objects of a world.
     """
 
@@ -59,49 +65,77 @@ class WorldLines(NamedTuple):
     kind: NDArray[np.int64]
     bound: Float64Array
     shape: Float64Array
+    grid: NDArray[np.int64]
+    values: tuple[NDArray[np.float32], ...]
     most: int
 
 
 def world_lines(worlds: Sequence[World]) -> WorldLines:
     """Return the objects of some worlds as numbers."""
     counts = [len(world.objects) for world in worlds]
-    kinds, balls, lines = zip(*map(_lines, worlds), strict=True) if worlds else ((), (), ())
+    lines = [line for world in worlds for line in _lines(world)]
+    values = [line.values for line in lines]
+    first = np.cumsum([0, *map(len, values)])[: len(lines)]
+    grid = np.array([(start, *line.nodes) for start, line in zip(first.tolist(), lines, strict=True)], dtype=np.int64)
     return WorldLines(
         np.cumsum([0, *counts]),
-        np.concatenate([np.empty(0, np.int64), *kinds]),
-        np.concatenate([np.empty((0, 4)), *balls]),
-        np.concatenate([np.empty((0, 16)), *lines]),
+        np.array([line.kind for line in lines], dtype=np.int64),
+        np.array([line.ball for line in lines]).reshape(-1, 4),
+        np.array([line.numbers for line in lines]).reshape(-1, 16),
+        grid.reshape(-1, 4),
+        tuple(own for own in values if len(own)),
         max([0, *counts]),
     )
 
 
-@lru_cache(maxsize=WORLDS_KEPT)
-def _lines(world: World) -> tuple[NDArray[np.int64], Float64Array, Float64Array]:
-    """Give kinds, balls and numbers of the objects of a world, which cannot change: [objects], [.., 4] and [.., 16]."""
-    lines = [_line(shape) for shape in world.objects.values()]
-    return (
-        np.array([kind for kind, _, _ in lines], dtype=np.int64),
-        np.array([ball for _, ball, _ in lines]).reshape(-1, 4),
-        np.array([line for _, _, line in lines]).reshape(-1, 16),
-    )
+class _Line(NamedTuple):
+    """One object.
+
+    Attributes:
+        kind: How the distance from it is computed.
+        ball: A ball around it, centre and radius [m], [4].
+        numbers: As in ``WorldLines.shape``, [16].
+        nodes: Of a grid, along x, y and z.
+        values: Distances at them [m].
+    """
+
+    kind: ObjectKind
+    ball: Float64Array
+    numbers: Float64Array
+    nodes: tuple[int, ...] = (0, 0, 0)
+    values: NDArray[np.float32] = np.empty(0, np.float32)
 
 
-def _line(shape: Shape) -> tuple[ObjectKind, Float64Array, Float64Array]:
-    """Give the kind of an object, a ball around it, and its numbers."""
+def _lines(world: World) -> tuple[_Line, ...]:
+    """Give the objects of a world; it cannot change, so they are kept for as long as it is."""
+    found = _KNOWN_LINES.get(world)
+    if found is None:
+        found = _KNOWN_LINES[world] = tuple(map(_line, world.objects.values()))
+    return found
+
+
+def _line(shape: Obstacle) -> _Line:
     if isinstance(shape, HalfSpace):
         normal = np.array(shape.normal)
-        turn, center = quaternion_between(_Z_AXIS, normal), shape.offset * normal
-        ball, lengths = np.append(center, EVERYWHERE), np.zeros(4)
-        kind = ObjectKind.HALF_SPACE
-    else:
-        pose = np.array(shape.pose)
-        center, turn = pose[:3], pose[3:]
-        lengths = _lengths(shape)
-        kind = ObjectKind.CYLINDER if isinstance(shape, Cylinder) else ObjectKind.ROUNDED_BOX
-        reach = np.hypot(*lengths[[0, 2]]) if isinstance(shape, Cylinder) else np.linalg.norm(lengths[:3]) + lengths[3]
-        ball = np.append(center, reach)
+        center = shape.offset * normal
+        numbers = _numbers(quaternion_between(_Z_AXIS, normal), center, np.zeros(4))
+        return _Line(ObjectKind.HALF_SPACE, np.append(center, EVERYWHERE), numbers)
+    pose = np.array(shape.pose)
+    center, turn = pose[:3], pose[3:]
+    if isinstance(shape, DistanceGrid):
+        half = 0.5 * shape.spacing * (np.array(shape.values.shape) - 1)
+        ball = np.append(center + quaternion_rotate(turn, half), np.linalg.norm(half) + shape.depth)
+        numbers = _numbers(turn, center, np.array([shape.spacing, shape.steepness, 0.0, 0.0]))
+        return _Line(ObjectKind.GRID, ball, numbers, shape.values.shape, shape.values.ravel())
+    lengths = _lengths(shape)
+    kind = ObjectKind.CYLINDER if isinstance(shape, Cylinder) else ObjectKind.ROUNDED_BOX
+    reach = np.hypot(*lengths[[0, 2]]) if isinstance(shape, Cylinder) else np.linalg.norm(lengths[:3]) + lengths[3]
+    return _Line(kind, np.append(center, reach), _numbers(turn, center, lengths))
+
+
+def _numbers(turn: Float64Array, position: Float64Array, lengths: Float64Array) -> Float64Array:
     rotation = quaternion_rotate(quaternion_conjugate(turn), np.eye(3)).T
-    return kind, ball, np.concatenate([rotation.ravel(), center, lengths])
+    return np.concatenate([rotation.ravel(), position, lengths])
 
 
 def _lengths(shape: Sphere | Capsule | Cylinder | Box) -> Float64Array:

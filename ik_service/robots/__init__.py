@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_robot, load_urdf
+from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
@@ -13,6 +14,7 @@ from ik_service.robots.constraint_kinematics.results import ClosureStatus
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.constraints.velocities import VelocityConstraint
+from ik_service.robots.files.geometry.grid_file import read_grid, write_grid
 from ik_service.robots.files.geometry.world_file import load_world
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
@@ -33,6 +35,7 @@ __all__ = [
     "CoordinateConstraint",
     "Cylinder",
     "DeviceModel",
+    "DistanceGrid",
     "DofInfo",
     "HalfSpace",
     "JointType",
@@ -49,7 +52,9 @@ __all__ = [
     "load_robot",
     "load_urdf",
     "load_world",
+    "read_grid",
     "without_contacts",
+    "write_grid",
 ]
 
 

@@ -12,7 +12,18 @@ from ik_service.collision import (
     clearance_function,
 )
 from ik_service.compiler import Lanes
-from ik_service.robots import Box, Capsule, CollisionModel, Cylinder, HalfSpace, Sphere, World, load_robot, load_urdf
+from ik_service.robots import (
+    Box,
+    Capsule,
+    CollisionModel,
+    Cylinder,
+    DistanceGrid,
+    HalfSpace,
+    Sphere,
+    World,
+    load_robot,
+    load_urdf,
+)
 from ik_service.robots.collision_checks.check import sphere_centers
 from ik_service.robots.joint_type import JointType
 from ik_service.solver.collisions.collision_data import CollisionData
@@ -27,6 +38,7 @@ PARTS = [
 MIXED = "".join(['<robot name="mixed"><link name="l0"/>', *PARTS, "</robot>"])
 OF_PAIR = 4  # spheres of two links, or of a link and an object, that count
 TURNED = (0.3, 0.1, 0.4, 0.0, 0.6, 0.0, 0.8)
+ROUGH = DistanceGrid(np.random.default_rng(4).normal(0.1, 0.08, (4, 3, 5)), 0.15, (-0.4, 0.2, 0.0, 0.0, 0.6, 0.0, 0.8))
 WORLD = World(
     {
         "box": Box((0.4, 0.3, 0.2), TURNED),
@@ -34,6 +46,8 @@ WORLD = World(
         "post": Capsule(0.05, 0.5, TURNED),
         "can": Cylinder(0.2, 0.4, (-0.5, -0.3, 0.2, 0.6, 0.0, 0.0, 0.8)),
         "floor": HalfSpace((0.0, 0.6, 0.8), -0.3),
+        "rock": ROUGH,
+        "egg": DistanceGrid.sampled(Sphere(0.15).signed_distance, [-0.2] * 3, [0.2] * 3, 0.05).placed(TURNED),
     }
 )
 
@@ -54,7 +68,7 @@ def test_clearance_is_that_of_the_host(make, lanes):
     robot = with_spheres(make())
     model = robot.on_device("cpu")
     data = CollisionData(model, lanes)
-    enabled = np.random.default_rng(1).random((400, 5)) < 0.5
+    enabled = np.random.default_rng(1).random((400, len(WORLD.objects))) < 0.5
     data.use((WORLD,), np.zeros(1, np.int32), enabled, 0.0)
     assert isinstance(data.size, ClearanceSize)
     clearance, count = clearance_function(data.size), data.size.coordinates

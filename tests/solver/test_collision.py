@@ -5,10 +5,11 @@ import pytest
 
 import ik_service
 from ik_service import IKSolver
+from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
-from ik_service.solver.collisions.collision_data import ROUNDING
+from ik_service.solver.collisions.collision_data import ROUNDING, SPARE_VALUES
 from ik_service.solver.free_combinations import _combinations
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosition, InputError
@@ -132,6 +133,37 @@ def test_worlds_and_their_objects_differ_by_problem(panda, solver):
         np.testing.assert_array_equal(together.joint_q[own], alone.joint_q)
         np.testing.assert_array_equal(together.clearance[own], alone.clearance)
         judged(panda, alone, world, on)
+
+
+def test_links_keep_off_what_a_grid_has(panda, solver):
+    """The can and the ball of the world as one grid, among the other objects: what is free of both is free."""
+    both = [WORLD.objects[name] for name in ("can", "ball")]
+    others = {name: shape for name, shape in WORLD.objects.items() if shape not in both}
+
+    def nearest(points):
+        return np.min([shape.signed_distance(points) for shape in both], axis=0)
+
+    grid = DistanceGrid.sampled(nearest, (-0.6, -0.4, -0.1), (0.7, 0.6, 0.8), 0.02)
+    world = World({**others, "both": grid})
+    targets = free_targets(panda, 400, WORLD)
+    result = solver.solve(*targets, world=world)
+    check = judged(panda, result, world)
+    assert (check.closest[:, 1] == check.names.index("both")).any()
+    assert result.success.mean() >= 0.99
+    real = panda.collision(result.joint_q[result.success].astype(float), WORLD).clearance
+    assert real.min() > -0.01  # edges of the can are round in the grid
+    away = solver.solve(*targets, world=World({**others, "both": grid.placed((9.0, 0, 0, 0, 0, 0, 1))}))
+    assert away.joint_q.tobytes() == solver.solve(*targets, world=World(others)).joint_q.tobytes()
+
+
+def test_room_for_distances_is_given_back(panda, solver):
+    data = solver._core.collision
+    targets = free_targets(panda, 2)
+    large, small = (DistanceGrid(np.ones((side,) * 3), 0.1, (9.0, 0, 0, 0, 0, 0, 1)) for side in (160, 4))
+    solver.solve(*targets, world=World({"large": large}))
+    assert data.worlds.value.size >= large.values.size
+    solver.solve(*targets, world=World({"small": small}))
+    assert data.worlds.value.size <= SPARE_VALUES
 
 
 def test_changing_a_world_compiles_nothing(panda, solver, monkeypatch):

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
-from ik_service.api.errors.exceptions import faulty_field
-from ik_service.api.schema.collision import MAX_OBJECTS, SolveWorld
+from ik_service.api.errors.exceptions import faulty_field, pointer_token
+from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS, SolveWorld
 from ik_service.api.schema.fields import Offset
 from ik_service.api.schema.limits import NAME_LENGTH
 from ik_service.batching.requests.target_keys import FloatArray
-from ik_service.robots import RobotModel, World
+from ik_service.robots import DistanceGrid, RobotModel, World
 from ik_service.robots.files.geometry.world_file import read_world
 from ik_service.solver import SolverOptions
 from ik_service.solver.inputs.worlds import read_worlds
@@ -92,9 +93,12 @@ def read_world_of(
     world = enabled = None
     try:
         if given is not None:
-            if isinstance(given.objects, dict):
-                _check_names(given.objects)
-            world = read_world({"objects": given.objects})
+            objects = given.objects
+            if isinstance(objects, dict):
+                _check_names(objects)
+                objects = {name: _unpacked(name, fields) for name, fields in objects.items()}
+            world = read_world({"objects": objects})
+            _check_nodes(world)
     except InputError as error:
         raise faulty_field("/world/objects", "invalid_value", str(error)) from None
     if given is not None and world is not None:
@@ -118,6 +122,25 @@ def _check_names(objects: Mapping[Any, Any]) -> None:
     longest = max((len(name) for name in objects if isinstance(name, str)), default=0)
     if longest > NAME_LENGTH:
         raise InputError(f"The name of an object has {longest} characters. Allowed: {NAME_LENGTH}.")
+
+
+def _unpacked(name: str, fields: Any) -> Any:
+    """Return the fields of an object with the packed distances of a grid as an array."""
+    values = fields.get("values") if isinstance(fields, dict) else None
+    if not isinstance(values, PackedColumn):
+        return fields
+    return {**fields, "values": values.array(f"/world/objects/{pointer_token(name)}/values")}
+
+
+def _check_nodes(world: World) -> None:
+    """Refuse grids of too many nodes.
+
+    Raises:
+        InputError: There are such.
+    """
+    nodes = sum(shape.values.size for shape in world.objects.values() if isinstance(shape, DistanceGrid))
+    if nodes > MAX_GRID_NODES:
+        raise InputError(f"The grids have {nodes} nodes. Allowed in one request: {MAX_GRID_NODES}.")
 
 
 class _Switches(NamedTuple):

@@ -10,6 +10,8 @@ from ik_service.robots.files.geometry.world_file import SHAPES, ShapeFields
 
 MAX_OBJECTS = 256
 """Objects of a world in one request."""
+MAX_GRID_NODES = 1 << 18
+"""Nodes of all grids in one request."""
 MAX_CHECK_EFFORT = 100_000_000
 """Most distances of one check, configurations x (pairs of spheres + spheres x objects)."""
 CHECK_REQUEST: dict[str, Any] = {
@@ -22,8 +24,19 @@ _FIELDS: dict[str, dict[str, Any]] = {
     "radius": {**_POSITIVE, "description": "[m]."},
     "length": {**_POSITIVE, "description": "Of its axis, which is z [m]."},
     "size": {**row(3, 0.0), "description": "Lengths of its edges along x, y and z [m]."},
-    "position": {**row(3), "description": "Of its middle, in the world frame [m]. Default: 0, 0, 0."},
+    "position": {
+        **row(3),
+        "description": "In the world frame, of its middle; of the first node of a grid [m]. Default: 0, 0, 0.",
+    },
     "orientation_xyzw": {**row(4), "description": "Unit quaternion x, y, z, w. Default: 0, 0, 0, 1."},
+    "values": {
+        "type": "array",
+        "minItems": 2,
+        "items": {"type": "array", "minItems": 2, "items": {**row(None, least_width=2)}},
+        "description": f"Signed distance at the nodes, by their number along x, y and z [m]. At most {MAX_GRID_NODES} "
+        "in all grids.",
+    },
+    "spacing": {"type": "number", "exclusiveMinimum": 0.0, "description": "Between neighbouring nodes [m]."},
     "normal": {**row(3), "description": "Direction out of the half-space, of length 1."},
     "offset": {**_NUMBER, "description": "Distance of its plane from the origin along the normal [m]. Default: 0."},
 }
@@ -52,7 +65,7 @@ class SolveWorld(Envelope):
     """What is around the robot, the same for all problems but for objects that are not there."""
 
     objects: Annotated[Any, WithJsonSchema(OBJECTS)] = Field(
-        default_factory=dict, description="Spheres, capsules, cylinders, boxes and half-spaces, by their names."
+        default_factory=dict, description="Spheres, capsules, cylinders, boxes, half-spaces and grids, by their names."
     )
     disable: Annotated[Any, NAME_LISTS] = Field(
         default_factory=list,

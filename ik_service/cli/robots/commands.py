@@ -78,43 +78,6 @@ def constraints(
             print_sweep(robot, sweep, as_json=as_json)
 
 
-def spheres(
-    robot: RobotArgument,
-    *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File of spheres to write, such as NAME.collision.json.")
-    ],
-    stands_out: Annotated[
-        float | None,
-        typer.Option(
-            metavar="LENGTH",
-            help=r"By how much a sphere may stand out \[m]. Default: 15 % of the least width of a link.",
-        ),
-    ] = None,
-    looks_out: Annotated[
-        float,
-        typer.Option(metavar="LENGTH", help="How far a link may look out of its spheres \\[m]; fewer are needed."),
-    ] = 0.0,
-    package_dir: Annotated[
-        list[Path] | None, typer.Option(help="Folder that has packages of package:// addresses; may be repeated.")
-    ] = None,
-    free: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="Q1,Q2,...",
-            help="Configuration that is known to be free: pairs in contact there are left out; may be repeated.",
-        ),
-    ] = None,
-    picture: Annotated[Path | None, typer.Option(help="SVG file to write: spheres over what they cover.")] = None,
-) -> None:
-    """Cover the links of a robot by spheres, and choose the pairs of links that are checked for collision."""
-    with reported_errors():
-        from ik_service.cli.robots.spheres_command import SpheresJob, write_spheres
-
-        folders, configurations = tuple(package_dir or ()), tuple(free or ())
-        write_spheres(SpheresJob(robot, output, stands_out, looks_out, folders, configurations, picture))
-
-
 def warmup(
     robots: Annotated[
         list[str] | None, typer.Argument(metavar="[ROBOT]...", help="Built-in robots or paths. Default: all built in.")

@@ -71,7 +71,7 @@ class Capsule(RoundShape):
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
-        x, y, z = np.moveaxis(_local(self.pose, points), -1, 0)
+        x, y, z = np.moveaxis(local_points(self.pose, points), -1, 0)
         beyond = np.maximum(np.abs(z) - 0.5 * self.length, 0.0)
         return np.asarray(np.sqrt(x * x + y * y + beyond * beyond) - self.radius)
 
@@ -81,7 +81,7 @@ class Cylinder(RoundShape):
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
-        x, y, z = np.moveaxis(_local(self.pose, points), -1, 0)
+        x, y, z = np.moveaxis(local_points(self.pose, points), -1, 0)
         return _outside_and_inside(np.stack([np.hypot(x, y) - self.radius, np.abs(z) - 0.5 * self.length]))
 
 
@@ -106,7 +106,7 @@ class Box:
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the surface [m], shape [...]."""
-        local = np.moveaxis(_local(self.pose, points), -1, 0)
+        local = np.moveaxis(local_points(self.pose, points), -1, 0)
         half = 0.5 * np.array(self.size).reshape(3, *[1] * (local.ndim - 1))
         return _outside_and_inside(np.abs(local) - half)
 
@@ -146,8 +146,8 @@ Shape: TypeAlias = BoundedShape | HalfSpace
 AnyShape: TypeAlias = Shape | RoundShape
 
 
-def _local(pose: Numbers, points: Float64Array) -> Float64Array:
-    """Give points in the frame of a shape, shape [..., 3]."""
+def local_points(pose: Numbers, points: Float64Array) -> Float64Array:
+    """Give points in the frame of a shape with a pose: position [m] and quaternion xyzw, shape [..., 3]."""
     frame = np.array(pose)
     return quaternion_rotate(quaternion_conjugate(frame[3:]), points - frame[:3])
 

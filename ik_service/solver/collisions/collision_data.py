@@ -4,7 +4,7 @@ Arrays of worlds grow and are filled anew for each solve; launches that are reco
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
@@ -18,6 +18,30 @@ from ik_service.solver.problems.host_device_array import HostDeviceArray
 
 ROUNDING = 1e-5
 """By how much more clearance is asked for in float32 than in the verdict [m]."""
+
+SPARE_VALUES, SPARE_TIMES = 1 << 20, 4
+"""Room for distances of grids that is kept though nothing needs it: so many, or so many times as there are."""
+
+
+class Room(NamedTuple):
+    """Lengths of the arrays of worlds."""
+
+    worlds: int
+    objects: int
+    values: int
+    index: int
+    enabled: int
+    most: int
+
+    def takes(self, other: "Room") -> bool:
+        """Return whether another one fits, and leaves no large grid's room; what all problems share has one line."""
+        one_line = (self.index > 1, self.enabled > 1) == (other.index > 1, other.enabled > 1)
+        is_tight = self.values <= max(SPARE_VALUES, SPARE_TIMES * other.values)
+        return one_line and is_tight and all(have >= want for have, want in zip(self, other, strict=True))
+
+    def grown(self) -> "Room":
+        """Return lengths that are powers of two."""
+        return Room(*(1 << max(count - 1, 0).bit_length() for count in self))
 
 
 class CollisionData:
@@ -46,7 +70,7 @@ class CollisionData:
         self.clearance, self.margin = self._clearance.device, self._margin.device
         self.version = 0
         self._used: tuple[object, ...] | None = None  # what stands in the arrays
-        self._make_room(1, 1, 1, 1, 1)
+        self._make_room(Room(1, 1, 1, 1, 1, 1))
 
     def spheres(self, trees: Sequence[int]) -> Any:
         """Return the `CollisionSpheres` of an island that has these trees."""
@@ -73,16 +97,22 @@ class CollisionData:
         self._used = None
         lines = world_lines(worlds)
         given = np.ones((1, max(lines.most, 1)), dtype=bool) if enabled is None else enabled
-        wanted = (len(worlds), len(lines.kind), len(world_index), *given.shape)
-        room = (self._start.host.size - 1, len(self._kind.host), len(self._index.host), *self._enabled.host.shape)
-        one_line = (room[2] > 1, room[3] > 1) != (wanted[2] > 1, wanted[3] > 1)
-        if one_line or any(want > have for want, have in zip(wanted, room, strict=True)):
-            self._make_room(*wanted)
+        values = np.concatenate([np.empty(0, np.float32), *lines.values])
+        wanted = Room(len(worlds), len(lines.kind), len(values), len(world_index), *given.shape)
+        if not self._room.takes(wanted):
+            self._make_room(wanted.grown())
         self._start.host[:] = len(lines.kind)
         self._start.host[: len(worlds) + 1] = lines.start
-        numbers = {self._kind: lines.kind, self._bound: lines.bound, self._shape: lines.shape, self._exact: lines.shape}
-        for array, values in numbers.items():
-            array.host[: len(values)] = values
+        numbers = {
+            self._kind: lines.kind,
+            self._bound: lines.bound,
+            self._shape: lines.shape,
+            self._exact: lines.shape,
+            self._grid: lines.grid,
+            self._value: values,
+        }
+        for array, own in numbers.items():
+            array.host[: len(own)] = own
         self._index.host[: len(world_index)] = world_index
         self._enabled.host[: len(given), : given.shape[1]] = given
         self._clearance.host[0], self._margin.host[0] = margin + ROUNDING, margin
@@ -90,23 +120,32 @@ class CollisionData:
             array.push(0)
         self._used = key if enabled is None else None
 
-    def _make_room(self, worlds: int, objects: int, problems: int, lines: int, most: int) -> None:
-        def room(*shape: int, dtype: Any) -> HostDeviceArray:
+    def _make_room(self, room: Room) -> None:
+        def array(*shape: int, dtype: Any) -> HostDeviceArray:
             return HostDeviceArray(shape, dtype, self._model.device, per_problem=False)
 
-        def grown(count: int) -> int:
-            return 1 << max(count - 1, 0).bit_length()
-
-        objects = grown(max(objects, 1))
-        self._start = room(grown(worlds) + 1, dtype=wp.int32)
-        self._kind = room(objects, dtype=wp.int32)
-        self._bound, self._shape = (room(objects, width, dtype=wp.float32) for width in (4, 16))
-        self._exact = room(objects, 16, dtype=wp.float64)
-        self._index = room(grown(problems), dtype=wp.int32)
-        self._enabled = room(grown(lines), grown(most), dtype=wp.uint8)
-        self._arrays = (self._start, self._kind, self._bound, self._shape, self._exact, self._index, self._enabled)
-        names = ("start", "kind", "bound", "shape", "exact_shape", "world", "enabled")
+        self._room = room
+        self._start = array(room.worlds + 1, dtype=wp.int32)
+        self._kind = array(room.objects, dtype=wp.int32)
+        self._bound, self._shape = (array(room.objects, width, dtype=wp.float32) for width in (4, 16))
+        self._exact = array(room.objects, 16, dtype=wp.float64)
+        self._grid = array(room.objects, 4, dtype=wp.int32)
+        self._value = array(room.values, dtype=wp.float32)
+        self._index = array(room.index, dtype=wp.int32)
+        self._enabled = array(room.enabled, room.most, dtype=wp.uint8)
+        named = {
+            "start": self._start,
+            "kind": self._kind,
+            "bound": self._bound,
+            "shape": self._shape,
+            "exact_shape": self._exact,
+            "grid": self._grid,
+            "value": self._value,
+            "world": self._index,
+            "enabled": self._enabled,
+        }
+        self._arrays = tuple(named.values())
         self.worlds: Any = CollisionWorlds()
-        for name, array in zip(names, self._arrays, strict=True):
-            setattr(self.worlds, name, array.device)
+        for name, own in named.items():
+            setattr(self.worlds, name, own.device)
         self.version += 1

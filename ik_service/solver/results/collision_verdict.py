@@ -50,7 +50,8 @@ class ExactSpheres:
 @typing.no_type_check
 def clearance_kernel(bodies: int, links: int) -> wp.Kernel:
     """Return the kernel that writes clearances of robots with up to so many bodies, and links that have spheres."""
-    kinds = {"cylinder": ObjectKind.CYLINDER.value, "half_space": ObjectKind.HALF_SPACE.value}
+    named = (ObjectKind.CYLINDER, ObjectKind.HALF_SPACE, ObjectKind.GRID)
+    kinds = {kind.name.lower(): kind.value for kind in named}
     Spheres: Any = typed_warp.reference_to(ExactSpheres)
     Worlds: Any = typed_warp.reference_to(CollisionWorlds)
 

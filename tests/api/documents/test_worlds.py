@@ -11,7 +11,7 @@ from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.media_types import answer_codec
 from ik_service.api.documents.answer_size import solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
-from ik_service.api.schema.collision import MAX_OBJECTS
+from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.client import Client
 from ik_service.robots.files.geometry.world_file import read_world
@@ -142,6 +142,33 @@ def test_the_client_gives_a_world_of_arrays(served_cell, cell, target, encoding)
     np.testing.assert_allclose(cell.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
     assert found.collision_names[-1] == "table"
     assert found.closest.shape == (COUNT, 2)
+
+
+GRID = {"shape": "grid", "spacing": 0.3, "position": [0.2, -0.5, -0.2]}
+
+
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_the_client_gives_a_grid_as_an_array(served_cell, cell, target, encoding):
+    values = np.random.default_rng(0).uniform(0.0, 0.3, (3, 4, 5)).astype(np.float32)
+    with Client("http://testserver", transport=served_cell._transport, encoding=encoding) as client:
+        found = client.solve(
+            "cell",
+            target["positions"],
+            target["orientations_xyzw"],
+            link=HAND,
+            world={"objects": {"rock": {**GRID, "values": values}}},
+            include=["clearance"],
+        )
+    world = read_world({"objects": {"rock": {**GRID, "values": values}}})
+    np.testing.assert_allclose(cell.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
+    assert (cell.collision(found.joint_q).clearance > found.clearance_m).any()
+
+
+def test_nodes_of_grids_are_bounded(served_cell, target):
+    values = np.ones((2, 3, MAX_GRID_NODES // 6 + 1)).tolist()
+    reply = solve(served_cell, target, {"objects": {"a": {**GRID, "spacing": 1e-3, "values": values}}})
+    assert reply.status_code == 422
+    assert f"Allowed in one request: {MAX_GRID_NODES}" in reply.json()["errors"][0]["detail"]
 
 
 def test_an_archive_has_the_columns(served_cell, target):

@@ -1,20 +1,30 @@
 """Worlds as documents, in files of JSON or YAML and over HTTP.
 
     {"objects": {NAME: {"shape": "box", "size": [x, y, z], "position": [x, y, z], "orientation_xyzw": [x, y, z, w]},
-                 NAME: {"shape": "half_space", "normal": [x, y, z], "offset": d}, ...}}
+                 NAME: {"shape": "half_space", "normal": [x, y, z], "offset": d},
+                 NAME: {"shape": "grid", "spacing": s, "values": [[[d, ...], ...], ...], "position": ...}, ...}}
 
-Lengths are in metres, poses in the world frame; a pose that is left out is that of the world frame.
+Lengths are in metres, poses in the world frame; a pose that is left out is that of the world frame. In a file, a grid
+may name one of `write_grid` instead: {"shape": "grid", "file": "shelf.npz"}.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ik_service.robots.collision.shapes import IDENTITY_POSE, Box, Capsule, Cylinder, HalfSpace, Shape, Sphere
-from ik_service.robots.collision.world import World
+import numpy as np
+
+from ik_service.robots.collision.distance_grid import DistanceGrid
+from ik_service.robots.collision.shapes import IDENTITY_POSE, Box, Capsule, Cylinder, HalfSpace, Sphere
+from ik_service.robots.collision.world import Obstacle, World
 from ik_service.robots.files.constraint_file import read_document, read_numbers
+from ik_service.robots.files.geometry.grid_file import read_grid
 from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
 from objectives.errors import InputError
+
+
+BLOCK = -1
 
 
 class ShapeFields(NamedTuple):
@@ -22,11 +32,12 @@ class ShapeFields(NamedTuple):
 
     Attributes:
         made_of: Its class.
-        required: Fields that must be there: how many numbers, 0 for a number that is in no list.
+        required: Fields that must be there: how many numbers, 0 for a number that is in no list, BLOCK for one in lists
+            of lists of lists.
         optional: Fields that may be left out, alike.
     """
 
-    made_of: Callable[..., Shape]
+    made_of: Callable[..., Obstacle]
     required: Mapping[str, int]
     optional: Mapping[str, int]
 
@@ -38,6 +49,7 @@ SHAPES: Mapping[str, ShapeFields] = {
     "cylinder": ShapeFields(Cylinder, {"radius": 0, "length": 0}, _POSE),
     "box": ShapeFields(Box, {"size": 3}, _POSE),
     "half_space": ShapeFields(HalfSpace, {"normal": 3}, {"offset": 0}),
+    "grid": ShapeFields(DistanceGrid, {"values": BLOCK, "spacing": 0}, _POSE),
 }
 """The shapes by their names in documents."""
 
@@ -54,17 +66,17 @@ def load_world(path: str | Path) -> World:
     except OSError as error:
         raise InputError(f"World '{path}' cannot be read: {error.strerror}.") from None
     try:
-        return read_world(read_document(text), numbers_as_text=True)
+        return read_world(read_document(text), folder=Path(path).parent)
     except InputError as error:
         raise InputError(f"World '{path}': {error}") from None
 
 
-def read_world(document: object, *, numbers_as_text: bool = False) -> World:
+def read_world(document: object, *, folder: Path | None = None) -> World:
     """Read a world from a document.
 
     Args:
         document: What the codec of a language gives.
-        numbers_as_text: Whether numbers may be texts: YAML takes 1e-3 for one.
+        folder: Where the document is a file: grids may be files too, and numbers texts, for YAML takes 1e-3 for one.
 
     Raises:
         InputError: It is none; the message names the object.
@@ -74,10 +86,10 @@ def read_world(document: object, *, numbers_as_text: bool = False) -> World:
     objects = document["objects"]
     if not isinstance(objects, Mapping):
         raise InputError("'objects' must be a mapping of names to shapes.")
-    return World({name: _read_shape(name, fields, numbers_as_text) for name, fields in objects.items()})
+    return World({name: _read_shape(name, fields, folder) for name, fields in objects.items()})
 
 
-def _read_shape(name: object, fields: object, numbers_as_text: bool) -> Shape:
+def _read_shape(name: object, fields: object, folder: Path | None) -> Obstacle:
     where = f"Object '{shortened(str(name))}'"
     if not isinstance(fields, Mapping):
         raise InputError(f"{where} must be a mapping of fields.")
@@ -85,6 +97,8 @@ def _read_shape(name: object, fields: object, numbers_as_text: bool) -> Shape:
     if not isinstance(kind, str) or kind not in SHAPES:
         raise InputError(f"{where} needs a 'shape'. Shapes: {', '.join(SHAPES)}.")
     shape = SHAPES[kind]
+    if kind == "grid" and "file" in fields and folder is not None:
+        shape = ShapeFields(partial(_read_grid_file, folder), {"file": 0}, _POSE)
     widths = {**shape.required, **shape.optional}
     unknown = next((key for key in fields if key != "shape" and key not in widths), None)
     if unknown is not None:
@@ -96,7 +110,7 @@ def _read_shape(name: object, fields: object, numbers_as_text: bool) -> Shape:
         raise InputError(f"{where} needs the field '{missing}'.")
     try:
         known = [(key, width) for key, width in widths.items() if key in fields]
-        given = {key: _read_field(key, fields[key], width, numbers_as_text) for key, width in known}
+        given = {key: _read_field(key, fields[key], width, folder is not None) for key, width in known}
         if "orientation_xyzw" in widths:
             position = given.pop("position", IDENTITY_POSE[:3])
             given["pose"] = (*position, *given.pop("orientation_xyzw", IDENTITY_POSE[3:]))
@@ -107,7 +121,29 @@ def _read_shape(name: object, fields: object, numbers_as_text: bool) -> Shape:
 
 def _read_field(key: str, value: Any, width: int, numbers_as_text: bool) -> Any:
     """Read one number, or a list of as many as the width says."""
+    if key == "file":
+        return value
+    if width == BLOCK:
+        return _read_block(key, value)
     listed = value if width else [value]
     if not numbers_as_text and isinstance(listed, list) and any(isinstance(number, str) for number in listed):
         raise InputError(f"'{key}' must have numbers, not texts.")
     return read_numbers(key, value, width) if width else read_numbers(key, listed, 1)[0]
+
+
+def _read_block(key: str, value: Any) -> Any:
+    """Read lists of lists of lists of numbers, or an array."""
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        found = np.empty(0, dtype=object)
+    if found.dtype.kind not in "iuf":
+        raise InputError(f"'{key}' must be lists of lists of lists of numbers, the inner ones alike in length.")
+    return found
+
+
+def _read_grid_file(folder: Path, file: object, pose: tuple[float, ...]) -> DistanceGrid:
+    """Read a grid from a file beside that of the world; the pose is that of its owner's frame."""
+    if not isinstance(file, str):
+        raise InputError("'file' must be the name of a file that `ik-service grid` wrote.")
+    return read_grid(folder / file).placed(pose)

@@ -1,0 +1,1 @@
+"""Commands about collision: spheres that cover a robot, grids of distances from obstacles."""

@@ -1,0 +1,165 @@
+"""Obstacles of any form: their signed distance at the nodes of a grid."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.robots.collision.shapes import IDENTITY_POSE, Numbers, local_points
+from ik_service.robots.number_bounds import MAX_POSITION
+from ik_service.robots.transforms import Float64Array, checked_transform, transform_multiply
+from objectives.errors import InputError
+
+MAX_NODES = 1 << 24
+"""Most nodes of a grid: 64 MiB of distances."""
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceGrid:
+    """Signed distance at the nodes of a grid, trilinear between them, read-only.
+
+    Beyond the outermost nodes nothing is known. A point there, ``b`` away from the grid's nearest point, is as far as
+    if all obstacles were in the grid: ``sqrt(b^2 + d^2)`` for the distance ``d`` at that point; and ``b + d`` where
+    that is negative, as if the obstacle went on.
+
+    Attributes:
+        values: Distance at the nodes [m], negative inside of an obstacle, float32, shape [x, y, z] of at least 2 nodes
+            along each axis.
+        spacing: Between neighbouring nodes [m].
+        pose: Of node [0, 0, 0] in the frame of the grid's owner, with the axes along which nodes are counted: position
+            [m] and quaternion xyzw.
+    """
+
+    values: NDArray[np.float32]
+    spacing: float
+    pose: Numbers = IDENTITY_POSE
+
+    def __init__(self, values: ArrayLike, spacing: float, pose: ArrayLike = IDENTITY_POSE) -> None:
+        """Copy and check what is given.
+
+        Raises:
+            InputError: Distances have another shape, are too many or too large, or the spacing is not positive.
+        """
+        object.__setattr__(self, "values", _checked_values(values))
+        if not isinstance(spacing, int | float) or not 0.0 < spacing * max(self.values.shape) <= MAX_POSITION:
+            raise InputError(f"The spacing of a grid must be above 0 m, up to {MAX_POSITION:g} m in all: {spacing!r}.")
+        object.__setattr__(self, "spacing", float(spacing))
+        object.__setattr__(self, "pose", tuple(checked_transform(pose, "The pose of a grid").tolist()))
+
+    def __reduce__(self) -> tuple[type["DistanceGrid"], tuple[object, ...]]:
+        """Pickle what the constructor takes."""
+        return type(self), (self.values, self.spacing, self.pose)
+
+    def __repr__(self) -> str:
+        """Give the sizes."""
+        nodes = " x ".join(map(str, self.values.shape))
+        return f"<DistanceGrid: {nodes} nodes, {1e3 * self.spacing:g} mm apart>"
+
+    @classmethod
+    def sampled(
+        cls,
+        signed_distance: Callable[[Float64Array], ArrayLike],
+        lower: ArrayLike,
+        upper: ArrayLike,
+        spacing: float,
+    ) -> "DistanceGrid":
+        """Ask for the distance at every node of a grid that covers a box, with axes parallel to the owner's.
+
+        Args:
+            signed_distance: Gives the distances [m], [n], of points [n, 3].
+            lower: Corner of the box [m], shape [3]: node [0, 0, 0].
+            upper: The corner opposite [m], shape [3].
+            spacing: Between neighbouring nodes [m].
+
+        Raises:
+            InputError: The box has no width, or there would be too many nodes.
+        """
+        corner, width = np.asarray(lower, np.float64), np.subtract(upper, lower)
+        if width.shape != (3,) or not spacing > 0.0 or not (width >= 0.0).all():
+            raise InputError(f"A grid needs two corners and a spacing, got {lower!r}, {upper!r} and {spacing!r}.")
+        counts = np.ceil(np.minimum(width / spacing, MAX_NODES) - 1e-9).astype(int) + 1
+        counts = np.maximum(counts, 2)
+        if counts.prod(dtype=float) > MAX_NODES:
+            raise InputError(f"{counts.prod(dtype=float):g} nodes are too many for a grid. Allowed: {MAX_NODES}.")
+        slices = [
+            signed_distance(corner + spacing * _nodes((1, *counts[1:]), first=plane)) for plane in range(counts[0])
+        ]
+        return cls(np.reshape(slices, counts), spacing, (*corner, *IDENTITY_POSE[3:]))
+
+    def placed(self, pose: ArrayLike) -> "DistanceGrid":
+        """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw."""
+        return DistanceGrid(
+            self.values, self.spacing, transform_multiply(np.array(pose, np.float64), np.array(self.pose))
+        )
+
+    @cached_property
+    def steepness(self) -> float:
+        """How much the distance changes at most along a way, for its length: 1 or more.
+
+        It is about 1 for a grid of true distances. Beyond nodes that are inside of an obstacle it changes along the
+        way there and across.
+        """
+        most = 0.0
+        across = [np.abs(np.diff(self.values, axis=axis)) for axis in range(3)]
+        for plane in range(self.values.shape[0] - 1):
+            by_axis = [_most_of_edges(own[plane : plane + 2], axis) for axis, own in enumerate(across)]
+            most = max(most, float(np.sqrt(sum(np.square(own) for own in by_axis)).max()))
+        most /= self.spacing
+        return float(np.hypot(1.0, most)) if self.depth else max(1.0, most)
+
+    @cached_property
+    def depth(self) -> float:
+        """How deep obstacles go that reach the outermost nodes [m]: so far they may go on beyond."""
+        faces = [np.take(self.values, side, axis=axis).min() for axis in range(3) for side in (0, -1)]
+        return max(0.0, -float(min(faces)))
+
+    def signed_distance(self, points: Float64Array) -> Float64Array:
+        """Give the distance of points in the owner's frame from obstacles [m], shape [...]."""
+        at = local_points(self.pose, points) / self.spacing
+        last = np.array(self.values.shape) - 1
+        inside = np.clip(at, 0.0, last)
+        node = np.minimum(inside.astype(np.int64), last - 1)
+        share = inside - node
+        distance = np.zeros(at.shape[:-1])
+        for corner in np.ndindex(2, 2, 2):
+            weight = np.where(np.array(corner) == 1, share, 1.0 - share).prod(axis=-1)
+            distance += weight * self.values[tuple(np.moveaxis(node + corner, -1, 0))]
+        beyond = self.spacing * np.linalg.norm(at - inside, axis=-1)
+        return np.where(distance < 0.0, beyond + distance, np.hypot(beyond, distance))
+
+
+def _checked_values(values: ArrayLike) -> NDArray[np.float32]:
+    try:
+        found = np.array(values, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InputError("The distances of a grid must be numbers of the shape [x, y, z].") from None
+    if found.ndim != 3 or min(found.shape) < 2 or found.size > MAX_NODES:
+        raise InputError(
+            f"The distances of a grid must have the shape [x, y, z], at least 2 along each axis and {MAX_NODES} in "
+            f"all, got {list(found.shape)}."
+        )
+    if not (np.abs(found) <= MAX_POSITION).all():
+        raise InputError(f"The distances of a grid must be finite and at most {MAX_POSITION:g} m.")
+    found.setflags(write=False)
+    return found
+
+
+def _nodes(counts: tuple[int, ...], first: int) -> Float64Array:
+    """Give the numbers of nodes from one along x on, shape [nodes, 3]."""
+    return np.stack(np.indices(counts, dtype=np.float64), axis=-1).reshape(-1, 3) + [first, 0, 0]
+
+
+def _most_of_edges(own: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
+    """Give the largest of the four edges along an axis of the cells of a plane, shape [y, z].
+
+    Args:
+        own: Changes along the edges from one plane on, [1 or 2 planes, edges or nodes, edges or nodes].
+        axis: Of the edges.
+    """
+    found = own[:1] if axis == 0 else own
+    found = found.max(axis=0)
+    if axis != 1:
+        found = np.maximum(found[1:], found[:-1])
+    return found if axis == 2 else np.maximum(found[:, 1:], found[:, :-1])
