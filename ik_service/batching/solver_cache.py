@@ -154,13 +154,14 @@ def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> 
 
 
 def _worlds(requests: Sequence[SolveRequest], counts: Sequence[int]) -> dict[str, Any]:
-    """The worlds of requests, which all have one or none, as arguments of a solve."""
+    """The worlds of requests, which all have one or none, and what is attached in all, as arguments of a solve."""
     first = requests[0]
+    arguments: dict[str, Any] = {"attached": first.attached}
     if first.world is None or len(requests) == 1:
-        return {"world": first.world, "object_enabled": first.object_enabled}
+        return arguments | {"world": first.world, "object_enabled": first.object_enabled}
     numbers: dict[World, int] = {}
     index = [numbers.setdefault(request.world, len(numbers)) for request in requests if request.world is not None]
-    arguments: dict[str, Any] = {"world": [*numbers], "world_index": np.repeat(index, counts)}
+    arguments |= {"world": [*numbers], "world_index": np.repeat(index, counts)}
     if any(request.object_enabled is not None for request in requests):
         enabled = np.ones((sum(counts), max(len(world.objects) for world in numbers)), dtype=bool)
         for request, rows in zip(requests, np.split(enabled, np.cumsum(counts)[:-1]), strict=True):

@@ -6,7 +6,7 @@ from ik_service.collision.clearance import (
     clearance_function,
     time_to_contact_function,
 )
-from ik_service.collision.sphere_arrays import CollisionSpheres, collision_spheres
+from ik_service.collision.sphere_arrays import CollisionSpheres, collision_spheres, world_bits
 from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, world_lines
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "clearance_function",
     "collision_spheres",
     "time_to_contact_function",
+    "world_bits",
     "world_lines",
 ]

@@ -39,7 +39,7 @@ class ClearanceSize:
     Attributes:
         coordinates: Coordinates of a configuration.
         bodies: Bodies of the robot.
-        links: Links that have spheres.
+        links: Links with spheres that there is room for.
         blocks: Blocks of spheres there is room for.
         lanes: Spheres in a block.
     """

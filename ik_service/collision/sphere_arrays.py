@@ -43,7 +43,7 @@ class CollisionSpheres:
     bound: wp.array2d[wp.float32]  # [links, 4]: a sphere around those of each link, centre and radius
     sphere: wp.array3d[wp.float32]  # [blocks, 4, width]: centres and radii
     pair: wp.array2d[wp.int32]  # [pairs, 2]: links
-    in_world: wp.array[wp.int32]  # [links]: 1 where it is checked against the world
+    in_world: wp.array[wp.int32]  # [links]: bit of each that is checked against the world, as `world_bits` gives it
 
 
 def collision_spheres(model: DeviceModel, spheres: BodySpheres, width: int, trees: Collection[int]) -> Any:
@@ -83,8 +83,15 @@ def collision_spheres(model: DeviceModel, spheres: BodySpheres, width: int, tree
     local = [_turned(turns, spheres, place) for place in range(len(spheres.links))]
     found.bound = floats(np.array([bound for bound, _ in local]).reshape(-1, 4))
     found.sphere = floats(np.concatenate([np.empty((0, 4, width)), *(_blocks(own, width) for _, own in local)]))
-    found.pair, found.in_world = integers(np.array(pairs).reshape(-1, 2)), integers(np.array(moved, dtype=np.int32))
+    found.pair = integers(np.array(pairs).reshape(-1, 2))
+    found.in_world = integers(np.where(moved, world_bits(spheres), 0))
     return found
+
+
+def world_bits(spheres: BodySpheres) -> NDArray[np.int32]:
+    """Return a bit for each link: the first for links of the robot, each attached object has one of its own."""
+    own = len(spheres.links) - len(spheres.touches)
+    return np.array([*[1] * own, *(2 << k for k in range(len(spheres.touches)))], dtype=np.int32)
 
 
 def _axis_frame(robot: KinematicRobot, joint: int) -> Float64Array:

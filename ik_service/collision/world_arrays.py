@@ -40,6 +40,7 @@ class CollisionWorlds:
     world: wp.array[wp.int32]  # [1 or problems]: world of each problem
     enabled: wp.array2d[wp.uint8]  # [1 or problems, most objects of a world]: 1 where an object is there
     kind: wp.array[wp.int32]  # [objects]: `ObjectKind`
+    passes: wp.array[wp.int32]  # [objects]: bits of the attached objects that may touch each
     bound: wp.array2d[wp.float32]  # [objects, 4]: a ball around each, centre and radius
     shape: wp.array2d[wp.float32]  # [objects, 16]: rotation from the world by rows, position, four lengths
     exact_shape: wp.array2d[wp.float64]  # the same
@@ -53,6 +54,7 @@ class WorldLines(NamedTuple):
     Attributes:
         start: First object of each world and, last, their number, [worlds + 1].
         kind: `ObjectKind`, [objects].
+        names: Names of the objects.
         bound: A ball around each, centre and radius [m], [objects, 4].
         shape: Rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding
             [m]; of a grid its spacing [m] and steepness, [objects, 16].
@@ -63,6 +65,7 @@ class WorldLines(NamedTuple):
 
     start: NDArray[np.int64]
     kind: NDArray[np.int64]
+    names: tuple[str, ...]
     bound: Float64Array
     shape: Float64Array
     grid: NDArray[np.int64]
@@ -80,6 +83,7 @@ def world_lines(worlds: Sequence[World]) -> WorldLines:
     return WorldLines(
         np.cumsum([0, *counts]),
         np.array([line.kind for line in lines], dtype=np.int64),
+        tuple(name for world in worlds for name in world.names),
         np.array([line.ball for line in lines]).reshape(-1, 4),
         np.array([line.numbers for line in lines]).reshape(-1, 16),
         grid.reshape(-1, 4),

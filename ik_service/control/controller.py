@@ -1,7 +1,7 @@
 """The controller: targets and where the robots are in, commands within all limits out, tick by tick."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,9 @@ from ik_service.control.tick_input import check_counts, check_times, check_toler
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks.body_spheres import checked_attached
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.coupling import complete_joint_q
 from ik_service.solver.construction import check_construction
@@ -180,18 +182,25 @@ class IKController:
         self._islands.forget_last_tick()
         self._caller.write_in_order()
 
-    def set_world(self, world: World | None) -> None:
-        """Take other obstacles, from the next step on; nothing is compiled.
+    def set_world(self, world: World | None, attached: Mapping[str, AttachedObject] | None = None) -> None:
+        """Take other obstacles, and other objects that links carry, from the next step on; nothing is compiled.
 
         Args:
             world: The obstacles; None for none.
+            attached: What links carry, by name; None for nothing.
 
         Raises:
-            InputError: Clearance is no limit of this controller, or it is no World.
+            UnknownNameError: The robot has no link of a name.
+            InputError: Clearance is no limit of this controller, it is no World, or an attached object is never as far
+                from a link as the clearance that is kept.
         """
         if self._clearance is None:
             raise InputError("The controller checks no clearance. Make it with limits=ControlLimits(clearance=...).")
-        self._clearance.use(checked_world(world))
+        world = checked_world(world)
+        others = () if world is None else world.names
+        spheres = self.robot.body_spheres
+        assert spheres is not None  # clearance is a limit
+        self._clearance.use(world, checked_attached(self.robot, spheres, attached or {}, others))
 
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ik_service.robots.catalog import builtin_robot_names, builtin_urdf, load_robot, load_urdf
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ik_service.robots.device_model import DeviceModel
 
 __all__ = [
+    "AttachedObject",
     "Box",
     "Capsule",
     "ClosureStatus",

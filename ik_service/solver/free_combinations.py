@@ -95,7 +95,7 @@ class FreeCombinations:
         enabled = worlds.enabled
         if enabled is not None and len(enabled) > 1:
             enabled = enabled[owners]
-        self._data.use(worlds.worlds, index, enabled, 0.0)
+        self._data.use(worlds.worlds, index, enabled, worlds.attached, 0.0)
         if self._verdict is None or len(joint_q) > self._capacity:
             self._capacity = 1 << (len(joint_q) - 1).bit_length()
             self._verdict = CollisionVerdict(self._model, self._data, self._capacity)

@@ -1,12 +1,13 @@
 """The solver: pose targets and objectives in, joint configurations with status and measured errors out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.construction import check_construction, resolve_device
@@ -117,6 +118,7 @@ class IKSolver:
         world: "World | Sequence[World] | None" = None,
         world_index: Any = None,
         object_enabled: Any = None,
+        attached: "Mapping[str, AttachedObject] | None" = None,
         options: "dict[str, object] | SolverOptions | None" = None,
     ) -> IKResult:
         """Solve a batch of problems.
@@ -136,13 +138,14 @@ class IKSolver:
             world: Obstacles, or several sets of them; changing them compiles nothing.
             world_index: Which of several worlds each problem is in, [n].
             object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
+            attached: Objects that links carry, by name; changing them compiles nothing.
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
         Returns:
             One answer per problem.
 
         Raises:
-            UnknownNameError: The robot has no loop of a name.
+            UnknownNameError: The robot has no loop of a name, or no link that carries an object.
             InputError: A value that is not allowed; nothing has been launched.
             ObjectiveError: `check_jacobians` found a wrong Jacobian.
             EngineError: The compiled engine cannot hold an island of this problem.
@@ -156,7 +159,7 @@ class IKSolver:
         enabled = None
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
-        worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, given.problem_count)
+        worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
         result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)

@@ -69,7 +69,7 @@ def test_clearance_is_that_of_the_host(make, lanes):
     model = robot.on_device("cpu")
     data = CollisionData(model, lanes)
     enabled = np.random.default_rng(1).random((400, len(WORLD.objects))) < 0.5
-    data.use((WORLD,), np.zeros(1, np.int32), enabled, 0.0)
+    data.use((WORLD,), np.zeros(1, np.int32), enabled, {}, 0.0)
     assert isinstance(data.size, ClearanceSize)
     clearance, count = clearance_function(data.size), data.size.coordinates
     configuration = wp.types.vector(count, wp.float32)
@@ -128,7 +128,7 @@ def pair_distances(robot, joint_q, world=WORLD):
 def test_what_is_near_has_the_distances_and_slopes_of_the_host(make, lanes):
     robot, count, most, least = with_spheres(make()), 60, 12, 0.4
     data = CollisionData(robot.on_device("cpu"), lanes)
-    data.use((WORLD,), np.zeros(1, np.int32), None, 0.0)
+    data.use((WORLD,), np.zeros(1, np.int32), None, {}, 0.0)
     approaches, width = approaches_function(data.size), data.size.coordinates
     configuration = wp.types.vector(width, wp.float32)
 

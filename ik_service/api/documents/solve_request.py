@@ -8,7 +8,7 @@ from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset, read_world_of
+from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset, read_surroundings
 from ik_service.api.documents.objective import read_objective, row_counts
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
@@ -72,14 +72,14 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
         check_count(given, count, pointer)
     enabled = read_disabled(envelope.constraints.disable, robot, count)
     options = solver_options(envelope.options)
-    world, object_enabled = read_world_of(envelope.world, robot, options, count)
-    if "clearance" in envelope.include and not is_checked(robot, options, world):
+    around = read_surroundings(envelope.world, robot, options, count)
+    if "clearance" in envelope.include and not is_checked(robot, options, around.world):
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)
-    _check_attempts(options, count, 0 if world is None else len(world.objects))
+    _check_attempts(options, count, 0 if around.world is None else len(around.world.objects))
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
-    request = SolveRequest(targets, arrays, start, options, objectives, enabled, world, object_enabled)
+    request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around)
     return DecodedSolve(request, frozenset(envelope.include))
 
 

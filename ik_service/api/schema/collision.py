@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ik_service.api.schema import limits
-from ik_service.api.schema.fields import NAME_LISTS, Envelope, column, row
+from ik_service.api.schema.fields import NAME_LISTS, NAMES, Envelope, column, row
+from ik_service.robots.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES
 from ik_service.robots.files.geometry.world_file import SHAPES, ShapeFields
 
 MAX_OBJECTS = 256
@@ -60,6 +61,30 @@ OBJECTS: dict[str, Any] = {
 }
 """Objects by their names."""
 
+_SPHERE = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+ATTACHED: dict[str, Any] = {
+    "type": "object",
+    "propertyNames": {"minLength": 1, "maxLength": limits.NAME_LENGTH},
+    "additionalProperties": {
+        "type": "object",
+        "properties": {
+            "link": {"type": "string", "description": "The link that carries it."},
+            "spheres": {
+                "type": "array",
+                "items": _SPHERE,
+                "minItems": 1,
+                "maxItems": MAX_ATTACHED_SPHERES,
+                "description": "Centres in the link's frame and radii [m]: x, y, z, radius.",
+            },
+            "touches": {**NAMES, "description": "Links, objects and other attached objects that it may touch."},
+        },
+        "required": ["link", "spheres"],
+        "additionalProperties": False,
+    },
+    "maxProperties": MAX_ATTACHED,
+}
+"""Attached objects by their names."""
+
 
 class SolveWorld(Envelope):
     """What is around the robot, the same for all problems but for objects that are not there."""
@@ -70,6 +95,10 @@ class SolveWorld(Envelope):
     disable: Annotated[Any, NAME_LISTS] = Field(
         default_factory=list,
         description="Names of objects that are not there: one list, or one per problem.",
+    )
+    attached: Annotated[Any, WithJsonSchema(ATTACHED)] = Field(
+        default_factory=dict,
+        description="What links carry, by name. It keeps off all that moves against its link, and off the objects.",
     )
 
 
@@ -95,4 +124,4 @@ class CheckAnswerBody(BaseModel):
     closest: list[list[int]] = Field(
         description="The two that are closest, by their places in `collision_names`; -1, -1 where nothing can touch."
     )
-    collision_names: list[str] = Field(description="Links that have spheres, then objects of the world.")
+    collision_names: list[str] = Field(description="Links that have spheres, attached objects, objects of the world.")

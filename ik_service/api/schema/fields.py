@@ -87,8 +87,9 @@ def nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
     return required(*schemas, {"type": "null"})
 
 
-_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": limits.NAME_LENGTH}}
-NAME_LISTS = required(_NAMES, column(_NAMES))
+NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": limits.NAME_LENGTH}}
+"""Schema of a list of names."""
+NAME_LISTS = required(NAMES, column(NAMES))
 """Annotation of a field that has one list of names, or one per problem."""
 
 

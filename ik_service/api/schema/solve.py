@@ -245,7 +245,10 @@ SolveAnswerBody: type[BaseModel] = create_model(
     ),
     collision_names=(
         list[str] | None,
-        Field(default=None, description="With `clearance`: links that have spheres, then objects of the world."),
+        Field(
+            default=None,
+            description="With `clearance`: links that have spheres, attached objects, objects of the world.",
+        ),
     ),
     islands=(
         list[list[IslandBody]] | None,

@@ -5,7 +5,7 @@ checks them again before it launches anything.
 """
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -24,6 +24,7 @@ from ik_service.batching.requests.target_keys import (
     structure_of,
 )
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
@@ -45,6 +46,7 @@ class SolveRequest:
             constraints] where problems differ; None for all.
         world: What is around the robot; None for nothing.
         object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
+        attached: Objects that links carry, by name.
     """
 
     targets: tuple[Target, ...]
@@ -55,6 +57,7 @@ class SolveRequest:
     constraint_enabled: NDArray[np.bool_] | None = None
     world: World | None = None
     object_enabled: NDArray[np.bool_] | None = None
+    attached: Mapping[str, AttachedObject] = field(default_factory=dict)
 
     @property
     def problem_count(self) -> int:
@@ -99,7 +102,8 @@ class SolveRequest:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
         given = (*self._given, self.initial_joint_q is None, self.world is None)
-        return (self.structure, on, given, self.options)
+        held = tuple((name, one.content) for name, one in self.attached.items())
+        return (self.structure, on, given, self.options, held)
 
     @property
     def code_key(self) -> Hashable:
@@ -116,9 +120,12 @@ class SolveRequest:
         return (own, further, self._enabled.tobytes(), extras, collision)
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
-        """Return what places in the column `closest` stand for: links that have spheres, then objects of the world."""
+        """Return what places in the column `closest` stand for.
+
+        These are links that have spheres, then what is attached to links, then objects of the world.
+        """
         links = () if robot.body_spheres is None else robot.body_spheres.links
-        return (*links, *(() if self.world is None else self.world.names))
+        return (*links, *self.attached, *(() if self.world is None else self.world.names))
 
     def sample(self) -> Self:
         """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.

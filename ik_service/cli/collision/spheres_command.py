@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from ik_service.cli.console import escaped, output_console
 from ik_service.cli.collision.covering_picture import write_picture
+from ik_service.cli.console import escaped, output_console
 from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
 from ik_service.robots.catalog import link_shapes
 from ik_service.robots.collision.covering import Solid, cover_solid

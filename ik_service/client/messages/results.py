@@ -26,7 +26,8 @@ class SolveResult(EdgeColumns):
         dof_names: Names of the columns of `active_limits`, if asked for.
         constraint_names: Names of the columns of `constraint_error`, if asked for.
         closing_coordinate_names: Names of the columns of `closing_joint_q`, if asked for.
-        collision_names: Links that have spheres, then objects of the world: what `closest` names, if asked for.
+        collision_names: Links that have spheres, attached objects, objects of the world: what `closest` names, if asked
+            for.
         islands: The islands of each problem, if asked for.
         advice: What to do about each problem, if asked for.
     """

@@ -1,6 +1,6 @@
 """The limit of clearance of a controller: its arrays, and its launches in a tick."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,9 @@ from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.packed_launch import packed_launch
 from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
 from ik_service.robots import DeviceModel
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
 from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.collisions.collision_data import ROUNDING, CollisionData
 from ik_service.solver.device_lock import turn_on
@@ -75,21 +77,30 @@ class ClearanceLimit:
     ) -> None:
         self._model, self._device, self._robots = model, model.device, arrays.joint_q.host.shape[0]
         lanes = Lanes(1) if model.device.is_cuda else Lanes.on_cpu()
-        self._data, self._margin = CollisionData(model, lanes), margin
-        self._spheres = self._checked_spheres(lanes)
+        self._data, self._margin, self._lanes = CollisionData(model, lanes), margin, lanes
+        self._attached: Mapping[str, AttachedObject] = {}
         coordinates = self._of_coordinates(moved)
         leads = coordinates["leader"] == np.arange(model.joint_coord_count)
         self._kernel = keep_kernel(self._data.size, int(leads.sum()))
         load_kernels({self._kernel.module: LAUNCH_BLOCK}, model.device)
         self._task = self._make_task(arrays, coordinates)
+        self._check_spheres(model.robot.body_spheres)
         arrays.numbers.host[CLEARANCE_LEAST] = margin + ROUNDING
         self._version = -1
-        self.use(world)
+        self.use(world, {})
 
-    def use(self, world: World | None) -> None:
-        """Take other obstacles, from the next tick on."""
+    def use(self, world: World | None, attached: Mapping[str, AttachedObject]) -> None:
+        """Take other obstacles, and other objects that links carry, from the next tick on.
+
+        Raises:
+            InputError: An attached object is never as far from a link as the margin.
+        """
+        robot = self._model.robot
         with turn_on(self._device):
-            self._data.use([] if world is None else [world], np.zeros(1, np.int32), None, self._margin)
+            if attached != self._attached:
+                self._check_spheres(with_attached(robot, robot.body_spheres, attached))
+                self._attached = dict(attached)
+            self._data.use([] if world is None else [world], np.zeros(1, np.int32), None, attached, self._margin)
             if self._version == self._data.version:
                 return
             self.keep = packed_launch(self._kernel, self._robots, self._inputs, self._device)
@@ -104,11 +115,14 @@ class ClearanceLimit:
         step = RecordedStep(KEEP, self._kernel, self._inputs, False, str(self._robots))
         return step, {f"clearance_{name}": getattr(self._task, name) for name in OWN}
 
-    def _checked_spheres(self, lanes: Lanes) -> Any:
-        """The `CollisionSpheres`, without pairs of links that stand still against each other below the margin."""
-        robot, spheres = self._model.robot, self._model.robot.body_spheres
+    def _check_spheres(self, spheres: BodySpheres) -> None:
+        """Check these spheres, without pairs of links that stand still against each other below the margin."""
+        robot = self._model.robot
         checked = replace(spheres, pairs=spheres.pairs[pairs_to_keep(robot, spheres, self._margin)])
-        return collision_spheres(self._model, checked, lanes.width, range(robot.trees.ntree))
+        of_links = levers(robot, spheres)
+        self._spheres = collision_spheres(self._model, checked, self._lanes.width, range(robot.trees.ntree))
+        self._task.lever = device_array(of_links.max(axis=0), wp.float64, self._device)
+        self._task.levers = device_array(of_links, wp.float32, self._device)
 
     def _make_task(self, arrays: TickArrays, coordinates: dict[str, NDArray[np.int32]]) -> Any:
         robot, device, count = self._model.robot, self._device, self._model.joint_coord_count
@@ -125,9 +139,6 @@ class ClearanceLimit:
             robot, dofs.tolist(), robot.joint_limit_lower, robot.joint_limit_upper
         )
         task.follower_number = device_array(numbers, wp.float64, device)
-        of_links = levers(robot, robot.body_spheres)
-        task.lever = device_array(of_links.max(axis=0), wp.float64, device)
-        task.levers = device_array(of_links, wp.float32, device)
         task.margins = device_array(self._margins(), wp.float64, device)
         task.count = wp.zeros(self._robots, dtype=wp.int32, device=device)
         task.gaps = wp.zeros((self._robots, ROWS), dtype=wp.float32, device=device)

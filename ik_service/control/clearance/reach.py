@@ -69,10 +69,12 @@ def pairs_to_keep(robot: KinematicRobot, spheres: BodySpheres, margin: float) ->
             least[k], most[k] = min(least[k], distances.min()), max(most[k], distances.max())
     for k in np.flatnonzero((most < margin) & (most - least > STILL * robot.length_unit)):
         one, other = (spheres.links[place] for place in spheres.pairs[k])
+        leave_out = "robot.with_collision_model(robot.collision_model.without_pairs([...], reason))"
+        if spheres.pairs[k].max() >= len(spheres.links) - len(spheres.touches):
+            leave_out = "AttachedObject(touches=[...])"
         raise InputError(
-            f"ControlLimits.clearance is {margin:g} m, but in {sum(SAMPLES)} random configurations links '{one}' and "
-            f"'{other}' are at most {most[k]:.4f} m apart. Give less, or leave the pair out: "
-            "robot.with_collision_model(robot.collision_model.without_pairs([...], reason))."
+            f"ControlLimits.clearance is {margin:g} m, but in {sum(SAMPLES)} random configurations '{one}' and "
+            f"'{other}' are at most {most[k]:.4f} m apart. Give less, or leave the pair out: {leave_out}."
         )
     return np.asarray(most >= margin)
 

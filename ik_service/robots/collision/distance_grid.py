@@ -83,10 +83,10 @@ class DistanceGrid:
         counts = np.maximum(counts, 2)
         if counts.prod(dtype=float) > MAX_NODES:
             raise InputError(f"{counts.prod(dtype=float):g} nodes are too many for a grid. Allowed: {MAX_NODES}.")
-        slices = [
-            signed_distance(corner + spacing * _nodes((1, *counts[1:]), first=plane)) for plane in range(counts[0])
-        ]
-        return cls(np.reshape(slices, counts), spacing, (*corner, *IDENTITY_POSE[3:]))
+        plane = np.indices((1, *counts[1:]), dtype=np.float64).reshape(3, -1).T
+        of_planes = [signed_distance(corner + spacing * np.add(plane, [k, 0, 0])) for k in range(counts[0])]
+        values = np.array(of_planes, dtype=np.float32).reshape(tuple(counts))
+        return cls(values, spacing, (*corner, *IDENTITY_POSE[3:]))
 
     def placed(self, pose: ArrayLike) -> "DistanceGrid":
         """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw."""
@@ -96,18 +96,16 @@ class DistanceGrid:
 
     @cached_property
     def steepness(self) -> float:
-        """How much the distance changes at most along a way, for its length: 1 or more.
+        """How much the distance changes at most along a way that meets no obstacle, for its length: 1 or more.
 
-        It is about 1 for a grid of true distances. Beyond nodes that are inside of an obstacle it changes along the
-        way there and across.
+        It is about 1 for a grid of true distances. Where obstacles reach the outermost nodes it is at least 1.4: beyond
+        them, the distance changes along the way there and across.
         """
-        most = 0.0
-        across = [np.abs(np.diff(self.values, axis=axis)) for axis in range(3)]
+        inside, outside = 0.0, 0.0
         for plane in range(self.values.shape[0] - 1):
-            by_axis = [_most_of_edges(own[plane : plane + 2], axis) for axis, own in enumerate(across)]
-            most = max(most, float(np.sqrt(sum(np.square(own) for own in by_axis)).max()))
-        most /= self.spacing
-        return float(np.hypot(1.0, most)) if self.depth else max(1.0, most)
+            slope, is_free = _slopes(self.values[plane : plane + 2])
+            inside, outside = max(inside, float(slope.max())), max(outside, float((slope * is_free).max()))
+        return float(np.hypot(1.0, inside / self.spacing)) if self.depth else max(1.0, outside / self.spacing)
 
     @cached_property
     def depth(self) -> float:
@@ -127,7 +125,7 @@ class DistanceGrid:
             weight = np.where(np.array(corner) == 1, share, 1.0 - share).prod(axis=-1)
             distance += weight * self.values[tuple(np.moveaxis(node + corner, -1, 0))]
         beyond = self.spacing * np.linalg.norm(at - inside, axis=-1)
-        return np.where(distance < 0.0, beyond + distance, np.hypot(beyond, distance))
+        return np.asarray(np.where(distance < 0.0, beyond + distance, np.hypot(beyond, distance)))
 
 
 def _checked_values(values: ArrayLike) -> NDArray[np.float32]:
@@ -146,20 +144,20 @@ def _checked_values(values: ArrayLike) -> NDArray[np.float32]:
     return found
 
 
-def _nodes(counts: tuple[int, ...], first: int) -> Float64Array:
-    """Give the numbers of nodes from one along x on, shape [nodes, 3]."""
-    return np.stack(np.indices(counts, dtype=np.float64), axis=-1).reshape(-1, 3) + [first, 0, 0]
+def _slopes(values: NDArray[np.float32]) -> tuple[Float64Array, NDArray[np.bool_]]:
+    """Give the steepest slope in each cell between two planes of nodes, and whether some of it is no obstacle.
 
-
-def _most_of_edges(own: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
-    """Give the largest of the four edges along an axis of the cells of a plane, shape [y, z].
-
-    Args:
-        own: Changes along the edges from one plane on, [1 or 2 planes, edges or nodes, edges or nodes].
-        axis: Of the edges.
+    The slope of what is trilinear is steepest in a corner, and there it is made of the three edges that meet.
     """
-    found = own[:1] if axis == 0 else own
-    found = found.max(axis=0)
-    if axis != 1:
-        found = np.maximum(found[1:], found[:-1])
-    return found if axis == 2 else np.maximum(found[:, 1:], found[:, :-1])
+    along = [np.diff(values, axis=axis).astype(np.float64) for axis in range(3)]
+    steepest = np.zeros(np.subtract(values.shape, 1))
+    for corner in np.ndindex(2, 2, 2):
+        edges = []
+        for axis, own in enumerate(along):
+            sides = [
+                slice(None) if k == axis else slice(side, own.shape[k] - 1 + side) for k, side in enumerate(corner)
+            ]
+            edges.append(own[tuple(sides)])
+        steepest = np.maximum(steepest, np.linalg.norm(edges, axis=0))
+    corners = np.lib.stride_tricks.sliding_window_view(values, (2, 2, 2))
+    return steepest, np.asarray(corners.max(axis=(3, 4, 5)) > 0.0)

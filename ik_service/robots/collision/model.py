@@ -44,7 +44,7 @@ class CollisionModel:
             InputError: Spheres have no shape [k, 4] of finite numbers, a radius is not positive, there are none or too
                 many, or a pair is none of two links with spheres.
         """
-        found = {link: _checked_spheres(link, values) for link, values in spheres.items()}
+        found = {link: checked_spheres(f"Spheres of link '{link}'", values) for link, values in spheres.items()}
         object.__setattr__(self, "spheres", MappingProxyType({link: own for link, own in found.items() if len(own)}))
         count = sum(map(len, found.values()))
         if not 0 < count <= MAX_SPHERES:
@@ -115,12 +115,17 @@ def checked_pairs(pairs: Iterable[LinkPair], links: Collection[str]) -> tuple[Li
     return tuple(sorted(found))
 
 
-def _checked_spheres(link: str, values: ArrayLike) -> Float64Array:
+def checked_spheres(what: str, values: ArrayLike) -> Float64Array:
+    """Copy spheres: centres [m] and radii [m], shape [k, 4], read-only.
+
+    Raises:
+        InputError: They have another shape, a number is not finite, or a radius is not positive.
+    """
     try:
         spheres = np.array(values, dtype=np.float64).reshape(-1, 4)
     except (TypeError, ValueError):
-        raise InputError(f"Spheres of link '{link}' must have the shape [k, 4], got {values!r:.80}.") from None
+        raise InputError(f"{what} must have the shape [k, 4], got {values!r:.80}.") from None
     if not (np.abs(spheres) <= MAX_POSITION).all() or not (spheres[:, 3] > 0.0).all():
-        raise InputError(f"Spheres of link '{link}' must have finite centres and radii above 0.")
+        raise InputError(f"{what} must have finite centres and radii above 0.")
     spheres.setflags(write=False)
     return spheres

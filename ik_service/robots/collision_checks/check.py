@@ -27,7 +27,7 @@ class CollisionCheck:
         clearance: Least distance between two links that are checked, or a link and an object [m], negative in
             contact, inf where there is nothing to touch, shape [n].
         closest: The two places in `names`, -1 where there is nothing to touch, shape [n, 2]; links come first.
-        names: Links that have spheres, then objects of the world.
+        names: Links that have spheres, what is attached to links, then objects of the world.
     """
 
     clearance: Float64Array
@@ -116,6 +116,8 @@ def _against_world(
     for number, shape in enumerate(world.objects.values()):
         distances = shape.signed_distance(centers) - spheres.radii[:, np.newaxis]
         for place in np.flatnonzero(spheres.link_body >= 0).tolist():
+            if spheres.may_touch(place, world.names[number]):
+                continue
             least = np.where(present[:, number], distances[spheres.of_link(place)].min(axis=0), np.inf)
             _keep_least(least, place, len(spheres.links) + number, clearance, closest)
 

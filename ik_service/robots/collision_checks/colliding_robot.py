@@ -1,15 +1,17 @@
 """What a robot with a collision model can be asked; `RobotModel` is one."""
 
 import dataclasses
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.world import World
-from ik_service.robots.collision_checks.body_spheres import BodySpheres, body_spheres
+from ik_service.robots.collision_checks.body_spheres import BodySpheres, body_spheres, checked_attached, with_attached
 from ik_service.robots.collision_checks.check import CollisionCheck, check_collision
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array
@@ -64,7 +66,11 @@ class CollidingRobot(KinematicRobot):
         )
 
     def collision(
-        self, joint_q: ArrayLike, world: World | None = None, enabled: ArrayLike | None = None
+        self,
+        joint_q: ArrayLike,
+        world: World | None = None,
+        enabled: ArrayLike | None = None,
+        attached: Mapping[str, AttachedObject] | None = None,
     ) -> CollisionCheck:
         """Say how far configurations are from contact, in float64.
 
@@ -74,11 +80,17 @@ class CollidingRobot(KinematicRobot):
             joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
             world: Obstacles; None for none.
             enabled: Which of its objects are there, shape [objects] or [n, objects]; None for all.
+            attached: Objects that links carry, by name; None for none.
 
         Raises:
+            UnknownNameError: The robot has no link of a name.
             InputError: The robot has no collision model, wrong shapes, non-finite values, or a quaternion of length
                 zero.
         """
         if self.body_spheres is None:
             raise InputError(f"Robot '{self.name}' has no collision model. Give it one: robot.with_collision_model.")
-        return check_collision(self, self.body_spheres, joint_q, world, enabled)
+        spheres = self.body_spheres
+        if attached:
+            others = () if world is None else world.names
+            spheres = with_attached(self, spheres, checked_attached(self, spheres, attached, others))
+        return check_collision(self, spheres, joint_q, world, enabled)

@@ -3,17 +3,19 @@
 Arrays of worlds grow and are filled anew for each solve; launches that are recorded hold them until they grow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import ClearanceSize, CollisionWorlds, collision_spheres, world_lines
+from ik_service.collision import ClearanceSize, CollisionWorlds, collision_spheres, world_bits, world_lines
 from ik_service.compiler import Lanes
 from ik_service.robots import DeviceModel
+from ik_service.robots.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject
 from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks.body_spheres import with_attached
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 
 ROUNDING = 1e-5
@@ -29,13 +31,13 @@ class Room(NamedTuple):
     worlds: int
     objects: int
     values: int
-    index: int
-    enabled: int
+    world_lines: int
+    enabled_lines: int
     most: int
 
     def takes(self, other: "Room") -> bool:
         """Return whether another one fits, and leaves no large grid's room; what all problems share has one line."""
-        one_line = (self.index > 1, self.enabled > 1) == (other.index > 1, other.enabled > 1)
+        one_line = (self.world_lines > 1, self.enabled_lines > 1) == (other.world_lines > 1, other.enabled_lines > 1)
         is_tight = self.values <= max(SPARE_VALUES, SPARE_TIMES * other.values)
         return one_line and is_tight and all(have >= want for have, want in zip(self, other, strict=True))
 
@@ -53,6 +55,7 @@ class CollisionData:
 
     Attributes:
         size: What the code of a check is made for.
+        body_spheres: What is checked: spheres of links, and of what is attached to them.
         worlds: The `CollisionWorlds`.
         clearance: What a success has at least [m], on the device, in float32 with room for rounding.
         margin: The same in float64, as asked for.
@@ -62,8 +65,11 @@ class CollisionData:
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
         self._model, self._lanes = model, lanes
         self._spheres: dict[tuple[int, ...], Any] = {}
+        self.body_spheres = model.robot.body_spheres
+        self._attached: Mapping[str, AttachedObject] = {}
         blocks = int(self.spheres(range(model.robot.trees.ntree)).sphere.shape[0])
-        links = len(model.robot.body_spheres.links)
+        blocks += MAX_ATTACHED + MAX_ATTACHED_SPHERES // lanes.width  # the last one of each may be half full
+        links = len(self.body_spheres.links) + MAX_ATTACHED
         self.size = ClearanceSize(model.joint_coord_count, model.body_count, links, blocks, lanes)
         self._clearance = HostDeviceArray((1,), wp.float32, model.device, per_problem=False)
         self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
@@ -76,21 +82,32 @@ class CollisionData:
         """Return the `CollisionSpheres` of an island that has these trees."""
         key = tuple(map(int, trees))
         if key not in self._spheres:
-            robot = self._model.robot
-            self._spheres[key] = collision_spheres(self._model, robot.body_spheres, self._lanes.width, key)
+            self._spheres[key] = collision_spheres(self._model, self.body_spheres, self._lanes.width, key)
         return self._spheres[key]
 
     def use(
-        self, worlds: Sequence[World], world_index: NDArray[np.int32], enabled: NDArray[np.bool_] | None, margin: float
+        self,
+        worlds: Sequence[World],
+        world_index: NDArray[np.int32],
+        enabled: NDArray[np.bool_] | None,
+        attached: Mapping[str, AttachedObject],
+        margin: float,
     ) -> None:
-        """Take the worlds of a solve.
+        """Take the worlds of a solve, and what is attached to links.
 
         Args:
             worlds: The worlds; there may be none.
             world_index: Which of them each problem has, [1 or problems].
             enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
+            attached: Objects that links carry, by name.
             margin: What a success has at least [m].
         """
+        if attached != self._attached:
+            self._attached, self._used = dict(attached), None
+            own = self._model.robot.body_spheres
+            self.body_spheres = with_attached(self._model.robot, own, attached) if attached else own
+            self._spheres.clear()
+            self.version += 1
         key = (tuple(worlds), world_index.tobytes(), margin)  # worlds are equal where they are the same object
         if enabled is None and key == self._used:
             return
@@ -103,8 +120,9 @@ class CollisionData:
             self._make_room(wanted.grown())
         self._start.host[:] = len(lines.kind)
         self._start.host[: len(worlds) + 1] = lines.start
-        numbers = {
+        numbers: dict[HostDeviceArray, NDArray[Any]] = {
             self._kind: lines.kind,
+            self._passes: self._passes_of(lines.names),
             self._bound: lines.bound,
             self._shape: lines.shape,
             self._exact: lines.shape,
@@ -120,22 +138,30 @@ class CollisionData:
             array.push(0)
         self._used = key if enabled is None else None
 
+    def _passes_of(self, names: Sequence[str]) -> NDArray[np.int32]:
+        """Give the bits of the attached objects that may touch each object."""
+        touches = self.body_spheres.touches
+        bits = world_bits(self.body_spheres)[len(self.body_spheres.links) - len(touches) :]
+        found = [[int(bit) for bit, own in zip(bits, touches, strict=True) if name in own] for name in names]
+        return np.array([sum(own) for own in found], dtype=np.int32)
+
     def _make_room(self, room: Room) -> None:
         def array(*shape: int, dtype: Any) -> HostDeviceArray:
             return HostDeviceArray(shape, dtype, self._model.device, per_problem=False)
 
         self._room = room
         self._start = array(room.worlds + 1, dtype=wp.int32)
-        self._kind = array(room.objects, dtype=wp.int32)
+        self._kind, self._passes = (array(room.objects, dtype=wp.int32) for _ in range(2))
         self._bound, self._shape = (array(room.objects, width, dtype=wp.float32) for width in (4, 16))
         self._exact = array(room.objects, 16, dtype=wp.float64)
         self._grid = array(room.objects, 4, dtype=wp.int32)
         self._value = array(room.values, dtype=wp.float32)
-        self._index = array(room.index, dtype=wp.int32)
-        self._enabled = array(room.enabled, room.most, dtype=wp.uint8)
+        self._index = array(room.world_lines, dtype=wp.int32)
+        self._enabled = array(room.enabled_lines, room.most, dtype=wp.uint8)
         named = {
             "start": self._start,
             "kind": self._kind,
+            "passes": self._passes,
             "bound": self._bound,
             "shape": self._shape,
             "exact_shape": self._exact,

@@ -1,13 +1,15 @@
 """Which worlds the problems of a solve are in, and which of their objects are there, as a caller gives it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks.body_spheres import checked_attached
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.options import SolverOptions
 from objectives import InputError
@@ -20,16 +22,18 @@ class CheckedWorlds(NamedTuple):
         worlds: The worlds; there may be none.
         number: Which of them each problem has, int32 [1 or problems].
         enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
+        attached: Objects that links carry, by name.
     """
 
     worlds: tuple[World, ...]
     number: NDArray[np.int32]
     enabled: NDArray[np.bool_] | None
+    attached: Mapping[str, AttachedObject]
 
     def part(self, problems: NDArray[np.intp]) -> "CheckedWorlds":
         """Return what some of the problems have."""
         enabled = self.enabled if self.enabled is None or len(self.enabled) == 1 else self.enabled[problems]
-        return CheckedWorlds(self.worlds, self.number if len(self.number) == 1 else self.number[problems], enabled)
+        return self._replace(number=self.number if len(self.number) == 1 else self.number[problems], enabled=enabled)
 
 
 def is_checked(robot: RobotModel, options: SolverOptions, world: object) -> bool:
@@ -45,6 +49,7 @@ def read_worlds(
     world: World | Sequence[World] | None,
     index: Any,
     enabled: Any,
+    attached: Mapping[str, AttachedObject] | None,
     problem_count: int,
 ) -> CheckedWorlds | None:
     """Return what a solve checks for collision; None for nothing.
@@ -55,27 +60,32 @@ def read_worlds(
         world: The world of all problems, or several.
         index: Which of them each problem has, [problem_count]; None where there is one.
         enabled: Which objects are there, [objects] or [problem_count, objects]; None for all.
+        attached: Objects that links carry, by name; None for none.
         problem_count: Number of problems.
 
     Raises:
+        UnknownNameError: The robot has no link of a name.
         InputError: The robot has no collision model and something is asked of it, or a value is not allowed.
     """
     worlds = () if world is None else (world,) if isinstance(world, World) else tuple(world)
     for one in worlds:
         if not isinstance(one, World):
             raise InputError(f"world must hold worlds, got {type(one).__name__}.")
-    if not is_checked(robot, options, worlds or None):
+    if not is_checked(robot, options, worlds or attached or None):
         return None
-    if robot.collision_model is None:
+    spheres = robot.body_spheres
+    if spheres is None:
         raise InputError(
             f"Robot '{robot.name}' has no collision model. Give it one (robot.with_collision_model), or solve with the "
             "option collision='off'."
         )
     if options.collision == "world" and not worlds:
         raise InputError("Option collision='world' needs a world.")
+    others = {name for one in worlds for name in one.names}
+    held = checked_attached(robot, spheres, attached, others) if attached else {}
     if options.collision == "self":
-        return CheckedWorlds((), np.zeros(1, np.int32), None)
-    return CheckedWorlds(worlds, _index(worlds, index, problem_count), _enabled(worlds, enabled, problem_count))
+        return CheckedWorlds((), np.zeros(1, np.int32), None, held)
+    return CheckedWorlds(worlds, _index(worlds, index, problem_count), _enabled(worlds, enabled, problem_count), held)
 
 
 def _index(worlds: Sequence[World], index: Any, problem_count: int) -> NDArray[np.int32]:

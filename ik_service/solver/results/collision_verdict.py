@@ -12,9 +12,10 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import CollisionWorlds, ObjectKind
+from ik_service.collision import CollisionWorlds, ObjectKind, world_bits
 from ik_service.compiler import cpu_target
 from ik_service.robots import DeviceModel
+from ik_service.robots.collision.attached import MAX_ATTACHED
 from ik_service.robots.collision_checks.body_spheres import BodySpheres
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.launches import typed_warp
@@ -44,6 +45,7 @@ class ExactSpheres:
     bound: wp.array2d[wp.float64]  # [links, 4]: a sphere around those of each link, centre and radius
     sphere: wp.array2d[wp.float64]  # [spheres, 4]
     pair: wp.array2d[wp.int32]  # [pairs, 2]: links
+    bit: wp.array[wp.int32]  # [links], as `world_bits` gives it
 
 
 @cache
@@ -118,16 +120,17 @@ class CollisionVerdict:
 
     Attributes:
         clearance: [m], [capacity].
-        closest: The two that are closest: places of links that have spheres, then of objects; -1 for none,
-            [capacity, 2].
+        closest: The two that are closest: places of links that have spheres, then of what is attached, then of objects;
+            -1 for none, [capacity, 2].
     """
 
     def __init__(self, model: DeviceModel, data: CollisionData, capacity: int) -> None:
         self._model, self._data, device = model, data, model.device
-        spheres = model.robot.body_spheres
         self._robot = float64_kinematics(model, ())
-        self._spheres = _exact_spheres(spheres, device)
-        self._kernel = clearance_kernel(_room(model.body_count), _room(len(spheres.links)))
+        self._of = data.body_spheres
+        self._spheres = _exact_spheres(self._of, device)
+        links = len(model.robot.body_spheres.links) + MAX_ATTACHED
+        self._kernel = clearance_kernel(_room(model.body_count), _room(links))
         self.clearance = HostDeviceArray((capacity,), wp.float64, device)
         self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
 
@@ -147,6 +150,9 @@ class CollisionVerdict:
 
     def _clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
         load_kernels_alone(self._kernel.module, self._model.device)
+        if self._of is not self._data.body_spheres:
+            self._of = self._data.body_spheres
+            self._spheres = _exact_spheres(self._of, self._model.device)
         written = [self.clearance.device, self.closest.device]
         check = [*which, self._robot, judged_q, self._model.joint_parent, self._spheres, self._data.worlds, *written]
         return [(self._kernel, check)]
@@ -179,4 +185,5 @@ def _exact_spheres(spheres: BodySpheres, device: wp.Device) -> Any:
     found.bound = wp.array(spheres.bounds, dtype=wp.float64, device=device)
     found.sphere = wp.array(np.column_stack([spheres.centers, spheres.radii]), dtype=wp.float64, device=device)
     found.pair = wp.array(spheres.pairs, dtype=wp.int32, device=device)
+    found.bit = wp.array(world_bits(spheres), dtype=wp.int32, device=device)
     return found

@@ -14,6 +14,7 @@ from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.client import Client
+from ik_service.robots import AttachedObject
 from ik_service.robots.files.geometry.world_file import read_world
 from tests.solver.test_collision import HAND, free_targets
 
@@ -169,6 +170,92 @@ def test_nodes_of_grids_are_bounded(served_cell, target):
     reply = solve(served_cell, target, {"objects": {"a": {**GRID, "spacing": 1e-3, "values": values}}})
     assert reply.status_code == 422
     assert f"Allowed in one request: {MAX_GRID_NODES}" in reply.json()["errors"][0]["detail"]
+
+
+ROD = {"link": HAND, "spheres": [[0, 0, 0.1, 0.03], [0, 0, 0.15, 0.03]]}
+ATTACHED = {"rod": ROD, "camera": {"link": "panda_link4", "spheres": [[0, 0, 0.1, 0.04]], "touches": ["post"]}}
+
+
+def held_of(attached):
+    return {name: AttachedObject(**fields) for name, fields in attached.items()}
+
+
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_what_links_carry_is_that_of_a_solve_in_process(served_cell, cell, target, encoding):
+    world, poses = read_world({"objects": OBJECTS}), (np.array(target["positions"]), target["orientations_xyzw"])
+    options = {"margin": 0.01}
+    expected = IKSolver(cell, [HAND], device="cpu").solve(
+        *poses, world=world, attached=held_of(ATTACHED), options=options
+    )
+    arrays = {"rod": {**ROD, "spheres": np.array(ROD["spheres"])}, "camera": ATTACHED["camera"]}
+    with Client("http://testserver", transport=served_cell._transport, encoding=encoding) as client:
+        found = client.solve(
+            "cell",
+            *poses,
+            link=HAND,
+            world={"objects": OBJECTS, "attached": arrays},
+            options={"margin_m": 0.01},
+            include=["clearance", "advice"],
+        )
+    assert found.collision_names == (*cell.body_spheres.links, "rod", "camera", *OBJECTS)
+    np.testing.assert_array_equal(found.clearance_m, expected.clearance)
+    np.testing.assert_array_equal(found.closest, expected.closest)
+    np.testing.assert_array_equal(np.asarray(found.joint_q, np.float32), expected.joint_q)
+    without = cell.collision(expected.joint_q, world).clearance
+    assert (expected.clearance < without).any()
+
+
+def test_a_check_counts_what_links_carry(served_cell, cell):
+    joint_q = cell.random_joint_q(np.random.default_rng(0), 20)
+    world = {"objects": OBJECTS, "attached": ATTACHED, "disable": ["wall"]}
+    answer = served_cell.post("/v1/robots/cell/check", json={"joint_q": joint_q.tolist(), "world": world}).json()
+    enabled = np.array([name != "wall" for name in OBJECTS])
+    check = cell.collision(joint_q, read_world({"objects": OBJECTS}), enabled, held_of(ATTACHED))
+    np.testing.assert_allclose(answer["clearance_m"], check.clearance, atol=1e-12)
+    assert answer["collision_names"] == [*check.names]
+
+
+def test_requests_that_carry_the_same_are_one_batch(cell, target):
+    documents = [
+        {"targets": [target], "world": {"objects": OBJECTS, "attached": ATTACHED}},
+        {"targets": [target], "world": {"objects": SHELF | {"post": OBJECTS["post"]}, "attached": ATTACHED}},
+    ]
+    requests = [read_solve(document, cell).request for document in documents]
+    assert len({request.batch_key for request in requests}) == 1
+    cache = SolverCache("cpu")
+    together = cache.solve_together(cell, requests)
+    for k, request in enumerate(requests):
+        alone, rows = cache.solve(cell, request), slice(k * COUNT, (k + 1) * COUNT)
+        assert together.joint_q[rows].tobytes() == alone.joint_q.tobytes()
+    other = {"rod": {**ROD, "touches": ["post"]}, "camera": ATTACHED["camera"]}
+    document = {"targets": [target], "world": {"objects": OBJECTS, "attached": other}}
+    assert read_solve(document, cell).request.batch_key != requests[0].batch_key
+
+
+@pytest.mark.parametrize(
+    ("attached", "pointer", "code"),
+    [
+        ([], "/world/attached", "wrong_type"),
+        ({"rod": []}, "/world/attached/rod", "wrong_type"),
+        ({"rod": {"link": HAND}}, "/world/attached/rod", "wrong_type"),
+        ({"rod": {**ROD, "mass": 1}}, "/world/attached/rod", "wrong_type"),
+        ({"a/b": {**ROD, "link": 1}}, "/world/attached/a~1b/link", "wrong_type"),
+        ({"rod": {**ROD, "link": "hand"}}, "/world/attached/rod/link", "unknown_link"),
+        ({"rod": {**ROD, "spheres": [[0, 0, 0]]}}, "/world/attached/rod/spheres/0", "wrong_shape"),
+        ({"rod": {**ROD, "spheres": [[0, 0, 0, -1]]}}, "/world/attached/rod/spheres", "invalid_value"),
+        ({"rod": {**ROD, "spheres": [[0, 0, 0, 1]] * 65}}, "/world/attached/rod/spheres", "invalid_value"),
+        ({"rod": {**ROD, "touches": "post"}}, "/world/attached/rod/touches", "wrong_type"),
+        ({"post": ROD}, "/world/attached", "invalid_value"),
+        ({str(k): ROD for k in range(5)}, "/world/attached", "invalid_value"),
+    ],
+)
+@pytest.mark.parametrize("route", ["solve", "check"])
+def test_what_is_no_attached_object_is_named(served_cell, cell, target, attached, pointer, code, route):
+    world = {"objects": OBJECTS, "attached": attached}
+    body = {"targets": [target]} if route == "solve" else {"joint_q": [[0.0] * cell.joint_coord_count]}
+    reply = served_cell.post(f"/v1/robots/cell/{route}", json={**body, "world": world})
+    assert reply.status_code == 422, reply.text
+    assert (reply.json()["errors"][0]["pointer"], reply.json()["errors"][0]["code"]) == (pointer, code)
 
 
 def test_an_archive_has_the_columns(served_cell, target):

@@ -59,7 +59,7 @@ def test_nothing_comes_nearer_before_the_time(name, lanes):
     count, kept, longest = 300, 0.005, 5.0
     model = robot.on_device("cpu")
     data = CollisionData(model, lanes)
-    data.use((world,), np.zeros(1, np.int32), None, 0.0)
+    data.use((world,), np.zeros(1, np.int32), None, {}, 0.0)
     time_to_contact, width = time_to_contact_function(data.size), data.size.coordinates
     configuration = wp.types.vector(width, wp.float32)
 

@@ -79,7 +79,7 @@ def test_a_world_has_named_shapes():
     ("objects", "reason"),
     [
         ({"": Sphere(0.1)}, "needs a name that is a text"),
-        ({"table": (1.0, 2.0)}, "Object 'table' must be a shape, got tuple"),
+        ({"table": (1.0, 2.0)}, "Object 'table' must be a shape or a DistanceGrid, got tuple"),
         ({str(k): Sphere(0.1) for k in range(5000)}, "A world may have 4096 objects, got 5000"),
     ],
 )

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Request
-from numpy.typing import NDArray
 from starlette.responses import Response
 
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.answer_size import column_answer_bytes
 from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import read_world_of
+from ik_service.api.documents.frames import Surroundings, read_surroundings
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.configurations.host_calculation import HostCalculation
@@ -21,7 +20,7 @@ from ik_service.api.schema.collision import MAX_CHECK_EFFORT, CheckAnswerBody, C
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
-from ik_service.robots.collision_checks.body_spheres import BodySpheres
+from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
 from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
@@ -37,8 +36,8 @@ class _AskedCheck(NamedTuple):
     """A request, checked."""
 
     joint_q: FloatArray
-    world: World | None
-    object_enabled: NDArray[np.bool_] | None
+    around: Surroundings
+    spheres: BodySpheres
 
 
 @router.post(
@@ -57,41 +56,43 @@ async def check(robot: RobotName, request: Request, state: State) -> Response:
 
 
 def _read(robot: RobotModel, document: object) -> _AskedCheck:
-    if robot.collision_model is None:
+    spheres = robot.body_spheres
+    if spheres is None:
         detail = f"Robot '{robot.name}' has no collision model: no spheres that cover its links."
         raise faulty_field("", "no_collision_check", detail)
     asked = read_envelope(CheckRequestBody, document)
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
     options = SolverOptions(collision="self" if asked.world is None else "world")
-    world, enabled = read_world_of(asked.world, robot, options, len(joint_q))
-    _, most = _efforts(robot.body_spheres, world)
+    around = read_surroundings(asked.world, robot, options, len(joint_q))
+    if around.attached:
+        spheres = with_attached(robot, spheres, around.attached)
+    _, most = _efforts(spheres, around.world)
     if len(joint_q) * most > MAX_CHECK_EFFORT:
         detail = f"{len(joint_q)} configurations are too many here. Allowed: {max(1, MAX_CHECK_EFFORT // most)}."
         raise faulty_field("/joint_q", "out_of_range", detail)
-    return _AskedCheck(joint_q, world, enabled)
+    return _AskedCheck(joint_q, around, spheres)
 
 
-def _efforts(spheres: BodySpheres | None, world: World | None) -> tuple[int, int]:
+def _efforts(spheres: BodySpheres, world: World | None) -> tuple[int, int]:
     """Return the distances of a configuration that are computed at once, and all of them."""
-    assert spheres is not None  # the robot has a collision model
     counts, objects = np.diff(spheres.link_start), 0 if world is None else len(world.objects)
     pairs = [int(counts[first]) * int(counts[second]) for first, second in spheres.pairs]
     return max([len(spheres.radii), *pairs]), sum(pairs) + len(spheres.radii) * (1 + objects)
 
 
-def _working_bytes(robot: RobotModel, asked: _AskedCheck) -> int:
-    most, _ = _efforts(robot.body_spheres, asked.world)
+def _working_bytes(_robot: RobotModel, asked: _AskedCheck) -> int:
+    most, _ = _efforts(asked.spheres, asked.around.world)
     return min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * most * DISTANCE_BYTES
 
 
-def _names(robot: RobotModel, asked: _AskedCheck) -> tuple[str, ...]:
-    assert robot.body_spheres is not None  # the robot has a collision model
-    return (*robot.body_spheres.links, *(() if asked.world is None else asked.world.names))
+def _names(asked: _AskedCheck) -> tuple[str, ...]:
+    world = asked.around.world
+    return (*asked.spheres.links, *(() if world is None else world.names))
 
 
 def _answer(name: str, robot: RobotModel, asked: _AskedCheck, output_codec: Codec) -> Sequence[bytes | memoryview]:
     try:
-        found = robot.collision(asked.joint_q, asked.world, asked.object_enabled)
+        found = robot.collision(asked.joint_q, *asked.around)
     except InputError as error:  # such as a quaternion that is none
         raise faulty_field("/joint_q", "invalid_value", str(error)) from None
     clearance = (
@@ -109,8 +110,8 @@ def _answer(name: str, robot: RobotModel, asked: _AskedCheck, output_codec: Code
 _CHECK = HostCalculation[_AskedCheck](
     "Collision",
     _read,
-    lambda robot, asked, is_binary: column_answer_bytes(
-        _names(robot, asked), _NUMBERS * len(asked.joint_q), is_binary=is_binary
+    lambda _robot, asked, is_binary: column_answer_bytes(
+        _names(asked), _NUMBERS * len(asked.joint_q), is_binary=is_binary
     ),
     _working_bytes,
     _answer,

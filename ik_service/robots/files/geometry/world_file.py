@@ -23,7 +23,6 @@ from ik_service.robots.files.geometry.grid_file import read_grid
 from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
 from objectives.errors import InputError
 
-
 BLOCK = -1
 
 

@@ -1,0 +1,138 @@
+"""Solves with objects that links carry, judged by the host's float64 check."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import IKSolver
+from ik_service.robots import AttachedObject, Box, World
+from ik_service.solver.lm.status import IKStatus
+from objectives import InputError
+from tests.solver.test_collision import HAND, WORLD, panda_with_spheres
+
+ROD = AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.04 * k, 0.03] for k in range(6)])
+BAG = AttachedObject(
+    "panda_link4", [[0.12 + 0.06 * k, 0.15, 0.0, 0.05] for k in range(3)], ["panda_link3", "panda_link5"]
+)
+PLATE = AttachedObject(HAND, [[x, y, 0.13, 0.03] for x in (-0.1, 0.0, 0.1) for y in (-0.1, 0.0, 0.1)])
+
+
+@pytest.fixture(scope="module")
+def panda():
+    return panda_with_spheres()
+
+
+@pytest.fixture(scope="module")
+def solver(panda):
+    return IKSolver(panda, [HAND])
+
+
+def free_targets(robot, n, attached, world=None, links=(HAND,)):
+    """Poses of links in configurations that are free with what is attached."""
+    joint_q = robot.random_joint_q(np.random.default_rng(3), 12 * n)
+    joint_q = joint_q[robot.collision(joint_q, world, attached=attached).is_free][:n]
+    assert len(joint_q) == n
+    poses = robot.forward_kinematics(joint_q, links)
+    own = (poses.positions, poses.orientations_xyzw)
+    return [values[:, 0] for values in own] if len(links) == 1 else own
+
+
+def judged(robot, result, attached, world=None):
+    """Check that clearances are those of the host and that no success is in contact; give the host's check."""
+    check = robot.collision(result.joint_q.astype(float), world, attached=attached)
+    np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
+    np.testing.assert_array_equal(result.closest, check.closest)
+    assert (check.clearance[result.success] > 0.0).all()
+    return check
+
+
+@pytest.mark.parametrize("engine", ["compiled", "staged"])
+def test_what_links_carry_keeps_off_the_arm_and_the_world(panda, engine):
+    count, held = 300 if engine == "compiled" else 40, {"rod": ROD, "bag": BAG}
+    solver, targets = IKSolver(panda, [HAND], engine=engine), free_targets(panda, count, held, WORLD)
+    empty = solver.solve(*targets, world=WORLD)
+    assert not panda.collision(empty.joint_q.astype(float), WORLD, attached=held).is_free.all()
+    result = solver.solve(*targets, world=WORLD, attached=held)
+    check = judged(panda, result, held, WORLD)
+    assert result.success.mean() >= 0.97
+    assert {"rod", "bag"} <= {name for pair in check.closest_pairs for name in pair}
+    clear = panda.collision(empty.joint_q.astype(float), WORLD, attached=held).clearance > 1e-4
+    np.testing.assert_array_equal(result.joint_q[clear & empty.success], empty.joint_q[clear & empty.success])
+
+
+def test_what_it_may_touch_is_not_looked_at(panda, solver):
+    """A plate is put down on a table, which it may touch and the hand may not."""
+    table = World({"table": Box((2.0, 2.0, 0.1), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))})
+    position, down = np.array([[0.45, 0.1, 0.05 + 0.13]]), np.array([[1.0, 0.0, 0.0, 0.0]])
+    result = solver.solve(position, down, world=table, attached={"plate": PLATE})
+    assert result.status[0] == IKStatus.BLOCKED_BY_COLLISION
+    assert result.clearance[0] == pytest.approx(-0.03, abs=2e-3)
+    on_it = AttachedObject(HAND, PLATE.spheres, ["table"])
+    result = solver.solve(position, down, world=table, attached={"plate": on_it})
+    assert result.success[0]
+    judged(panda, result, {"plate": on_it}, table)
+    lower = solver.solve(position - [0.0, 0.0, 0.12], down, world=table, attached={"plate": on_it})
+    assert not lower.success[0]  # the hand
+    other = World({**table.objects, "book": Box((0.3, 0.3, 0.02), (0.45, 0.1, 0.06, 0.0, 0.0, 0.0, 1.0))})
+    assert not solver.solve(position, down, world=other, attached={"plate": on_it}).success[0]
+
+
+def test_worlds_differ_in_what_may_be_touched_by_name(panda, solver):
+    boxes = [Box((2.0, 2.0, 0.1), (0.0, 0.0, z, 0.0, 0.0, 0.0, 1.0)) for z in (0.0, -0.5)]
+    worlds = [World({"shelf": boxes[1], "table": boxes[0]}), World({"table": boxes[1], "shelf": boxes[0]})]
+    position, down = np.repeat([[0.45, 0.1, 0.05 + 0.13]], 2, axis=0), np.repeat([[1.0, 0.0, 0.0, 0.0]], 2, axis=0)
+    held = {"plate": AttachedObject(HAND, PLATE.spheres, ["table"])}
+    result = solver.solve(position, down, world=worlds, world_index=[0, 1], attached=held)
+    assert result.success.tolist() == [True, False]
+
+
+def test_changing_what_is_attached_compiles_nothing(panda, solver, monkeypatch):
+    held = [{}, {"rod": ROD}, {"plate": PLATE, "rod": ROD}, {"plate": PLATE}]
+    targets = free_targets(panda, 20, held[2], WORLD)
+    expected = [IKSolver(panda, [HAND]).solve(*targets, world=WORLD, attached=one) for one in held]
+    solver.solve(*targets, world=WORLD)
+    monkeypatch.setattr(solver._core.engine.kernels.launches, "kernel", None)  # what makes and compiles kernels
+    for k in (1, 2, 1, 3, 0, 2, 2, 0):
+        result = solver.solve(*targets, world=WORLD, attached=held[k])
+        assert result.joint_q.tobytes() == expected[k].joint_q.tobytes(), k
+        assert result.clearance.tobytes() == expected[k].clearance.tobytes(), k
+
+
+def test_most_that_can_be_attached_has_room(panda, solver):
+    held = {f"rod {k}": AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.01 * i, 0.02] for i in range(16)]) for k in range(4)}
+    judged(panda, solver.solve(*free_targets(panda, 20, held), attached=held), held)
+    counts = {f"panda_link{k + 4}": 1 + 20 * (k == 0) for k in range(4)}
+    odd = {f"on {link}": AttachedObject(link, [[0.0, 0.0, 0.0, 0.01]] * n) for link, n in counts.items()}
+    judged(panda, solver.solve(*free_targets(panda, 20, {"rod": ROD}), attached=odd), odd)
+
+
+def test_arms_keep_off_what_the_other_carries():
+    robot = ik_service.load_robot("dual_panda")
+    hands = ["left_panda_hand", "right_panda_hand"]
+    held = {"rod": AttachedObject(hands[0], ROD.spheres)}
+    targets = free_targets(robot, 200, held, links=hands)
+    solver = IKSolver(robot, hands)
+    empty = solver.solve(*targets)
+    assert not robot.collision(empty.joint_q.astype(float), attached=held).is_free.all()
+    result = solver.solve(*targets, attached=held)
+    check = robot.collision(result.joint_q.astype(float), attached=held)
+    np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
+    assert check.is_free[result.success].all()
+    assert result.success.mean() >= 0.98
+
+
+def test_threads_of_a_gpu_check_what_is_attached(panda, threads):
+    held = {"rod": ROD}
+    result = IKSolver(panda, [HAND]).solve(*free_targets(panda, 40, held, WORLD), world=WORLD, attached=held)
+    judged(panda, result, held, WORLD)
+    assert result.success.mean() >= 0.95
+
+
+def test_without_a_check_nothing_is_attached(panda):
+    plain = ik_service.load_robot("panda", collision="ignore")
+    with pytest.raises(InputError, match="has no collision model"):
+        IKSolver(plain, [HAND]).solve(np.array([[0.4, 0.0, 0.4]]), attached={"rod": ROD})
+    found = IKSolver(panda, [HAND]).solve(
+        np.array([[0.4, 0.0, 0.4]]), attached={"rod": ROD}, options={"collision": "off"}
+    )
+    assert found.clearance is None
