@@ -82,16 +82,20 @@ class ServiceSettings(BaseSettings):
     )
 
     catalog_dir: Path | None = Field(
-        default=None, description="Folder of robots put at run time. None: there are none."
+        default=None, description="Folder of robots and worlds put at run time. None: there are none."
     )
     uploads_enabled: bool = Field(
-        default=False, description="Let robots be put and deleted at run time; needs a catalog folder and API keys."
+        default=False,
+        description="Let robots and worlds be put and deleted at run time; needs a catalog folder and API keys.",
     )
     uploaders: Words | None = Field(
-        default=None, description="Names of the API keys that may put and delete robots. None: every key."
+        default=None, description="Names of the API keys that may put and delete them. None: every key."
     )
     max_uploaded_robots: int = Field(
         default=64, ge=1, le=10_000, description="Robots that the catalog folder may hold."
+    )
+    max_uploaded_worlds: int = Field(
+        default=64, ge=1, le=10_000, description="Worlds that the catalog folder may hold, of up to 16 MiB each."
     )
 
     api_keys: Keys = Field(

@@ -14,13 +14,14 @@ from fastapi import FastAPI
 
 from ik_service.api.admission.access import require_safe_address
 from ik_service.api.admission.admission import Admission
-from ik_service.api.catalog.robot_catalog import RobotCatalog
-from ik_service.api.catalog.robot_store import RobotStore
+from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.api.catalog.world_catalog import WorldCatalog, world_store
 from ik_service.api.errors.problem_handlers import install_problem_handlers
 from ik_service.api.observability.logs import AccessLog
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.routes import health, metrics, solve, stream
 from ik_service.api.routes import robots as robot_routes
+from ik_service.api.routes import worlds as world_routes
 from ik_service.api.routes.configurations import check, close, forward
 from ik_service.api.routes.docs_page import install_docs_page
 from ik_service.api.service_app import ServiceApp
@@ -36,7 +37,7 @@ _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurati
 
 SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
 RFC 9457 problem documents with a stable `code`."""
-_ROUTES = (solve, stream, forward, close, check, robot_routes, health, metrics)
+_ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
 
 _logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ def create_app(
     settings = settings or load_settings()
     require_safe_address(settings, bound_to)
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
+    worlds = _world_catalog(settings)
     observer = ServiceMetrics(catalog.serves)
     admission = Admission(settings.request_timeout_s, observer)
 
@@ -78,9 +80,9 @@ def create_app(
         )
         admission.pool = pool
         admission.lag.start(asyncio.get_running_loop())
-        state = ServiceState(settings, catalog, pool, observer, admission)
+        state = ServiceState(settings, catalog, worlds, pool, observer, admission)
         state.warm_up = warm_up(state, settings.warm_up_robots)
-        observer.watch(pool, lambda: len(catalog.robots), lambda: state.is_ready)
+        observer.watch(pool, lambda: len(catalog.entries), lambda: state.is_ready)
         app.state.service = state
         yield
         await state.end()
@@ -124,19 +126,29 @@ def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> Rob
     Raises:
         InputError: There is none and none can be put, or one to warm up is unknown.
     """
-    store = None if settings.catalog_dir is None else RobotStore(settings.catalog_dir)
+    store = None if settings.catalog_dir is None else robot_store(settings.catalog_dir)
     catalog = RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, is_open=settings.uploads_enabled)
-    if not catalog.robots and store is None:
+    if not catalog.entries and store is None:
         raise InputError(
             "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
             "(IK_SERVICE_CATALOG_DIR) where robots could be put. Leave robots out to serve all built-in ones."
         )
-    unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.robots))
+    unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.entries))
     if unknown and store is None:
-        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.robots)}.")
+        raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.entries)}.")
     if unknown:
         _logger.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
     return catalog
+
+
+def _world_catalog(settings: ServiceSettings) -> WorldCatalog:
+    """Return the catalog of the worlds that are kept.
+
+    Raises:
+        InputError: Their folder cannot be used.
+    """
+    store = None if settings.catalog_dir is None else world_store(settings.catalog_dir)
+    return WorldCatalog(store, max_uploaded=settings.max_uploaded_worlds, is_open=settings.uploads_enabled)
 
 
 def _built_in(settings: ServiceSettings) -> dict[str, RobotModel]:

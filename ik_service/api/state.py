@@ -3,15 +3,20 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Request
+from starlette.types import Scope
 
+from ik_service.api.admission.access import KEY_NAME
 from ik_service.api.admission.admission import Admission
 from ik_service.api.catalog.catalog_refresh import CatalogRefresh
 from ik_service.api.catalog.robot_catalog import RobotCatalog
+from ik_service.api.catalog.world_catalog import WorldCatalog
+from ik_service.api.errors.exceptions import KeyRightsError, MissingKeyError
 from ik_service.api.observability.metrics import ServiceMetrics
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS
 from ik_service.api.server.stream_session import StreamSession
@@ -20,7 +25,7 @@ from ik_service.batching.queue.fair_cap import FairCap
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.batching.side_threads import SideThreads
 from ik_service.batching.solver_pool import SolverPool
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 from ik_service.settings import ServiceSettings
 
 SIDE_THREADS = 2
@@ -39,18 +44,20 @@ class ServiceState:
     Args:
         settings: The settings.
         catalog: Robots that are served.
+        world_catalog: Worlds that are kept.
         pool: The solver thread.
         metrics: Counts requests and solves.
         admission: Refuses requests that would be answered too late.
 
     Attributes:
         max_body_bytes: Most bytes of a request body.
-        uploaders: Names of the API keys that may put and delete robots; None: every key.
+        uploaders: Names of the API keys that may put and delete robots and worlds; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
         side_threads: For work that would hold up the event loop.
-        catalog_thread: Puts and deletes robots, one at a time.
+        catalog_thread: Puts and deletes robots and worlds, one at a time.
         stream_cap: Counts open streams by API key.
-        catalog_refresh: Keeps the catalog up to date.
+        catalog_refresh: Keeps the catalog of robots up to date.
+        world_refresh: Keeps that of worlds up to date.
         streams: Streams that are open.
         draining: Whether the service is about to end and is no longer ready.
         bridge: Between the application's event loop and the solver thread.
@@ -60,6 +67,7 @@ class ServiceState:
         self,
         settings: ServiceSettings,
         catalog: RobotCatalog,
+        world_catalog: WorldCatalog,
         pool: SolverPool,
         metrics: ServiceMetrics,
         admission: Admission,
@@ -71,6 +79,7 @@ class ServiceState:
         self.side_threads = SideThreads(SIDE_THREADS, "ik-side", is_shared=is_shared)
         self.catalog_thread = SideThreads(1, "ik-catalog", is_shared=is_shared)
         self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
+        self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
         self.catalog_refresh, self.bridge = CatalogRefresh(catalog), LoopBridge(pool)
         self.streams: set[StreamSession] = set()
         self.draining = False
@@ -87,7 +96,24 @@ class ServiceState:
         Raises:
             UnknownRobotError: None of that name; the message lists those there are.
         """
-        return (await self.catalog_refresh.current()).robot(name).model
+        return (await self.catalog_refresh.current()).entry(name).model
+
+    async def worlds(self) -> Mapping[str, World]:
+        """Return the worlds that are kept."""
+        return (await self.world_refresh.current()).worlds
+
+    def require_uploader(self, scope: Scope, noun: str) -> None:
+        """Refuse a caller who may not put or delete what the noun says.
+
+        Raises:
+            MissingKeyError: The caller has no API key.
+            KeyRightsError: The API key may not do this.
+        """
+        name = scope.get(KEY_NAME)
+        if name is None:
+            raise MissingKeyError(f"{noun.capitalize()}s are put and deleted by API key only.")
+        if self.uploaders is not None and name not in self.uploaders:
+            raise KeyRightsError(f"API key '{name}' may not put or delete {noun}s.")
 
     async def end_streams(self) -> None:
         """End all streams, each with the close code of a server that goes away."""
@@ -107,6 +133,7 @@ class ServiceState:
         self.side_threads.close()
         self.catalog_thread.close()
         self.catalog_refresh.close()
+        self.world_refresh.close()
 
 
 async def _close_pool(pool: SolverPool) -> None:
@@ -142,3 +169,6 @@ RobotName = Annotated[
     ),
 ]
 """Parameter of a route: the robot in its path."""
+IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
+IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
+"""Parameters of routes that put and delete."""

@@ -49,7 +49,7 @@ def warmed_robots(state: ServiceState, names: Sequence[str] | None = None) -> li
         names: Robots of the settings, some of which may have been deleted; None: panda, or the first robot that moves,
             or the built-in panda where none is served.
     """
-    moving = {name: it.model for name, it in state.catalog.robots.items() if leaf_links(it.model)}
+    moving = {name: it.model for name, it in state.catalog.entries.items() if leaf_links(it.model)}
     named = [(name, moving[name]) for name in names or ("panda",) if name in moving]
     return named or list(moving.items())[:1] or [("panda", load_robot("panda"))]
 

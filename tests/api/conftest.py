@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ik_service.api import create_app
-from ik_service.api.catalog.served_robot import ServedRobot
+from ik_service.api.catalog.entries import ServedRobot
 from ik_service.robots import RobotModel
 from ik_service.settings import ServiceSettings
 from tests.solver.test_collision import panda_with_spheres

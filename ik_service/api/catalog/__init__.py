@@ -1,1 +1,1 @@
-"""The robots that are served: built-in ones, and those put at run time, kept in a folder."""
+"""The robots that are served and the worlds that are kept: built in, or put at run time into a folder."""

@@ -1,32 +1,34 @@
-"""Keeps the catalog up to date for an event loop, which never waits for the disk or the parser.
+"""Keeps a catalog up to date for an event loop, which never waits for the disk or the parser.
 
 A request compares the folder's time of change. Where it differs, a thread reads the folder, once for all requests that
 came before it began.
 """
 
 import asyncio
+from typing import Any, Generic, TypeVar
 
-from ik_service.api.catalog.robot_catalog import RobotCatalog
+from ik_service.api.catalog.catalog import Catalog
 from ik_service.batching.side_threads import SideThreads
 
 REFRESH_WAIT_S = 0.1
-"""How long a request waits for a refresh; longer ones read robots that other processes put."""
+"""How long a request waits for a refresh; longer ones read what other processes put."""
+AnyCatalog = TypeVar("AnyCatalog", bound=Catalog[Any])
 
 
-class CatalogRefresh:
+class CatalogRefresh(Generic[AnyCatalog]):
     """Refreshes a catalog for one event loop.
 
     Args:
         catalog: The catalog.
     """
 
-    def __init__(self, catalog: RobotCatalog) -> None:
+    def __init__(self, catalog: AnyCatalog) -> None:
         self._catalog, self._thread = catalog, SideThreads(1, "ik-look")
         self._running: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None  # has not begun yet
         self._until = 0.0  # when requests stop waiting for the running one
 
-    async def current(self) -> RobotCatalog:
+    async def current(self) -> AnyCatalog:
         """Return the catalog as the folder is now; an earlier state where the refresh takes long."""
         if not self._catalog.is_current():
             if self._next is None:

@@ -1,25 +1,17 @@
-"""Checks of links, tool frames, constraints, worlds and numbers of rows, for the documents of several routes."""
+"""Checks of links, tool frames, constraints and numbers of rows, for the documents of several routes."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.api.codecs.packed_column import PackedColumn
-from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows, read_rows
-from ik_service.api.errors.exceptions import faulty_field, pointer_token
-from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS, SolveWorld
+from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
+from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.fields import Offset
-from ik_service.api.schema.limits import NAME_LENGTH
 from ik_service.batching.requests.target_keys import FloatArray
-from ik_service.robots import AttachedObject, DistanceGrid, RobotModel, World
-from ik_service.robots.collision_checks.body_spheres import checked_attached
-from ik_service.robots.files.geometry.world_file import read_world
-from ik_service.solver import SolverOptions
-from ik_service.solver.inputs.worlds import read_worlds
-from objectives.errors import InputError, UnknownNameError
+from ik_service.robots import RobotModel
+from objectives.errors import UnknownNameError
 
 NAMES_SHOWN = 32
 """Names that a message lists at most."""
@@ -81,117 +73,10 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
     Raises:
         FaultyFieldsError: Not such a list, or a name that the robot does not have.
     """
-    return _Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
+    return Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
 
 
-class Surroundings(NamedTuple):
-    """What is around the robot in a request, and what it carries.
-
-    Attributes:
-        world: The objects; None for none.
-        object_enabled: Which of them are there, [objects] or [problem_count, objects]; None for all.
-        attached: What links carry, by name.
-    """
-
-    world: World | None = None
-    object_enabled: NDArray[np.bool_] | None = None
-    attached: Mapping[str, AttachedObject] = MappingProxyType({})
-
-
-def read_surroundings(given: SolveWorld | None, robot: RobotModel, options: SolverOptions, count: int) -> Surroundings:
-    """Return what is around the robot in a request.
-
-    Raises:
-        FaultyFieldsError: It is none, or the robot cannot be checked for collision.
-    """
-    found = Surroundings()
-    world = None
-    try:
-        if given is not None:
-            objects = given.objects
-            if isinstance(objects, dict):
-                _check_names(objects)
-                objects = {name: _unpacked(name, fields) for name, fields in objects.items()}
-            world = read_world({"objects": objects})
-            _check_nodes(world)
-    except InputError as error:
-        raise faulty_field("/world/objects", "invalid_value", str(error)) from None
-    if given is not None and world is not None:
-        enabled = _Switches("world", "object", world.names).read(given.disable, count, "/world/disable")
-        found = Surroundings(world, enabled, _read_attached(given.attached, robot, world))
-    try:
-        read_worlds(robot, options, world, None, found.object_enabled, found.attached, count)
-    except InputError as error:
-        pointer = "/options/collision" if world is None else "/world"
-        raise faulty_field(pointer, "no_collision_check", str(error)) from None
-    return found
-
-
-def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, AttachedObject]:
-    """Return what links carry, by name.
-
-    Raises:
-        FaultyFieldsError: It is not as it must be.
-    """
-    if not isinstance(given, dict):
-        raise faulty_field("/world/attached", "wrong_type", "Give an object of attached objects by their names.")
-    found = {}
-    for name, fields in given.items():
-        pointer = f"/world/attached/{pointer_token(name)}"
-        if not isinstance(fields, dict) or not {"link", "spheres"} <= fields.keys() <= {"link", "spheres", "touches"}:
-            raise faulty_field(pointer, "wrong_type", "Give 'link', 'spheres' and, where it may touch, 'touches'.")
-        if not isinstance(fields["link"], str):
-            raise faulty_field(f"{pointer}/link", "wrong_type", "Give the name of a link.")
-        check_link(fields["link"], robot, f"{pointer}/link")
-        spheres = read_rows(fields["spheres"], 4, f"{pointer}/spheres")
-        touches = fields.get("touches", [])
-        if not isinstance(touches, list) or not all(isinstance(one, str) for one in touches):
-            raise faulty_field(f"{pointer}/touches", "wrong_type", "Give a list of names.")
-        try:
-            found[name] = AttachedObject(fields["link"], spheres, touches)
-        except InputError as error:
-            raise faulty_field(f"{pointer}/spheres", "invalid_value", str(error)) from None
-    try:
-        if found and robot.body_spheres is not None:
-            checked_attached(robot, robot.body_spheres, found, world.names)
-    except InputError as error:
-        raise faulty_field("/world/attached", "invalid_value", str(error)) from None
-    return found
-
-
-def _check_names(objects: Mapping[Any, Any]) -> None:
-    """Refuse too many objects, and names that are too long.
-
-    Raises:
-        InputError: There are such.
-    """
-    if len(objects) > MAX_OBJECTS:
-        raise InputError(f"There are {len(objects)} objects. Allowed in one request: {MAX_OBJECTS}.")
-    longest = max((len(name) for name in objects if isinstance(name, str)), default=0)
-    if longest > NAME_LENGTH:
-        raise InputError(f"The name of an object has {longest} characters. Allowed: {NAME_LENGTH}.")
-
-
-def _unpacked(name: str, fields: Any) -> Any:
-    """Return the fields of an object with the packed distances of a grid as an array."""
-    values = fields.get("values") if isinstance(fields, dict) else None
-    if not isinstance(values, PackedColumn):
-        return fields
-    return {**fields, "values": values.array(f"/world/objects/{pointer_token(name)}/values")}
-
-
-def _check_nodes(world: World) -> None:
-    """Refuse grids of too many nodes.
-
-    Raises:
-        InputError: There are such.
-    """
-    nodes = sum(shape.values.size for shape in world.objects.values() if isinstance(shape, DistanceGrid))
-    if nodes > MAX_GRID_NODES:
-        raise InputError(f"The grids have {nodes} nodes. Allowed in one request: {MAX_GRID_NODES}.")
-
-
-class _Switches(NamedTuple):
+class Switches(NamedTuple):
     """Things that a request can switch off by their names.
 
     Attributes:

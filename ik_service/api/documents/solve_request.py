@@ -1,21 +1,24 @@
 """From the document of a solve request, in any encoding, to the checked arrays for the solver."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset, read_surroundings
+from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset
 from ik_service.api.documents.objective import read_objective, row_counts
+from ik_service.api.documents.worlds.surroundings import read_surroundings
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
 from ik_service.api.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.target_keys import FloatArray
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.worlds import is_checked
@@ -23,6 +26,7 @@ from objectives.errors import InputError
 
 TargetPose = tuple[Target, FloatArray | None, FloatArray | None]
 """A target with its positions and orientations."""
+NO_WORLDS: Mapping[str, World] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,13 @@ class DecodedSolve:
     include: frozenset[Include]
 
 
-def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
+def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_WORLDS) -> DecodedSolve:
     """Return the request in a document.
 
     Args:
         document: What a codec has decoded.
         robot: The robot asked for; its links and coordinates are what the document may name.
+        kept: Worlds that it may name.
 
     Raises:
         FaultyFieldsError: A field that is not as the schema says, or a link that the robot does not have; pointers are
@@ -72,7 +77,7 @@ def read_solve(document: Any, robot: RobotModel) -> DecodedSolve:
         check_count(given, count, pointer)
     enabled = read_disabled(envelope.constraints.disable, robot, count)
     options = solver_options(envelope.options)
-    around = read_surroundings(envelope.world, robot, options, count)
+    around = read_surroundings(envelope.world, robot, options, count, kept)
     if "clearance" in envelope.include and not is_checked(robot, options, around.world):
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)

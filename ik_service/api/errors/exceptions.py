@@ -8,7 +8,7 @@ IKError
 │   ├── UntrustedHostError   the Host header does not name this machine
 │   ├── UntrustedOriginError a web page of another origin opens a stream
 │   ├── MetricsClosedError   metrics need an API key here
-│   └── UploadsDisabledError robots cannot be put or deleted here
+│   └── UploadsDisabledError nothing can be put or deleted here
 ├── BodyTimeoutError         the body came too slowly
 ├── NotReadyError            the service is starting, or failed to start
 ├── CatalogStorageError      the disk does not take a change of the catalog
@@ -25,13 +25,15 @@ IKError
 │   ├── TooManyProblemsError too many problems
 │   ├── AnswerTooLargeError  an answer larger than is sent
 │   ├── RobotNameError       a name that no robot can have
+│   ├── WorldNameError       a name that no world can have
 │   ├── ReadOnlyRobotError   a built-in robot would change
-│   ├── CatalogFullError     no more robots can be put
-│   ├── StaleRobotError      the precondition of the caller does not hold
+│   ├── CatalogFullError     no more robots or worlds can be put
+│   ├── StaleEntryError      the precondition of the caller does not hold
 │   ├── NoUrdfError          the robot was not read from a URDF
 │   └── MjcfRefusedError     MJCF where only URDF is read
 └── UnknownNameError
-    └── UnknownRobotError    no robot of that name is served
+    ├── UnknownRobotError    no robot of that name is served
+    └── UnknownWorldError    no world of that name is kept
 """
 
 from collections.abc import Iterable
@@ -108,6 +110,10 @@ class UnknownRobotError(UnknownNameError):
     """No robot of that name is served."""
 
 
+class UnknownWorldError(UnknownNameError):
+    """No world of that name is kept."""
+
+
 class NotReadyError(IKError):
     """The service is still starting, or has failed to start."""
 
@@ -141,7 +147,7 @@ class MetricsClosedError(AccessError):
 
 
 class UploadsDisabledError(AccessError):
-    """Robots cannot be put or deleted at run time."""
+    """Nothing can be put or deleted at run time."""
 
 
 class BodyTimeoutError(IKError):
@@ -153,11 +159,15 @@ class CatalogStorageError(IKError):
 
 
 class CatalogStorageFullError(CatalogStorageError):
-    """The disk has no room for a robot."""
+    """The disk has no room for what is put."""
 
 
 class RobotNameError(InputError):
     """A name that no robot can have."""
+
+
+class WorldNameError(InputError):
+    """A name that no world can have."""
 
 
 class ReadOnlyRobotError(InputError):
@@ -165,11 +175,11 @@ class ReadOnlyRobotError(InputError):
 
 
 class CatalogFullError(InputError):
-    """As many robots as allowed have been put."""
+    """As many robots or worlds as allowed have been put."""
 
 
-class StaleRobotError(InputError):
-    """The robot does not meet the caller's precondition."""
+class StaleEntryError(InputError):
+    """The robot or world does not meet the caller's precondition."""
 
 
 class NoUrdfError(InputError):

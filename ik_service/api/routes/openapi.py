@@ -10,7 +10,7 @@ from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
 from ik_service.api.schema.close import CLOSE_REQUEST, CloseRequestBody
-from ik_service.api.schema.collision import CHECK_REQUEST, CheckRequestBody
+from ik_service.api.schema.collision import CHECK_REQUEST, WORLD, CheckRequestBody, WorldBody
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.api.schema.forward import FORWARD_REQUEST, ForwardRequestBody
 from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
@@ -22,6 +22,7 @@ _BODIES: Sequence[type[BaseModel]] = (
     ForwardRequestBody,
     CloseRequestBody,
     CheckRequestBody,
+    WorldBody,
     ProblemBody,
 )
 
@@ -77,6 +78,17 @@ def close_request_body() -> dict[str, Any]:
 def check_request_body() -> dict[str, Any]:
     """Return the declaration of the body of a request to check configurations."""
     return _document_body(CheckRequestBody, "with a table (panda)", CHECK_REQUEST)
+
+
+def world_request_body() -> dict[str, Any]:
+    """Return the declaration of the body that puts a world."""
+    return _document_body(WorldBody, "a table", WORLD)
+
+
+def world_content() -> dict[str, Any]:
+    """Return the declaration of a world in both codecs."""
+    schema = {"$ref": REF_TEMPLATE.format(model=WorldBody.__name__)}
+    return {"application/json": {"schema": schema}, MsgpackCodec.media_type: {"schema": schema}}
 
 
 def _document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -> dict[str, Any]:

@@ -6,19 +6,19 @@ Robots are put and deleted where the operator allows it, by API key only.
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from ik_service.api.admission.access import KEY_NAME, owner_of
-from ik_service.api.catalog.served_robot import Precondition, ServedRobot
+from ik_service.api.admission.access import owner_of
+from ik_service.api.catalog.entries import Precondition, ServedRobot
 from ik_service.api.catalog.uploaded_urdf import with_choices
 from ik_service.api.codecs.media_types import require_uncompressed
 from ik_service.api.documents.robot import robot_body, robot_summary
-from ik_service.api.errors.exceptions import KeyRightsError, MediaTypeError, MissingKeyError, NoUrdfError
+from ik_service.api.errors.exceptions import MediaTypeError, NoUrdfError
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.schema.robot import RobotBody, RobotList
 from ik_service.api.server.body_limits import read_body
-from ik_service.api.state import RobotName, ServiceState, State
+from ik_service.api.state import IfMatch, IfNoneMatch, RobotName, State
 from ik_service.robots import builtin_urdf
 from ik_service.robots.files.xml_reader import MAX_BYTES
 
@@ -39,8 +39,6 @@ CollisionShapes = Annotated[
         "say where they have others, which `ik-service spheres` can cover. It is kept in the last line, too."
     ),
 ]
-IfMatch = Annotated[str | None, Header(description="Change it only if its ETag is one of these; `*`: if it is there.")]
-IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none of that name.")]
 
 router = APIRouter(prefix="/v1", tags=["robots"])
 
@@ -57,7 +55,7 @@ def _urdf_body() -> dict[str, Any]:
 async def list_robots(state: State) -> RobotList:
     """Name every robot that is served, with its size and the ends of its branches."""
     catalog = await state.catalog_refresh.current()
-    return RobotList(robots=[robot_summary(name, it.model, it.source) for name, it in catalog.robots.items()])
+    return RobotList(robots=[robot_summary(name, it.model, it.source) for name, it in catalog.entries.items()])
 
 
 @router.head("/robots/{robot}", include_in_schema=False)
@@ -66,7 +64,7 @@ async def list_robots(state: State) -> RobotList:
 )
 async def get_robot(robot: RobotName, request: Request, state: State) -> Response:
     """Tell a robot's tree, joints with their limits, links with their frames, and names of coordinates and DOFs."""
-    served = (await state.catalog_refresh.current()).robot(robot)
+    served = (await state.catalog_refresh.current()).entry(robot)
     content = await state.side_threads.run(owner_of(request.scope), _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
@@ -88,7 +86,7 @@ def _robot_content(name: str, served: ServedRobot) -> bytes:
 )
 async def get_urdf(robot: RobotName, state: State) -> Response:
     """Give the file that the robot was read from; `package://` addresses in it are left as they are."""
-    served = (await state.catalog_refresh.current()).robot(robot)  # one robot, whatever is put meanwhile
+    served = (await state.catalog_refresh.current()).entry(robot)  # one robot, whatever is put meanwhile
     if served.urdf is None:
         raise NoUrdfError(f"Robot '{robot}' was not read from a URDF.")
     headers = {**_AS_A_FILE, "ETag": served.etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}
@@ -115,7 +113,8 @@ async def put_robot(
     collision: CollisionShapes = None,
 ) -> Response:
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
-    _require_rights(request, state, robot)
+    state.catalog.require_changeable(robot)
+    state.require_uploader(request.scope, "robot")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in URDF_MEDIA_TYPES:
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
@@ -138,16 +137,8 @@ async def put_robot(
 )
 async def delete_robot(robot: NewName, request: Request, state: State, if_match: IfMatch = None) -> None:
     """Stop serving a robot that was put; requests under way go on."""
-    _require_rights(request, state, robot)
+    state.catalog.require_changeable(robot)
+    state.require_uploader(request.scope, "robot")
     deleting = state.catalog_thread.run(owner_of(request.scope), state.catalog.delete, robot, Precondition(if_match))
     await asyncio.shield(deleting)
     state.metrics.forget(robot)
-
-
-def _require_rights(request: Request, state: ServiceState, robot: str) -> None:
-    state.catalog.require_changeable(robot)
-    name = request.scope.get(KEY_NAME)
-    if name is None:
-        raise MissingKeyError("Robots are put and deleted by API key only.")
-    if state.uploaders is not None and name not in state.uploaders:
-        raise KeyRightsError(f"API key '{name}' may not put or delete robots.")

@@ -1,6 +1,7 @@
 """`POST /v1/robots/{robot}/solve`: targets in, joint configurations out."""
 
 import time
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -21,7 +22,7 @@ from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import RobotName, State
 from ik_service.batching.errors import ExpiredError
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 
 router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
 
@@ -46,14 +47,14 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
     arrival = state.admission.arrival(request.scope)
-    model = await state.robot(robot)
+    model, kept = await state.robot(robot), await state.worlds()
     if arrival.is_of_page:  # others were checked by their headers, before any layer
         state.admission.require_room(arrival)
     codec = request_codec(request.headers)
     output_codec = answer_codec(request.headers, codec)
     body = await request.body()
     reservation, owner = reservation_of(request.scope), owner_of(request.scope)
-    arguments = (codec, body, request.scope["query_string"].decode("latin-1"), state.max_body_bytes, model)
+    arguments = (codec, body, request.scope["query_string"].decode("latin-1"), state.max_body_bytes, model, kept)
     decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
     if decoded_bytes > codec.blocking_bytes:
         with reservation.reserved(decoded_bytes):
@@ -83,7 +84,9 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     return PacedResponse(await wait_for(request, making), media_type=output_codec.media_type)
 
 
-def _decode(codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel) -> DecodedSolve:
-    decoded = read_solve(codec.decode(body, query, limit), robot)
+def _decode(
+    codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel, kept: Mapping[str, World]
+) -> DecodedSolve:
+    decoded = read_solve(codec.decode(body, query, limit), robot, kept)
     _ = decoded.request.batch_key  # looks at all rows: found here, large ones do not hold up the event loop
     return decoded

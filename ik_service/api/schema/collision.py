@@ -13,12 +13,14 @@ MAX_OBJECTS = 256
 """Objects of a world in one request."""
 MAX_GRID_NODES = 1 << 18
 """Nodes of all grids in one request."""
+MAX_KEPT_OBJECTS, MAX_KEPT_NODES = 4096, 1 << 21
+"""Objects of a world that is kept, and nodes of all its grids."""
+MAX_KEPT_BYTES = 16 * 1024 * 1024
+"""Bytes of a world that is kept, as MessagePack."""
 MAX_CHECK_EFFORT = 100_000_000
 """Most distances of one check, configurations x (pairs of spheres + spheres x objects)."""
-CHECK_REQUEST: dict[str, Any] = {
-    "joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]],
-    "world": {"objects": {"table": {"shape": "box", "size": [1, 1, 0.1], "position": [0.5, 0, -0.1]}}},
-}
+WORLD: dict[str, Any] = {"objects": {"table": {"shape": "box", "size": [1, 1, 0.1], "position": [0.5, 0, -0.1]}}}
+CHECK_REQUEST: dict[str, Any] = {"joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]], "world": WORLD}
 _POSITIVE = {"type": "number", "minimum": 0.0, "maximum": limits.MAX_VALUE}
 _NUMBER = {"type": "number", "minimum": -limits.MAX_VALUE, "maximum": limits.MAX_VALUE}
 _FIELDS: dict[str, dict[str, Any]] = {
@@ -35,7 +37,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "minItems": 2,
         "items": {"type": "array", "minItems": 2, "items": {**row(None, least_width=2)}},
         "description": f"Signed distance at the nodes, by their number along x, y and z [m]. At most {MAX_GRID_NODES} "
-        "in all grids.",
+        f"in all grids of a request, {MAX_KEPT_NODES} of a world that is kept.",
     },
     "spacing": {"type": "number", "exclusiveMinimum": 0.0, "description": "Between neighbouring nodes [m]."},
     "normal": {**row(3), "description": "Direction out of the half-space, of length 1."},
@@ -53,13 +55,15 @@ def _shape(name: str, fields: ShapeFields) -> dict[str, Any]:
     }
 
 
-OBJECTS: dict[str, Any] = {
-    "type": "object",
-    "propertyNames": {"minLength": 1, "maxLength": limits.NAME_LENGTH},
-    "additionalProperties": {"oneOf": [_shape(name, fields) for name, fields in SHAPES.items()]},
-    "maxProperties": MAX_OBJECTS,
-}
-"""Objects by their names."""
+def _objects(most: int) -> dict[str, Any]:
+    """Return the schema of objects by their names."""
+    return {
+        "type": "object",
+        "propertyNames": {"minLength": 1, "maxLength": limits.NAME_LENGTH},
+        "additionalProperties": {"oneOf": [_shape(name, fields) for name, fields in SHAPES.items()]},
+        "maxProperties": most,
+    }
+
 
 _SPHERE = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
 ATTACHED: dict[str, Any] = {
@@ -89,7 +93,10 @@ ATTACHED: dict[str, Any] = {
 class SolveWorld(Envelope):
     """What is around the robot, the same for all problems but for objects that are not there."""
 
-    objects: Annotated[Any, WithJsonSchema(OBJECTS)] = Field(
+    name: str | None = Field(
+        default=None, max_length=limits.NAME_LENGTH, description="A world that is kept, in place of `objects`."
+    )
+    objects: Annotated[Any, WithJsonSchema(_objects(MAX_OBJECTS))] = Field(
         default_factory=dict, description="Spheres, capsules, cylinders, boxes, half-spaces and grids, by their names."
     )
     disable: Annotated[Any, NAME_LISTS] = Field(
@@ -100,6 +107,30 @@ class SolveWorld(Envelope):
         default_factory=dict,
         description="What links carry, by name. It keeps off all that moves against its link, and off the objects.",
     )
+
+
+class WorldBody(Envelope):
+    """A world that is kept, for requests that name it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [WORLD]})
+
+    objects: Annotated[Any, WithJsonSchema(_objects(MAX_KEPT_OBJECTS))] = Field(
+        description="Spheres, capsules, cylinders, boxes, half-spaces and grids, by their names."
+    )
+
+
+class WorldSummary(BaseModel):
+    """One world of the list."""
+
+    name: str
+    objects: int = Field(description="Objects that it has.")
+    nodes: int = Field(description="Nodes of all its grids.")
+
+
+class WorldList(BaseModel):
+    """The worlds that are kept."""
+
+    worlds: list[WorldSummary]
 
 
 class CheckRequestBody(Envelope):

@@ -25,7 +25,7 @@ class AttachedObject:
     Attributes:
         link: The link that carries it.
         spheres: Centres in the link's frame [m] and radii [m], shape [k, 4].
-        touches: Names of what it may touch, whether it is there or not: links such as fingers, objects of a world, other
+        touches: Names of what it may touch, be it there or not: links such as fingers, objects of a world, and other
             attached objects.
     """
 

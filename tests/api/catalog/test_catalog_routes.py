@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.api.catalog.robot_catalog import RobotCatalog
-from ik_service.api.catalog.robot_store import RobotStore
+from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.api.schema.limits import MAX_LOOP_COUNT
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
@@ -92,7 +91,7 @@ def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(op
     put = open_client.put(f"{url}?constraints=ignore", content=BROKEN, headers=XML)
     assert (put.status_code, put.json()["loops"], put.json()["warnings"]) == (200, [], [])
     assert put.headers["etag"] != read.headers["etag"]
-    assert RobotCatalog({}, RobotStore(folder)).robot("linkage").model.loops == ()
+    assert RobotCatalog({}, robot_store(folder)).entry("linkage").model.loops == ()
     text = open_client.get(f"{url}/urdf").content
     again = open_client.put(url, content=text, headers=XML)  # what is given back stands for the same robot
     assert (again.json(), again.headers["etag"]) == (put.json(), put.headers["etag"])

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from ik_service.api.catalog.robot_catalog import RobotCatalog
-from ik_service.api.catalog.robot_store import RobotStore
-from ik_service.api.catalog.served_robot import Precondition
+from ik_service.api.catalog.entries import Precondition
+from ik_service.api.catalog.file_store import FileStore
+from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.api.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
     CatalogStorageFullError,
     ReadOnlyRobotError,
     RobotNameError,
-    StaleRobotError,
+    StaleEntryError,
     UnknownRobotError,
 )
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS
@@ -29,7 +29,7 @@ PANDA = {"panda": load_robot("panda")}
 
 
 def catalog_of(folder, **options):
-    return RobotCatalog(PANDA, RobotStore(folder), is_open=True, **options)
+    return RobotCatalog(PANDA, robot_store(folder), is_open=True, **options)
 
 
 def fresh(catalog):
@@ -45,12 +45,12 @@ def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_pat
     assert catalog.put("other", IIWA, ANY)[1]
     assert not catalog.put("arm", UR5E + b"\n", ANY)[1]
     again = catalog_of(tmp_path / "made")
-    assert list(again.robots) == ["panda", "arm", "other"]
-    assert again.robots["arm"].model.content_hash == robot.model.content_hash
-    assert fresh(again).robots["arm"].urdf == UR5E + b"\n"
-    assert [robot.source for robot in again.robots.values()] == ["built_in", "uploaded", "uploaded"]
+    assert list(again.entries) == ["panda", "arm", "other"]
+    assert again.entries["arm"].model.content_hash == robot.model.content_hash
+    assert fresh(again).entries["arm"].urdf == UR5E + b"\n"
+    assert [robot.source for robot in again.entries.values()] == ["built_in", "uploaded", "uploaded"]
     again.delete("arm", ANY)
-    assert list(catalog_of(tmp_path / "made").robots) == ["panda", "other"]
+    assert list(catalog_of(tmp_path / "made").entries) == ["panda", "other"]
 
 
 def test_a_damaged_file_is_logged_and_the_others_are_served(tmp_path, caplog):
@@ -65,16 +65,16 @@ def test_a_damaged_file_is_logged_and_the_others_are_served(tmp_path, caplog):
     (tmp_path / "README").write_text("not a robot")
     with caplog.at_level(logging.WARNING):
         catalog = catalog_of(tmp_path)
-    assert list(catalog.robots) == ["panda", "good"]
+    assert list(catalog.entries) == ["panda", "good"]
     for name in ("torn", "empty", "noise", "panda", "Not a name", "folder", "large", "README"):
         assert any(name in record.getMessage() for record in caplog.records), name
-    assert catalog.robots["panda"].source == "built_in"
+    assert catalog.entries["panda"].source == "built_in"
 
 
 def test_a_file_cut_off_while_it_was_written_is_no_robot_and_is_removed(tmp_path):
     catalog_of(tmp_path).put("arm", UR5E, ANY)
     (tmp_path / ".arm.0123456789abcdef.unfinished").write_bytes(IIWA[:300])
-    assert fresh(catalog_of(tmp_path)).robots["arm"].urdf == UR5E
+    assert fresh(catalog_of(tmp_path)).entries["arm"].urdf == UR5E
     assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
 
 
@@ -91,7 +91,7 @@ def test_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, call):
     with pytest.raises(CatalogStorageFullError, match="no room"):
         catalog.put("arm", IIWA, ANY)
     monkeypatch.undo()
-    assert fresh(catalog).robots["arm"].urdf == fresh(catalog_of(tmp_path)).robots["arm"].urdf == UR5E
+    assert fresh(catalog).entries["arm"].urdf == fresh(catalog_of(tmp_path)).entries["arm"].urdf == UR5E
     assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
 
 
@@ -127,14 +127,14 @@ def test_the_catalog_holds_so_many_and_no_more(tmp_path):
 def test_preconditions_tell_who_was_first(tmp_path):
     catalog = catalog_of(tmp_path)
     first = catalog.put("a", UR5E, Precondition(if_none_match="*"))[0]
-    with pytest.raises(StaleRobotError, match="exists"):
+    with pytest.raises(StaleEntryError, match="exists"):
         catalog.put("a", IIWA, Precondition(if_none_match="*"))
-    with pytest.raises(StaleRobotError, match="no robot"):
+    with pytest.raises(StaleEntryError, match="no robot"):
         catalog.put("b", IIWA, Precondition(if_match="*"))
     second = catalog.put("a", IIWA, Precondition(if_match=f'"x", {first.etag}'))[0]
     assert second.etag != first.etag
     for change in (lambda p: catalog.put("a", UR5E, p), lambda p: catalog.delete("a", p)):
-        with pytest.raises(StaleRobotError, match="changed"):
+        with pytest.raises(StaleEntryError, match="changed"):
             change(Precondition(if_match=first.etag))
     catalog.delete("a", Precondition(if_match=second.etag))
     with pytest.raises(UnknownRobotError, match="'a' is not served"):
@@ -143,7 +143,7 @@ def test_preconditions_tell_who_was_first(tmp_path):
 
 def test_readers_keep_the_snapshot_that_they_have(tmp_path):
     catalog = catalog_of(tmp_path)
-    before = catalog.robots
+    before = catalog.entries
     catalog.put("a", UR5E, ANY)
     assert "a" not in before
     assert catalog.serves("a")
@@ -155,21 +155,21 @@ def test_catalogs_of_several_processes_share_a_folder(tmp_path):
     """What one puts, replaces or deletes the others serve, preconditions and room counted over all."""
     one, other = catalog_of(tmp_path, max_uploaded=2), catalog_of(tmp_path, max_uploaded=2)
     one.put("arm", UR5E, ANY)
-    assert fresh(other).robots["arm"].urdf == UR5E
-    assert list(fresh(other).robots) == ["panda", "arm"]
-    model = other.robots["arm"].model
+    assert fresh(other).entries["arm"].urdf == UR5E
+    assert list(fresh(other).entries) == ["panda", "arm"]
+    model = other.entries["arm"].model
     other.put("more", IIWA, ANY)
-    assert other.robots["arm"].model is model  # not read again
+    assert other.entries["arm"].model is model  # not read again
     with pytest.raises(CatalogFullError):
         one.put("third", IIWA, ANY)
-    with pytest.raises(StaleRobotError, match="exists"):
+    with pytest.raises(StaleEntryError, match="exists"):
         one.put("more", UR5E, Precondition(if_none_match="*"))
-    other.put("arm", IIWA, Precondition(if_match=fresh(one).robot("arm").etag))
-    assert fresh(one).robots["arm"].urdf == IIWA
+    other.put("arm", IIWA, Precondition(if_match=fresh(one).entry("arm").etag))
+    assert fresh(one).entries["arm"].urdf == IIWA
     other.delete("arm", ANY)
     with pytest.raises(UnknownRobotError):
-        fresh(one).robot("arm")
-    assert list(one.robots) == ["panda", "more"]
+        fresh(one).entry("arm")
+    assert list(one.entries) == ["panda", "more"]
 
 
 def test_changes_in_the_same_moment_are_not_missed(tmp_path):
@@ -178,7 +178,7 @@ def test_changes_in_the_same_moment_are_not_missed(tmp_path):
     for k in range(50):
         text = (UR5E, IIWA)[k % 2]
         one.put("arm", text, ANY)
-        assert fresh(other).robots["arm"].urdf == text
+        assert fresh(other).entries["arm"].urdf == text
 
 
 def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypatch):
@@ -197,14 +197,14 @@ def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypa
 
     monkeypatch.setattr(os, "fsync", slow)
     one.put("arm", UR5E, ANY)
-    assert list(started[0].result(60).robots) == ["panda", "arm"]
+    assert list(started[0].result(60).entries) == ["panda", "arm"]
     executor.shutdown()
 
 
 def test_a_folder_that_cannot_be_used_is_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="catalog_dir"):
-        RobotStore(tmp_path / "file")
+        robot_store(tmp_path / "file")
 
 
 def test_a_robot_of_more_dofs_than_allowed_is_refused_and_left_out_of_the_folder(tmp_path, caplog):
@@ -214,7 +214,7 @@ def test_a_robot_of_more_dofs_than_allowed_is_refused_and_left_out_of_the_folder
         catalog.put("b", chain(MAX_ACTIVE_DOFS + 1), ANY)
     assert not catalog.serves("b")
     (tmp_path / "c.urdf").write_bytes(chain(MAX_ACTIVE_DOFS + 1))
-    assert set(catalog_of(tmp_path).robots) >= {"a"}
+    assert set(catalog_of(tmp_path).entries) >= {"a"}
     assert not catalog_of(tmp_path).serves("c")
     assert "Robot c of the catalog is left out" in caplog.text
 
@@ -236,29 +236,29 @@ def test_nobody_waits_for_the_parser_or_the_disk(tmp_path, monkeypatch):
 
     def slow(descriptor):
         (tmp_path / "late.urdf").write_bytes(IIWA)
-        seen.append((list(fresh(one).robots), one.is_current(), one._lock.locked()))
+        seen.append((list(fresh(one).entries), one.is_current(), one._lock.locked()))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
     one.put("arm", UR5E, ANY)
     assert seen[0] == (["panda", "late"], False, False)
-    assert set(one.robots) == {"panda", "late", "arm"}
-    assert set(fresh(other).robots) == {"panda", "late", "arm"}
+    assert set(one.entries) == {"panda", "late", "arm"}
+    assert set(fresh(other).entries) == {"panda", "late", "arm"}
 
 
 def test_a_look_that_began_before_a_change_does_not_take_it_back(tmp_path, monkeypatch):
     catalog = catalog_of(tmp_path)
     (tmp_path / "late.urdf").write_bytes(IIWA)
-    text = RobotStore.text
+    text = FileStore.text
 
     def slow(store, name):
-        if "arm" not in catalog.robots:
-            monkeypatch.setattr(RobotStore, "text", text)
+        if "arm" not in catalog.entries:
+            monkeypatch.setattr(FileStore, "text", text)
             catalog.put("arm", UR5E, ANY)
         return text(store, name)
 
-    monkeypatch.setattr(RobotStore, "text", slow)
-    assert set(fresh(catalog).robots) == {"panda", "arm", "late"}
+    monkeypatch.setattr(FileStore, "text", slow)
+    assert set(fresh(catalog).entries) == {"panda", "arm", "late"}
 
 
 @pytest.mark.parametrize(("number", "error"), [(28, CatalogStorageFullError), (30, CatalogStorageError)])
@@ -269,10 +269,10 @@ def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch, caplog, nu
     def fail(*_):
         raise OSError(number, "the reason", "/srv/secret")
 
-    monkeypatch.setattr(RobotStore, "alone", fail)
+    monkeypatch.setattr(FileStore, "alone", fail)
     for change in (lambda: catalog.put("arm", IIWA, ANY), lambda: catalog.delete("arm", ANY)):
         with pytest.raises(error) as caught:
             change()
         assert "secret" not in str(caught.value)
         assert "the reason" in caplog.text
-    assert catalog.robots["arm"].urdf == UR5E
+    assert catalog.entries["arm"].urdf == UR5E

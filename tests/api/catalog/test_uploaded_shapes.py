@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.api.catalog.robot_catalog import RobotCatalog
-from ik_service.api.catalog.robot_store import RobotStore
+from ik_service.api.catalog.robot_catalog import RobotCatalog, robot_store
 from ik_service.api.catalog.uploaded_urdf import MAX_SPHERES, read_uploaded, with_choices
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
@@ -45,7 +44,7 @@ def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):
     stored = open_client.get(f"{url}/urdf").content
     assert stored.startswith(arm())
     assert stored.endswith(b'<?ik_service constraints="ignore" collision="shapes"?>\n')
-    assert RobotCatalog({}, RobotStore(folder)).robot("folded_arm").model.content_hash == expected.content_hash
+    assert RobotCatalog({}, robot_store(folder)).entry("folded_arm").model.content_hash == expected.content_hash
     again = open_client.put(f"{url}?collision=shapes", content=stored, headers=XML)
     assert again.json()["collision"] == model
     plain = open_client.put(url, content=arm(), headers=XML)

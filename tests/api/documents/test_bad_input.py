@@ -316,7 +316,7 @@ def test_a_wrong_address_or_method_is_a_problem_document_too(client, method, pat
 def test_a_body_over_the_limit_is_413_whether_announced_or_not(client):
     service = client.app.state.service
     settings = ServiceSettings(device="cpu", insecure=True, max_body_bytes=2000)
-    small = create_app(settings, robots={"panda": service.catalog.robots["panda"].model}, compile_apart=False)
+    small = create_app(settings, robots={"panda": service.catalog.entries["panda"].model}, compile_apart=False)
     with TestClient(small) as other:
         body = json.dumps({**GOOD, "include": [" " * 2000]}).encode()
         assert_problem(other.post(URL, content=body, headers=JSON), 413, "body_too_large")

@@ -68,7 +68,7 @@ def test_errors_of_the_solver_thread_become_problem_documents(post_with_error, e
 
 
 def test_too_many_waiting_requests_are_503_with_retry_after(client):
-    robots = {"panda": client.app.state.service.catalog.robots["panda"].model}
+    robots = {"panda": client.app.state.service.catalog.entries["panda"].model}
     with TestClient(
         create_app(ServiceSettings(device="cpu", insecure=True), robots=robots, compile_apart=False)
     ) as other:

@@ -1,6 +1,6 @@
 """`POST /v1/robots/{robot}/check`: configurations in, their distances from contact out, in float64 on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.answer_size import column_answer_bytes
 from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import Surroundings, read_surroundings
+from ik_service.api.documents.worlds.surroundings import Surroundings, read_surroundings
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.configurations.host_calculation import HostCalculation
@@ -55,7 +55,7 @@ async def check(robot: RobotName, request: Request, state: State) -> Response:
     return await _CHECK.respond(robot, request, state)
 
 
-def _read(robot: RobotModel, document: object) -> _AskedCheck:
+def _read(robot: RobotModel, document: object, kept: Mapping[str, World]) -> _AskedCheck:
     spheres = robot.body_spheres
     if spheres is None:
         detail = f"Robot '{robot.name}' has no collision model: no spheres that cover its links."
@@ -63,7 +63,7 @@ def _read(robot: RobotModel, document: object) -> _AskedCheck:
     asked = read_envelope(CheckRequestBody, document)
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
     options = SolverOptions(collision="self" if asked.world is None else "world")
-    around = read_surroundings(asked.world, robot, options, len(joint_q))
+    around = read_surroundings(asked.world, robot, options, len(joint_q), kept)
     if around.attached:
         spheres = with_attached(robot, spheres, around.attached)
     _, most = _efforts(spheres, around.world)

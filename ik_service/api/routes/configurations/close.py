@@ -1,6 +1,6 @@
 """`POST /v1/robots/{robot}/close`: configurations in, those near to them with closed loops out, without targets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from ik_service.api.routes.openapi import close_request_body
 from ik_service.api.schema.close import EFFORT_OF_ONE, MAX_EFFORT, CloseAnswerBody, CloseRequestBody
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 from ik_service.robots.constraint_kinematics.closing import ATTEMPTS
 from objectives.errors import InputError
 
@@ -57,7 +57,7 @@ async def close(robot: RobotName, request: Request, state: State) -> Response:
     return await _CLOSE.respond(robot, request, state)
 
 
-def _read(robot: RobotModel, document: object) -> _AskedClosing:
+def _read(robot: RobotModel, document: object, _kept: Mapping[str, World]) -> _AskedClosing:
     asked = read_envelope(CloseRequestBody, document)
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
     known = {*robot.joint_names, *robot.dof_names}

@@ -1,6 +1,6 @@
 """`POST /v1/robots/{robot}/forward`: configurations in, poses of links out, in float64 and without the solver."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request
@@ -18,7 +18,7 @@ from ik_service.api.routes.openapi import forward_request_body
 from ik_service.api.schema.forward import MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 
 POSE_BYTES = 2 * 7 * 8
 """Memory of a pose while an answer is made: as computed, and as copied by links."""
@@ -48,7 +48,7 @@ class _AskedPoses(NamedTuple):
     links: Sequence[str]
 
 
-def _read(robot: RobotModel, document: object) -> _AskedPoses:
+def _read(robot: RobotModel, document: object, _kept: Mapping[str, World]) -> _AskedPoses:
     """Return the configurations and the names of links in a document."""
     asked = read_envelope(ForwardRequestBody, document)
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")

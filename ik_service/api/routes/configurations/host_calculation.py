@@ -3,7 +3,7 @@
 body -> read and checked -> memory of the answer and of the work reserved -> answer, made beside the event loop
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -19,7 +19,7 @@ from ik_service.api.server.body_limits import read_body
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
 from ik_service.api.state import ServiceState
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 
 Asked = TypeVar("Asked")
 
@@ -30,27 +30,27 @@ class HostCalculation(Generic[Asked]):
 
     Attributes:
         subject: What it is, for messages about media types.
-        read: Returns what a body asks for: (robot, document as a codec decodes it).
+        read: Returns what a body asks for: (robot, document as a codec decodes it, worlds that it may name).
         answer_bytes: Most bytes of the answer: (robot, asked, whether columns are bytes rather than text).
         working_bytes: Memory while it is computed: (robot, asked).
         answer: The answer in pieces: (name of the robot, robot, asked, codec of the answer).
     """
 
     subject: str
-    read: Callable[[RobotModel, object], Asked]
+    read: Callable[[RobotModel, object, Mapping[str, World]], Asked]
     answer_bytes: Callable[[RobotModel, Asked, bool], int]
     working_bytes: Callable[[RobotModel, Asked], int]
     answer: Callable[[str, RobotModel, Asked, Codec], Sequence[bytes | memoryview]]
 
     async def respond(self, robot: str, request: Request, state: ServiceState) -> Response:
         """Answer a request about a robot."""
-        model = await state.robot(robot)
+        model, kept = await state.robot(robot), await state.worlds()
         codec, output_codec = document_codecs(request.headers, self.subject)
         body = await read_body(request, state.max_body_bytes)
         owner, reservation = owner_of(request.scope), reservation_of(request.scope)
 
         def read() -> Asked:
-            return self.read(model, codec.decode(body, "", len(body)))
+            return self.read(model, codec.decode(body, "", len(body)), kept)
 
         decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
         if decoded_bytes > codec.blocking_bytes:

@@ -88,6 +88,21 @@ def read_world(document: object, *, folder: Path | None = None) -> World:
     return World({name: _read_shape(name, fields, folder) for name, fields in objects.items()})
 
 
+def world_document(world: World) -> dict[str, Any]:
+    """Return a world as a document that `read_world` takes; distances of grids are arrays."""
+    kinds = {fields.made_of: kind for kind, fields in SHAPES.items()}
+    return {"objects": {name: _fields_of(kinds[type(one)], one) for name, one in world.objects.items()}}
+
+
+def _fields_of(kind: str, shape: Obstacle) -> dict[str, Any]:
+    found: dict[str, Any] = {"shape": kind}
+    for key in (*SHAPES[kind].required, *SHAPES[kind].optional):
+        parts = {} if isinstance(shape, HalfSpace) else {"position": shape.pose[:3], "orientation_xyzw": shape.pose[3:]}
+        value = parts[key] if key in parts else getattr(shape, key)
+        found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
 def _read_shape(name: object, fields: object, folder: Path | None) -> Obstacle:
     where = f"Object '{shortened(str(name))}'"
     if not isinstance(fields, Mapping):

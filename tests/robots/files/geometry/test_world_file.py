@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ik_service.robots import Box, Capsule, Cylinder, DistanceGrid, HalfSpace, Sphere, read_grid, write_grid
-from ik_service.robots.files.geometry.world_file import SHAPES, load_world, read_world
+from ik_service.robots.files.geometry.world_file import SHAPES, load_world, read_world, world_document
 from objectives import InputError
 
 TURN = [0.0, 0.0, np.sin(np.pi / 4), np.cos(np.pi / 4)]  # a quarter about z
@@ -85,6 +85,14 @@ def test_what_is_no_file_of_a_grid_is_refused(tmp_path, write, message):
     with pytest.raises(InputError, match=r"Object 'rock': Grid '.*rock.npz'") as raised:
         load_world(tmp_path / "cell.json")
     assert message in str(raised.value)
+
+
+def test_a_world_is_written_as_it_is_read():
+    world = read_world({"objects": {**DOCUMENT["objects"], "rock": {"shape": "grid", "values": VALUES, "spacing": 0.1}}})
+    again = read_world(world_document(world))
+    assert list(again.objects) == list(world.objects)
+    assert all(again.objects[name] == shape for name, shape in world.objects.items() if name != "rock")
+    assert same(again.objects["rock"], world.objects["rock"])
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])

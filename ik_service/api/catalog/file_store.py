@@ -1,4 +1,4 @@
-"""The folder of robots that were put at run time: one URDF file each, written whole or not at all.
+"""A folder of what was put at run time, robots or worlds: one file each, written whole or not at all.
 
 Several processes may share the folder: a process locks it to change it, and others see a change by the folder's time of
 change.
@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ik_service.api.errors.exceptions import CatalogStorageError, CatalogStorageFullError
-from ik_service.robots.files.xml_reader import MAX_BYTES
 from ik_service.whole_file import UNFINISHED, sync_folder, write_whole
 from objectives.errors import InputError
 
-ROBOT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-"""Names that robots can be put under: they are file names and parts of addresses."""
-_SUFFIX = ".urdf"
+ENTRY_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+"""Names that something can be put under: they are file names and parts of addresses."""
+SUFFIXES = {"robot": ".urdf", "world": ".world"}
+"""Ends of the names of files, by what they have; they share a folder."""
 _SETTLED_NS = 100_000_000  # older times of change cover all changes: this is much more than the step of the clock
 
 Files = dict[str, tuple[int, int, int]]
-"""State of each robot's file by the robot's name: inode, time of change, size."""
+"""State of each file by the name of what it has: inode, time of change, size."""
 
 _logger = logging.getLogger(__name__)
 
@@ -42,26 +42,26 @@ def disk_errors() -> Iterator[None]:
     except OSError as error:
         _logger.error("The folder of the catalog cannot be written: %s.", error.strerror)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CatalogStorageFullError(
-                "The service's disk has no room for the robot. Nothing was changed."
-            ) from error
+            raise CatalogStorageFullError("The service's disk has no room for it. Nothing was changed.") from error
         raise CatalogStorageError(
             "The service's disk did not take the change. The fault is logged on its side."
         ) from error
 
 
-class RobotStore:
-    """Robots by name in a folder.
+class FileStore:
+    """Files by name in a folder.
 
     Args:
         folder: The folder; made where it does not exist.
+        noun: What they have: a key of `SUFFIXES`.
+        most_bytes: Longer files are cut off, by a byte behind as many.
 
     Raises:
         InputError: The folder cannot be made or read.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, noun: str, most_bytes: int) -> None:
+        self._folder, self._noun, self._suffix, self._most_bytes = folder, noun, SUFFIXES[noun], most_bytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with self.alone():  # writers hold the lock: unfinished files are left from processes that ended
@@ -93,14 +93,16 @@ class RobotStore:
         return changed if time.time_ns() - changed > _SETTLED_NS else None
 
     def files(self) -> Files:
-        """Return the robots in the folder, sorted by name; other files are logged once and ignored."""
+        """Return the files in the folder, sorted by name; those of no suffix are logged once and ignored."""
         found = {}
         for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
-            name = entry.name.removesuffix(_SUFFIX)
-            if name == entry.name or not ROBOT_NAME.fullmatch(name):
+            name = entry.name.removesuffix(self._suffix)
+            if entry.name.endswith(tuple(SUFFIXES.values())) and name == entry.name:
+                continue  # of the other noun
+            if name == entry.name or not ENTRY_NAME.fullmatch(name):
                 if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
                     self._misnamed.add(entry.name)
-                    _logger.warning("File %s of the catalog is left out: not the name of a robot.", entry.name)
+                    _logger.warning("File %s of the catalog is left out: not the name of a %s.", entry.name, self._noun)
                 continue
             try:
                 state = entry.stat()
@@ -110,16 +112,16 @@ class RobotStore:
         return found
 
     def text(self, name: str) -> bytes | None:
-        """Return the URDF text of a robot; None, and a line in the log, where it cannot be read."""
+        """Return what a file has; None, and a line in the log, where it cannot be read."""
         try:
             with self._path(name).open("rb") as file:
-                return file.read(MAX_BYTES + 1)
+                return file.read(self._most_bytes + 1)
         except OSError as error:
-            _logger.error("Robot %s of the catalog cannot be read: %s.", name, error.strerror)
+            _logger.error("%s %s of the catalog cannot be read: %s.", self._noun.capitalize(), name, error.strerror)
             return None
 
     def write(self, name: str, text: bytes) -> None:
-        """Write a robot, in place of the one of that name.
+        """Write a file, in place of the one of that name.
 
         Raises:
             OSError: The disk does not take it; what was there before stays.
@@ -127,7 +129,7 @@ class RobotStore:
         write_whole(self._path(name), lambda file: file.write(text))
 
     def delete(self, name: str) -> None:
-        """Remove a robot.
+        """Remove a file.
 
         Raises:
             OSError: The disk does not let it go.
@@ -136,5 +138,5 @@ class RobotStore:
         sync_folder(self._folder)
 
     def _path(self, name: str) -> Path:
-        assert ROBOT_NAME.fullmatch(name)  # checked by the catalog; no path must come through
-        return self._folder / f"{name}{_SUFFIX}"
+        assert ENTRY_NAME.fullmatch(name)  # checked by the catalog; no path must come through
+        return self._folder / f"{name}{self._suffix}"

@@ -1,0 +1,241 @@
+"""What is served by name, robots or worlds: built in, or put at run time into a folder.
+
+Readers get a snapshot and need no lock. A change makes a new snapshot; `refresh` makes one of changes by other
+processes that share the folder. The lock protects the replacement of the snapshot alone and is not held while a text is
+read or the disk works. A request under way keeps what it has. Solvers are cached by the content of a model, never by
+its name.
+"""
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from ik_service.api.catalog.entries import Entry, Precondition
+from ik_service.api.catalog.file_store import ENTRY_NAME, Files, FileStore, disk_errors
+from ik_service.api.errors.exceptions import CatalogFullError, UploadsDisabledError
+from objectives.errors import InputError
+
+_logger = logging.getLogger(__name__)
+
+AnyEntry = TypeVar("AnyEntry", bound=Entry)
+
+
+class Catalog(ABC, Generic[AnyEntry]):
+    """Entries by name.
+
+    Args:
+        built_in: Those that cannot be changed, by name.
+        store: Folder of those put at run time; None: there are none.
+        max_uploaded: Entries that may be put.
+        is_open: Whether entries may be put and deleted.
+
+    Attributes:
+        noun: What an entry is.
+    """
+
+    noun: str
+
+    def __init__(
+        self,
+        built_in: Mapping[str, AnyEntry],
+        store: FileStore | None = None,
+        *,
+        max_uploaded: int = 64,
+        is_open: bool = False,
+    ) -> None:
+        self._store, self._max_uploaded, self._is_open = store, max_uploaded, is_open
+        self._lock = threading.Lock()
+        self._files: Files = {}
+        self._changed_at: int | None = None
+        self._version = 0  # of the snapshot
+        self._coming: AnyEntry | None = None  # its file is being written
+        self._set(dict(built_in))
+        self.refresh()
+
+    @abstractmethod
+    def _entry_of(self, text: bytes) -> AnyEntry:
+        """Return the entry that a text has.
+
+        Raises:
+            InputError: It is none.
+        """
+
+    @abstractmethod
+    def _unknown(self, message: str) -> Exception:
+        """Return the error that there is no entry of a name."""
+
+    @abstractmethod
+    def _misnamed(self, message: str) -> Exception:
+        """Return the error that nothing can be put under a name."""
+
+    def _require_free(self, name: str) -> None:
+        """Refuse a name that something has which stays as it is."""
+
+    def _is_reserved(self, name: str) -> bool:
+        """Return whether what a file of this name has is left out."""
+        return False
+
+    @property
+    def entries(self) -> Mapping[str, AnyEntry]:
+        """All entries, built-in ones first."""
+        return self._served
+
+    def entry(self, name: str) -> AnyEntry:
+        """Return an entry.
+
+        Raises:
+            UnknownNameError: There is none of that name; the message lists those there are.
+        """
+        found = self._served.get(name)
+        if found is None:
+            noun = self.noun.capitalize()
+            raise self._unknown(f"{noun} {name[:100]!r} is not served. {noun}s: {', '.join(self._served)}.")
+        return found
+
+    def serves(self, name: str) -> bool:
+        """Return whether there is an entry of a name, by the current snapshot."""
+        return name in self._served
+
+    def put(self, name: str, text: bytes, precondition: Precondition) -> tuple[AnyEntry, bool]:
+        """Put an entry, or replace one; return it, and whether its name is new. Blocks for the reader and the disk.
+
+        Raises:
+            UploadsDisabledError: Nothing can be put here.
+            InputError: Nothing can be put under this name, or the text has none; the class says which of the two.
+            CatalogFullError: As many as allowed have been put.
+            StaleEntryError: The precondition does not hold.
+            CatalogStorageError: The disk does not take it; a CatalogStorageFullError where it has no room.
+        """
+        self.require_changeable(name)
+        assert self._store is not None  # the catalog is open
+        self._check_put(name, precondition)  # before the text is read
+        entry = self._entry_of(text)
+        with disk_errors(), self._store.alone():
+            self.refresh()
+            is_new = self._check_put(name, precondition)
+            self._coming = entry
+            try:
+                self._store.write(name, text)
+                self._swap(self._store, name, entry)
+            finally:
+                self._coming = None
+        return entry, is_new
+
+    def _check_put(self, name: str, precondition: Precondition) -> bool:
+        """Refuse to put an entry that may not be; return whether its name is new."""
+        current = self._served.get(name)
+        precondition.check(self.noun, name, current)
+        uploaded = sum(entry.is_put for entry in self._served.values())
+        if current is None and uploaded >= self._max_uploaded:
+            raise CatalogFullError(
+                f"{uploaded} {self.noun}s have been put, which is the most allowed. Delete one first."
+            )
+        return current is None
+
+    def delete(self, name: str, precondition: Precondition) -> None:
+        """Delete an entry that was put. Blocks for the disk.
+
+        Raises:
+            UploadsDisabledError: Nothing can be deleted here.
+            InputError: Nothing can be put under this name.
+            UnknownNameError: There is none of that name.
+            StaleEntryError: The precondition does not hold.
+            CatalogStorageError: The disk does not let it go.
+        """
+        self.require_changeable(name)
+        assert self._store is not None  # the catalog is open
+        with disk_errors(), self._store.alone():
+            self.refresh()
+            precondition.check(self.noun, name, self.entry(name))
+            self._store.delete(name)
+            self._swap(self._store, name, None)
+
+    def require_changeable(self, name: str) -> None:
+        """Refuse to change an entry that cannot be put or deleted at all.
+
+        Raises:
+            UploadsDisabledError: Nothing can be put or deleted here.
+            InputError: Nothing can be put under this name.
+        """
+        if not self._is_open:
+            raise UploadsDisabledError(
+                f"{self.noun.capitalize()}s cannot be put or deleted here; see the setting uploads_enabled."
+            )
+        if not ENTRY_NAME.fullmatch(name):
+            raise self._misnamed(
+                f"{name[:100]!r} cannot be a {self.noun}'s name. Allowed: a lower-case letter, then lower-case "
+                "letters, digits, '_' and '-', 64 characters at most."
+            )
+        self._require_free(name)
+
+    def is_current(self) -> bool:
+        """Return whether the folder is unchanged since the last refresh, by its time of change."""
+        if self._store is None:
+            return True
+        try:
+            changed_at = self._store.changed_at()
+        except OSError:
+            return False
+        return changed_at is not None and changed_at == self._changed_at
+
+    def refresh(self) -> None:
+        """Take over changes of the folder by other processes. Blocks for the disk and the reader."""
+        if self._store is None or self.is_current():
+            return
+        try:
+            while not self._read_changes(self._store):
+                pass  # the snapshot changed meanwhile; what was read may be older
+        except OSError as error:
+            _logger.error("The folder of the catalog cannot be read: %s.", error.strerror)
+
+    def _read_changes(self, store: FileStore) -> bool:
+        """Read changes of the folder into a new snapshot; return False where another was made meanwhile."""
+        version, changed_at, files = self._version, store.changed_at(), store.files()
+        served = None if files == self._files else self._read(store, files)
+        with self._lock:
+            if self._version != version:
+                return False
+            self._changed_at = changed_at
+            if served is not None:
+                self._files, self._version = files, version + 1
+                self._set(served)
+        return True
+
+    def _swap(self, store: FileStore, name: str, entry: AnyEntry | None) -> None:
+        """Make a snapshot with an entry whose file was written, or without one whose file was deleted."""
+        state = store.files().get(name)
+        with self._lock:
+            served, files = dict(self._served), dict(self._files)
+            if entry is None or state is None:
+                served.pop(name, None)
+                files.pop(name, None)
+            else:
+                served[name], files[name] = entry, state
+            self._files, self._version = files, self._version + 1
+            self._set(served)
+
+    def _read(self, store: FileStore, files: Files) -> dict[str, AnyEntry]:
+        """Read the entries whose files are new or changed, and leave out those whose files are gone."""
+        served = {name: entry for name, entry in self._served.items() if not entry.is_put}
+        noun = self.noun.capitalize()
+        for name, state in files.items():
+            old, coming = self._served.get(name), self._coming
+            if old is not None and old.is_put and self._files.get(name) == state:
+                served[name] = old
+            elif name in served or self._is_reserved(name):
+                _logger.error("%s %s of the catalog is left out: a built-in %s has its name.", noun, name, self.noun)
+            elif (text := store.text(name)) is not None:
+                try:
+                    is_coming = coming is not None and coming.text == text
+                    served[name] = coming if is_coming and coming else self._entry_of(text)
+                except InputError as error:
+                    _logger.error(
+                        "%s %s of the catalog is left out, its file is not as it must be: %s", noun, name, error
+                    )
+        return served
+
+    def _set(self, served: dict[str, AnyEntry]) -> None:
+        self._served: Mapping[str, AnyEntry] = MappingProxyType(served)

@@ -1,0 +1,121 @@
+"""What a catalog has by name, and what a caller expects of an entry that is to change."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from ik_service.api.errors.exceptions import StaleEntryError
+from ik_service.api.schema.robot import Source
+from ik_service.robots import RobotModel, World
+
+
+class Entry(Protocol):
+    """Something that is kept by name."""
+
+    @property
+    def is_put(self) -> bool:
+        """Whether it was put at run time."""
+
+    @property
+    def text(self) -> bytes | None:
+        """What its file has, if it was put."""
+
+    @property
+    def etag(self) -> str:
+        """Its entity tag: equal tags mean equal files."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedRobot:
+    """A robot that is served.
+
+    Attributes:
+        model: The robot.
+        source: Whether it is built in or was put.
+        urdf: Its URDF as it was put; None where it was not read from one.
+    """
+
+    model: RobotModel
+    source: Source
+    urdf: bytes | None
+
+    @property
+    def is_put(self) -> bool:
+        """Whether it was put at run time."""
+        return self.source == "uploaded"
+
+    @property
+    def text(self) -> bytes | None:
+        """Its URDF."""
+        return self.urdf
+
+    @cached_property
+    def etag(self) -> str:
+        """Its entity tag: equal tags mean equal URDFs."""
+        return _tag_of(self.urdf if self.urdf is not None else self.model.content_hash.encode())
+
+
+@dataclass(frozen=True, eq=False)
+class KeptWorld:
+    """A world that was put.
+
+    Attributes:
+        world: The world.
+        text: It as MessagePack.
+    """
+
+    world: World
+    text: bytes
+
+    @property
+    def is_put(self) -> bool:
+        """All are."""
+        return True
+
+    @cached_property
+    def etag(self) -> str:
+        """Its entity tag: equal tags mean equal worlds."""
+        return _tag_of(self.text)
+
+
+def _tag_of(text: bytes) -> str:
+    return f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """What a caller expects of an entry that is to change (RFC 9110, section 13).
+
+    Attributes:
+        if_match: Entity tags, one of which it has; `*`: it exists.
+        if_none_match: `*`: it does not exist.
+    """
+
+    if_match: str | None = None
+    if_none_match: str | None = None
+
+    def check(self, noun: str, name: str, current: Entry | None) -> None:
+        """Refuse to change an entry that is not as expected.
+
+        Args:
+            noun: What it is, for the message.
+            name: Its name.
+            current: The entry; None where there is none of the name.
+
+        Raises:
+            StaleEntryError: It is not.
+        """
+        one = f"{noun.capitalize()} '{name}'"
+        if self.if_none_match is not None and current is not None:
+            if self.if_none_match.strip() == "*" or current.etag in _tags(self.if_none_match):
+                raise StaleEntryError(f"{one} exists already.")
+        if self.if_match is not None:
+            if current is None:
+                raise StaleEntryError(f"There is no {noun} '{name}' to replace.")
+            if self.if_match.strip() != "*" and current.etag not in _tags(self.if_match):
+                raise StaleEntryError(f"{one} has changed: its ETag is {current.etag}.")
+
+
+def _tags(header: str) -> list[str]:
+    return [tag.strip() for tag in header.split(",")]
