@@ -173,7 +173,7 @@ class SolverCore:
         with DEVICE_LOCK, CacheErrorsExplained():
             self._constraints.enable(enabled)
             if worlds is not None and self.collision is not None:
-                self.collision.use(*worlds, options.margin)
+                self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
             self._fit_workspace(count)
             self.work.verification.check_collision(checked=worlds is not None and verdict)
             self._upload_targets()

@@ -52,7 +52,9 @@ class SolverOptions:
         orientation_tolerance: Largest orientation error of a success [rad].
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
-            success whose largest joint change from the start is least, whole turns inside the limits counted.
+            success whose largest joint change from the start is least, whole turns inside the limits counted,
+            "clearance" the success furthest from contact, up to 1 m, where that is checked; of several islands each by
+            itself. Without targets "clearance" takes the attempts that converge.
         solutions: Distinct solutions per problem; with more than 1, seeds are run until there are so many or 64 in a
             row bring none that is new, and with `best_of` all. Without targets, a solution is an attempt
             of cost zero, or where there is none, one at a minimum; the least cost comes first.
@@ -79,7 +81,7 @@ class SolverOptions:
     position_tolerance: float = 1e-3
     orientation_tolerance: float = 1e-2
     random_seed: int = 0
-    best_of: Literal["cost", "nearest"] | None = None
+    best_of: Literal["cost", "nearest", "clearance"] | None = None
     solutions: int = 1
     solution_difference: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
@@ -106,8 +108,8 @@ class SolverOptions:
         _check_tolerance("orientation_tolerance", self.orientation_tolerance)
         _check_integer("solutions", self.solutions, 1, SOLUTIONS_MAX)
         _check_tolerance("solution_difference", self.solution_difference)
-        if self.best_of not in (None, "cost", "nearest"):
-            raise InputError(f"Option best_of is {self.best_of!r}. Allowed: None, 'cost', 'nearest'.")
+        if self.best_of not in (None, "cost", "nearest", "clearance"):
+            raise InputError(f"Option best_of is {self.best_of!r}. Allowed: None, 'cost', 'nearest', 'clearance'.")
         if self.precision not in ("float32", "float64"):
             raise InputError(f"Option precision is {self.precision!r}. Allowed: 'float32', 'float64'.")
         if self.collision not in (None, "self", "world", "off"):

@@ -9,7 +9,7 @@ from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import World
-from ik_service.solver.collisions.collision_data import ROUNDING, SPARE_VALUES
+from ik_service.solver.collisions.collision_data import ROUNDING, SPARE_VALUES, WIDEST
 from ik_service.solver.free_combinations import _combinations
 from ik_service.solver.lm.status import IKStatus
 from objectives import IKObjectivePosition, InputError
@@ -184,6 +184,41 @@ def test_answers_depend_neither_on_the_batch_nor_on_threads(panda, solver):
         np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[k])
 
 
+@pytest.mark.parametrize("world", [None, WORLD], ids=["itself", "world"])
+def test_the_clearest_of_all_attempts_is_the_answer(panda, solver, world):
+    targets, options = free_targets(panda, 60, world), {"seeds": 32, "solution_difference": 1e-3}
+    result = solver.solve(*targets, world=world, options={**options, "best_of": "clearance"})
+    judged(panda, result, world)
+    every = solver.solve(*targets, world=world, options={**options, "best_of": "cost", "solutions": 32})
+    for p in range(60):
+        own = every.solutions[p, : every.solution_count[p]].astype(float)
+        assert result.success[p] == every.success[p]
+        if result.success[p]:
+            assert result.clearance[p] >= min(panda.collision(own, world).clearance.max(), WIDEST) - 1e-4
+    first = solver.solve(*targets, world=world)
+    assert (result.clearance > first.clearance + 0.01).mean() > 0.2
+    kept = solver.solve(*targets, world=world, options={**options, "best_of": "clearance", "margin": 0.02})
+    clear = result.clearance >= 0.02 + 1e-4
+    np.testing.assert_array_equal(kept.joint_q[clear], result.joint_q[clear])
+
+
+def test_the_clearest_answers_depend_neither_on_the_batch_nor_on_threads(panda, solver):
+    targets, options = free_targets(panda, 40, WORLD), {"best_of": "clearance", "seeds": 16}
+    result = solver.solve(*targets, world=WORLD, options=options)
+    threaded = IKSolver(panda, [HAND], threads=3).solve(*targets, world=WORLD, options=options)
+    np.testing.assert_array_equal(threaded.joint_q, result.joint_q)
+    alone = solver.solve(*(values[7:8] for values in targets), world=WORLD, options=options)
+    np.testing.assert_array_equal(alone.joint_q[0], result.joint_q[7])
+
+
+def test_threads_of_a_gpu_find_the_clearest_too(panda, threads):
+    targets, options = free_targets(panda, 30, WORLD), {"best_of": "clearance", "seeds": 16}
+    result = IKSolver(panda, [HAND]).solve(*targets, world=WORLD, options=options)
+    judged(panda, result, WORLD)
+    first = IKSolver(panda, [HAND]).solve(*targets, world=WORLD)
+    assert (result.clearance > first.clearance + 0.01).mean() > 0.2
+
+
 def test_solutions_are_free_of_contact(panda, solver):
     targets = free_targets(panda, 40, WORLD)
     result = solver.solve(*targets, world=WORLD, options={"solutions": 4})
@@ -297,6 +332,8 @@ def test_a_robot_without_a_model_has_no_world():
     assert solver.solve(np.array([[0.4, 0.0, 0.4]])).clearance is None
     with pytest.raises(InputError, match="Robot 'panda' has no collision model"):
         solver.solve(np.array([[0.4, 0.0, 0.4]]), world=WORLD)
+    with pytest.raises(InputError, match="best_of='clearance' needs a check"):
+        solver.solve(np.array([[0.4, 0.0, 0.4]]), options={"best_of": "clearance"})
 
 
 def test_what_was_used_last_is_not_used_for_what_is_asked_now(panda):
@@ -311,9 +348,10 @@ def test_what_was_used_last_is_not_used_for_what_is_asked_now(panda):
         {"world": WORLD, "object_enabled": np.arange(5) > 2},
         {"world": WORLD, "object_enabled": np.arange(5) < 2},
         {"options": {"collision": "off"}},
+        {"world": WORLD, "options": {"best_of": "clearance", "seeds": 8}},
     ]
     expected = [IKSolver(panda, [HAND]).solve(*targets, **arguments) for arguments in asked]
-    for k in (0, 1, 1, 2, 1, 0, 3, 1, 4, 5, 4, 1, 6, 7, 6, 1, 8, 0, 8):
+    for k in (0, 1, 1, 2, 1, 0, 3, 1, 4, 5, 4, 1, 6, 7, 6, 1, 8, 0, 9, 1, 9, 8):
         result = solver.solve(*targets, **asked[k])
         assert result.joint_q.tobytes() == expected[k].joint_q.tobytes(), k
         assert (result.clearance is None) == (k == 8)

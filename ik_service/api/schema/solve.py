@@ -92,10 +92,10 @@ class SolveOptions(Envelope):
         le=limits.MAX_RANDOM_SEED,
         description="Equal requests with equal seeds get equal answers.",
     )
-    best_of: Literal["cost", "nearest"] | None = Field(
+    best_of: Literal["cost", "nearest", "clearance"] | None = Field(
         default=None,
         description="null: the first start that succeeds answers. Else all starts are tried and the answer is the "
-        "success of least cost, or the one nearest to the first start.",
+        "success of least cost, the one nearest to the first start, or the one furthest from contact.",
     )
     solutions: Whole = Field(
         default=_DEFAULTS.solutions,

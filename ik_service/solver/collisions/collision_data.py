@@ -20,6 +20,8 @@ from ik_service.solver.problems.host_device_array import HostDeviceArray
 
 ROUNDING = 1e-5
 """By how much more clearance is asked for in float32 than in the verdict [m]."""
+WIDEST = 1.0
+"""Clearance above which more of it wins nothing [m]."""
 
 SPARE_VALUES, SPARE_TIMES = 1 << 20, 4
 """Room for distances of grids that is kept though nothing needs it: so many, or so many times as there are."""
@@ -57,7 +59,8 @@ class CollisionData:
         size: What the code of a check is made for.
         body_spheres: What is checked: spheres of links, and of what is attached to them.
         worlds: The `CollisionWorlds`.
-        clearance: What a success has at least [m], on the device, in float32 with room for rounding.
+        clearance: What a success has at least [m], on the device, in float32 with room for rounding; and up to where
+            more of it wins, or 0.
         margin: The same in float64, as asked for.
         version: Changes when arrays have been exchanged.
     """
@@ -71,7 +74,7 @@ class CollisionData:
         blocks += MAX_ATTACHED + MAX_ATTACHED_SPHERES // lanes.width  # the last one of each may be half full
         links = len(self.body_spheres.links) + MAX_ATTACHED
         self.size = ClearanceSize(model.joint_coord_count, model.body_count, links, blocks, lanes)
-        self._clearance = HostDeviceArray((1,), wp.float32, model.device, per_problem=False)
+        self._clearance = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
         self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
         self.clearance, self.margin = self._clearance.device, self._margin.device
         self.version = 0
@@ -92,6 +95,8 @@ class CollisionData:
         enabled: NDArray[np.bool_] | None,
         attached: Mapping[str, AttachedObject],
         margin: float,
+        *,
+        widest: bool = False,
     ) -> None:
         """Take the worlds of a solve, and what is attached to links.
 
@@ -101,6 +106,7 @@ class CollisionData:
             enabled: Which of its objects are there, [1 or problems, most objects of a world]; None for all.
             attached: Objects that links carry, by name.
             margin: What a success has at least [m].
+            widest: Whether the largest clearance wins.
         """
         if attached != self._attached:
             self._attached, self._used = dict(attached), None
@@ -108,7 +114,7 @@ class CollisionData:
             self.body_spheres = with_attached(self._model.robot, own, attached) if attached else own
             self._spheres.clear()
             self.version += 1
-        key = (tuple(worlds), world_index.tobytes(), margin)  # worlds are equal where they are the same object
+        key = (tuple(worlds), world_index.tobytes(), margin, widest)  # worlds are equal where they are the same object
         if enabled is None and key == self._used:
             return
         self._used = None
@@ -133,7 +139,8 @@ class CollisionData:
             array.host[: len(own)] = own
         self._index.host[: len(world_index)] = world_index
         self._enabled.host[: len(given), : given.shape[1]] = given
-        self._clearance.host[0], self._margin.host[0] = margin + ROUNDING, margin
+        self._clearance.host[:] = margin + ROUNDING, max(WIDEST, margin) if widest else 0.0
+        self._margin.host[0] = margin
         for array in (*self._arrays, self._clearance, self._margin):
             array.push(0)
         self._used = key if enabled is None else None

@@ -58,7 +58,7 @@ class IslandTask:
     # collision, where it is checked
     spheres: CollisionSpheres
     worlds: CollisionWorlds
-    clearance: wp.array[wp.float32]  # [1]: what a success has at least [m]
+    clearance: wp.array[wp.float32]  # [2]: what a success has at least [m], and up to where more wins, or 0
 
 
 TaskRef: Any = typed_warp.reference_to(IslandTask)

@@ -15,8 +15,8 @@ from ik_service.solver.problems.best_attempts import BestAttempts
 
 # What a coordinate is, for distances.
 LENGTH, ANGLE, QUATERNION, QUATERNION_REST = (wp.constant(k) for k in range(4))
-BY_SEED, BY_COST, BY_DISTANCE = (wp.constant(k) for k in range(3))
-ORDERS = {None: 0, "cost": 1, "nearest": 2}
+BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
+ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
 FAR = wp.constant(1.0e30)
 NO_SEED = wp.constant(-1)
@@ -96,7 +96,7 @@ def next_best(
 ):
     """Return the best seed that succeeds and differs from the `count` chosen so far, or NO_SEED.
 
-    Without targets less cost is better, unless the nearest is asked for; where no attempt comes to a cost of zero,
+    Without targets less cost is better, unless the nearest or the clearest is asked for; where no attempt comes to a cost of zero,
     those at a minimum succeed.
     """
     joint_q = tries.attempts.joint_q

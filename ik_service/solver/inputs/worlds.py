@@ -72,6 +72,8 @@ def read_worlds(
         if not isinstance(one, World):
             raise InputError(f"world must hold worlds, got {type(one).__name__}.")
     if not is_checked(robot, options, worlds or attached or None):
+        if options.best_of == "clearance":
+            raise InputError("Option best_of='clearance' needs a check for collision: a robot with a collision model.")
         return None
     spheres = robot.body_spheres
     if spheres is None:

@@ -39,6 +39,13 @@ def contact_rank(seed: int, depth: float):
 
 @wp.func
 @typing.no_type_check
+def clearance_rank(seed: int, missing: float):
+    """Return the rank of a success where the largest clearance wins, by how much is missing to the most [m]."""
+    return (wp.int64(wp.cast(wp.abs(missing), wp.int32)) << SEED_BITS) + wp.int64(seed)
+
+
+@wp.func
+@typing.no_type_check
 def may_still_win(best_rank: wp.int64, seed: int):
     """Return whether an attempt that has yet to begin could become the best: no seed up to it has succeeded."""
     return best_rank > wp.int64(seed)

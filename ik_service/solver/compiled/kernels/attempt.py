@@ -25,7 +25,7 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.coordinates import is_at_bound
 from ik_service.solver.lm.coupling import follow
-from ik_service.solver.lm.ranking import attempt_rank, contact_rank
+from ik_service.solver.lm.ranking import attempt_rank, clearance_rank, contact_rank
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
     MODEL_DAMPING,
@@ -212,7 +212,7 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def ranked_by_contact(state: StateRef, lane: int, task: TaskRef, p: int, s: int, rank: wp.int64):
-            """Return the rank of a success, or that of contact where it has too little clearance."""
+            """Return the rank of a success: that of contact where it has too little clearance, else by the most."""
             joint_q = Configuration()
             for c in range(ALL):
                 joint_q[c] = task.start_joint_q[p, c]
@@ -222,9 +222,12 @@ class AttemptFunctions(AttemptStart):
                 leader = at(state, (Q + task.follower_place[f]) * W + lane)
                 joint_q[task.follower[f]] = float(follow(task.follower_number, f, leader))
             least = task.clearance[0]
-            found = clearance(p, joint_q, task.spheres, task.worlds, least)
+            most = task.clearance[1]
+            found = clearance(p, joint_q, task.spheres, task.worlds, wp.max(least, most))
             if found < least:
                 return contact_rank(s, least - found)
+            if most > 0.0:
+                return clearance_rank(s, wp.max(most - found, 0.0))
             return rank
 
         self._ranked_by_contact = ranked_by_contact
