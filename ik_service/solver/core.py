@@ -168,7 +168,9 @@ class SolverCore:
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
         count = given.problem_count
-        settings = SolveSettings(count, self.engine.seed_count(options), options, worlds is not None)
+        settings = SolveSettings.of(
+            count, self.engine.seed_count(options), options, checks_collision=worlds is not None
+        )
         self.engine.require(settings)
         with DEVICE_LOCK, CacheErrorsExplained():
             self._constraints.enable(enabled)

@@ -10,6 +10,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.collisions.ways import WayCheck
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.enabled_loops import read_enabled
@@ -176,6 +177,8 @@ class IKSolver:
         solutions: int = 8,
         velocity: Any = None,
         acceleration: Any = None,
+        world: "World | None" = None,
+        attached: "Mapping[str, AttachedObject] | None" = None,
         options: "dict[str, object] | SolverOptions | None" = None,
     ) -> PathResult:
         """Follow a path: of the solutions of its waypoints, choose those that go from one to the next.
@@ -196,6 +199,8 @@ class IKSolver:
                 [joint_dof_count] in the robot's order; None takes those of the robot's model.
             acceleration: Largest changes of speed [m/s^2 or rad/s^2], alike; None for no limit. They are reported, and
                 not chosen for.
+            world: Obstacles; None for none. The ways between waypoints, straight in the joints, are checked, too.
+            attached: Objects that links carry, by name; None for none.
             options: Seeds, iterations, tolerances and random seed as in `solve`.
 
         Raises:
@@ -212,8 +217,10 @@ class IKSolver:
             start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
             start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
         check_one_line(self._objectives, self._core.targets.with_lines)
-        solve = partial(self._core.solve, self._own_head)
-        waypoints = Waypoints(self.robot, given, chosen, self._core.engine.finish, solve)
+        worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
+        solve = partial(self._core.solve, self._own_head, worlds=worlds)
+        check = None if worlds is None else WayCheck.of(self.robot, worlds)
+        waypoints = Waypoints(self.robot, given, chosen, self._core.engine.finish, solve, check=check)
         result = followed(waypoints, self._order, rates, solutions, start)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))

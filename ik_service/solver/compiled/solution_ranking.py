@@ -96,8 +96,8 @@ def next_best(
 ):
     """Return the best seed that succeeds and differs from the `count` chosen so far, or NO_SEED.
 
-    Without targets less cost is better, unless the nearest or the clearest is asked for; where no attempt comes to a cost of zero,
-    those at a minimum succeed.
+    Without targets less cost is better, unless the nearest or the clearest is asked for; where no attempt comes to a
+    cost of zero, those at a minimum succeed.
     """
     joint_q = tries.attempts.joint_q
     best = int(NO_SEED)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import warp as wp
@@ -27,8 +27,7 @@ class Selection(Protocol):
         """Make a solution of every problem its answer; which, [problems], counts from 0."""
 
 
-@dataclass(frozen=True)
-class PreparedSolve:
+class PreparedSolve(NamedTuple):
     """A solve that an engine has prepared.
 
     Attributes:

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.collisions.ways import least_on_ways
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SOLUTIONS_MAX
 from ik_service.solver.paths.bridges import bridge
+from ik_service.solver.paths.metric import JointMetric
 from ik_service.solver.paths.result import PathResult, RateLimits, WaypointAnswers, path_result
 from ik_service.solver.paths.smoothing import smooth
 from ik_service.solver.paths.track_choice import EDGES_MAX, choose_tracks
@@ -58,7 +60,12 @@ def followed(
         position_error=judged.position_error,
         orientation_error=judged.orientation_error,
     )
-    return path_result(waypoints.robot, order, judged.joint_q.astype(np.float64), start, rates, answers)
+    joint_q = judged.joint_q.astype(np.float64)
+    if waypoints.check is not None:
+        points = np.concatenate([joint_q[:1] if start is None else start[None], joint_q])
+        own = (waypoints.robot, waypoints.check, JointMetric(waypoints.robot))
+        answers = answers.with_ways(*least_on_ways(*own, points, waypoints.options.margin))
+    return path_result(waypoints.robot, order, joint_q, start, rates, answers)
 
 
 def _search_start(robot: RobotModel, start: FloatArray | None) -> FloatArray | None:

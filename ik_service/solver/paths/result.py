@@ -1,7 +1,7 @@
 """What following a path gives, by the solver or tick by tick."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.dof_values import dof_values
-from ik_service.solver.lm.status import STATUS_WORDS
+from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from ik_service.solver.paths.metric import ROUNDING, JointMetric
 from objectives import InputError
 
@@ -29,11 +29,14 @@ class PathResult:
         joint_qd: Speeds that lead there from the line before [m/s or rad/s], [n, DOFs]; from the start in the first
             line, 0 without a start.
         joint_qdd: Changes of these speeds [m/s^2 or rad/s^2], [n, DOFs]; 0 where two lines before are missing.
-        success: Whether every target is met within its tolerance, bool [n].
+        success: Whether every target is met within its tolerance, and the way there is free of contact where that is
+            checked, bool [n].
         status: IKStatus codes, int8 [n].
         position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
         orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
         joint_change: Largest change of a joint from the line before [m or rad], [n].
+        clearance: Least distance from contact on the straight way from the line before [m], to a tenth, [n]; in
+            contact the first that was found. None where nothing is checked.
         over_velocity: DOFs that go faster than allowed, bool [n, DOFs].
         over_acceleration: DOFs whose speed changes more than allowed, bool [n, DOFs].
         dt: Time from line to line [s].
@@ -54,6 +57,7 @@ class PathResult:
     dt: float
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
+    clearance: Float64Array | None = None
 
     def __repr__(self) -> str:
         """Give the number of waypoints and how many are met."""
@@ -142,6 +146,18 @@ class WaypointAnswers:
     status: NDArray[np.int8]
     position_error: Float64Array
     orientation_error: Float64Array
+    clearance: Float64Array | None = None
+
+    def with_ways(self, clearance: Float64Array, is_free: NDArray[np.bool_]) -> "WaypointAnswers":
+        """Return answers of which those fail whose ways are in contact.
+
+        Args:
+            clearance: Least clearance on each way [m], [n].
+            is_free: Which ways are free, bool [n].
+        """
+        blocked = np.int8(IKStatus.BLOCKED_BY_COLLISION)
+        status = np.where(self.success & ~is_free, blocked, self.status)
+        return replace(self, success=self.success & is_free, status=status, clearance=clearance)
 
 
 def path_result(
@@ -183,4 +199,5 @@ def path_result(
         dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,
+        clearance=answers.clearance,
     )

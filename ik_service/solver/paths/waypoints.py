@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.solver.collisions.ways import WayCheck
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths.metric import JointMetric
@@ -56,6 +57,7 @@ class Waypoints:
         options: Options of every solve, of one seed.
         finish: Precision of the finish, an option of the solver.
         solve: Solves problems: targets, starts, options.
+        check: What ways are checked against for collision; None for nothing.
         groups: The groups of joints, once they are known.
     """
 
@@ -64,6 +66,7 @@ class Waypoints:
     options: SolverOptions
     finish: Literal["float32", "float64"]
     solve: Solve
+    check: WayCheck | None = None
     groups: tuple[Group, ...] = ()
 
     def __len__(self) -> int:
@@ -96,8 +99,11 @@ class Waypoints:
         return result
 
     def successes(self, result: IKResult) -> NDArray[np.bool_]:
-        """Return which groups of joints succeed, bool [n, groups]."""
+        """Return which groups of joints succeed, bool [n, groups]; none does where links are in contact."""
         of_tree = tree_success(result)
+        if result.clearance is not None:
+            least = self.options.margin
+            of_tree = of_tree & ((result.clearance > 0.0) & (result.clearance >= least))[:, np.newaxis]
         return np.stack([of_tree[:, group.trees].all(axis=1) for group in self.groups], axis=1)
 
     def grouped(self, result: IKResult) -> "Waypoints":

@@ -1,31 +1,37 @@
 """Size of one solve, with its options."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ik_service.solver.options import ATTEMPTS_MAX, SolverOptions
 from objectives import InputError
 
 
-@dataclass(frozen=True)
-class SolveSettings:
-    """Size of one solve, with its options.
+class SolveSettings(NamedTuple):
+    """Size of one solve, with its options; made by `of`.
 
     Attributes:
         problem_count: Number of problems.
         seeds: Seeds per problem.
         options: Options of this solve.
         checks_collision: Whether attempts are checked for collision.
+        runs_all_seeds: Whether seeds are run after the first success: all of them, or until there are solutions enough.
+        float64_finish: Whether answers are improved in float64.
     """
 
     problem_count: int
     seeds: int
     options: SolverOptions
-    checks_collision: bool = False
+    checks_collision: bool
+    runs_all_seeds: bool
+    float64_finish: bool
 
-    @property
-    def runs_all_seeds(self) -> bool:
-        """Whether seeds are run after the first success: all of them, or until there are solutions enough."""
-        return self.options.runs_all_seeds
+    @classmethod
+    def of(
+        cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool = False
+    ) -> "SolveSettings":
+        """Return the settings of a solve."""
+        float64 = options.precision == "float64"
+        return cls(problem_count, seeds, options, checks_collision, options.runs_all_seeds, float64)
 
     def require_numbers(self) -> None:
         """Check that the attempts can be numbered.
@@ -36,8 +42,3 @@ class SolveSettings:
         if self.problem_count * self.seeds > ATTEMPTS_MAX:
             attempts = f"{self.problem_count} problems x {self.seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
-
-    @property
-    def float64_finish(self) -> bool:
-        """Whether answers are improved in float64."""
-        return self.options.precision == "float64"

@@ -44,7 +44,9 @@ def same(one, other):
     """Whether two worlds have the same objects, in the same order."""
     documents = [world_document(world)["objects"] for world in (one, other)]
     return list(documents[0]) == list(documents[1]) and all(
-        np.array_equal(documents[0][name][key], documents[1][name][key]) for name in documents[0] for key in documents[0][name]
+        np.array_equal(documents[0][name][key], documents[1][name][key])
+        for name in documents[0]
+        for key in documents[0][name]
     )
 
 
@@ -54,7 +56,9 @@ def test_a_world_is_put_named_replaced_and_deleted(open_client, folder, kept):
     shown = open_client.get(URL)
     assert shown.headers["etag"] == kept.headers["etag"]
     assert same(read_world(shown.json()), read_world(CELL))
-    sent = open_client.post("/v1/robots/panda/solve", json={"targets": [TARGET], "world": CELL, "include": ["clearance"]})
+    sent = open_client.post(
+        "/v1/robots/panda/solve", json={"targets": [TARGET], "world": CELL, "include": ["clearance"]}
+    )
     named = {"targets": [TARGET], "world": {"name": "cell"}, "include": ["clearance"]}
     answer = open_client.post("/v1/robots/panda/solve", json=named).json()
     for column in ("joint_q", "clearance_m", "closest", "collision_names"):
@@ -90,7 +94,11 @@ def test_messagepack_has_grids_as_bytes(open_client, kept):
     assert (put.status_code, msgpack.unpackb(put.content)["nodes"]) == (201, VALUES.size)
     shown = msgpack.unpackb(open_client.get("/v1/worlds/other", headers={"Accept": "application/msgpack"}).content)
     values = shown["objects"]["rock"]["values"]
-    assert (values["dtype"], values["shape"], bytes(values["data"])) == ("float32", list(VALUES.shape), VALUES.tobytes())
+    assert (values["dtype"], values["shape"], bytes(values["data"])) == (
+        "float32",
+        list(VALUES.shape),
+        VALUES.tobytes(),
+    )
     assert open_client.delete("/v1/worlds/other").status_code == 204
 
 

@@ -3,7 +3,6 @@
 import grp
 import os
 import pwd
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -156,6 +155,6 @@ def test_what_fails_to_load_in_the_midst_of_a_solve_is_told_too(panda, monkeypat
     def fail():
         raise RuntimeError("Failed to load CUDA module 'm' (device='cuda:0')")
 
-    monkeypatch.setattr(solver._core.engine, "prepare", lambda *given: replace(prepare(*given), run=fail))
+    monkeypatch.setattr(solver._core.engine, "prepare", lambda *given: prepare(*given)._replace(run=fail))
     with pytest.raises(KernelCacheError, match="Failed to load CUDA module 'm'"):
         solver.solve([[0.4, 0.1, 0.5]], [[1, 0, 0, 0]])

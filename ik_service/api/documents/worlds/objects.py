@@ -41,9 +41,12 @@ def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
             _check_names(objects, limits)
             objects = {name: _unpacked(f"{pointer}/{pointer_token(name)}", own) for name, own in objects.items()}
         world = read_world({"objects": objects})
-        nodes = sum(shape.values.size for shape in world.objects.values() if isinstance(shape, DistanceGrid))
+        grids = [shape for shape in world.objects.values() if isinstance(shape, DistanceGrid)]
+        nodes = sum(grid.values.size for grid in grids)
         if nodes > limits.nodes:
             raise InputError(f"The grids have {nodes} nodes. Allowed in {limits.where}: {limits.nodes}.")
+        for grid in grids:
+            _ = grid.steepness  # takes a while: found here, it does not hold up the solver's thread
     except FaultyFieldsError:
         raise
     except InputError as error:

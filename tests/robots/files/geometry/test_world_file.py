@@ -88,7 +88,9 @@ def test_what_is_no_file_of_a_grid_is_refused(tmp_path, write, message):
 
 
 def test_a_world_is_written_as_it_is_read():
-    world = read_world({"objects": {**DOCUMENT["objects"], "rock": {"shape": "grid", "values": VALUES, "spacing": 0.1}}})
+    world = read_world(
+        {"objects": {**DOCUMENT["objects"], "rock": {"shape": "grid", "values": VALUES, "spacing": 0.1}}}
+    )
     again = read_world(world_document(world))
     assert list(again.objects) == list(world.objects)
     assert all(again.objects[name] == shape for name, shape in world.objects.items() if name != "rock")
