@@ -1,6 +1,7 @@
 """Worlds over HTTP: objects in a request, per problem or not, and clearances in its answer."""
 
 import io
+import pickle
 
 import numpy as np
 import pytest
@@ -256,6 +257,16 @@ def test_what_is_no_attached_object_is_named(served_cell, cell, target, attached
     reply = served_cell.post(f"/v1/robots/cell/{route}", json={**body, "world": world})
     assert reply.status_code == 422, reply.text
     assert (reply.json()["errors"][0]["pointer"], reply.json()["errors"][0]["code"]) == (pointer, code)
+
+
+@pytest.mark.parametrize(
+    "world", [None, {"objects": OBJECTS}, {"objects": OBJECTS, "attached": ATTACHED}], ids=["none", "world", "carried"]
+)
+def test_a_request_goes_to_the_process_that_compiles(cell, target, world):
+    request = read_solve({"targets": [target], "world": world}, cell).request
+    sent = pickle.loads(pickle.dumps(request.sample()))
+    assert (sent.code_key, sent.batch_key) == (request.sample().code_key, request.sample().batch_key)
+    assert [*sent.attached] == [*(ATTACHED if world and "attached" in world else {})]
 
 
 def test_an_archive_has_the_columns(served_cell, target):

@@ -1,7 +1,6 @@
 """What is around the robot in a request, and what it carries."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from ik_service.solver import SolverOptions
 from ik_service.solver.inputs.worlds import read_worlds
 from objectives.errors import InputError
 
+NOTHING_ATTACHED: Mapping[str, AttachedObject] = {}  # goes to the process that compiles: a proxy cannot be pickled
 REQUEST_LIMITS = WorldLimits(MAX_OBJECTS, MAX_GRID_NODES, "one request")
 
 
@@ -32,7 +32,7 @@ class Surroundings(NamedTuple):
 
     world: World | None = None
     object_enabled: NDArray[np.bool_] | None = None
-    attached: Mapping[str, AttachedObject] = MappingProxyType({})
+    attached: Mapping[str, AttachedObject] = NOTHING_ATTACHED
 
 
 def read_surroundings(
