@@ -71,7 +71,7 @@ class SolverCore:
         options: SolverOptions,
     ) -> None:
         self._robot, self._objectives, self._options, self._join = robot, tuple(objectives), options, join
-        self.targets, self._device = PoseTargets(robot, targets), device
+        self.targets, self._device, self._turn = PoseTargets(robot, targets), device, turn_on(device)
         self._combinations: FreeCombinations | None = None
         self._threads = 1 if threads is None or island_launches.in_threads(device) else threads
         with DEVICE_LOCK, CacheErrorsExplained():
@@ -168,25 +168,21 @@ class SolverCore:
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
         count = given.problem_count
-        settings = SolveSettings.of(
-            count, self.engine.seed_count(options), options, checks_collision=worlds is not None
-        )
-        self.engine.require(settings)
-        with DEVICE_LOCK, CacheErrorsExplained():
-            self._constraints.enable(enabled)
-            if worlds is not None and self.collision is not None:
-                self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
-            self._fit_workspace(count)
-            self.work.verification.check_collision(checked=worlds is not None and verdict)
-            self._upload_targets()
-            work = self.work
-            work.inputs.stage(given.positions, given.orientations_xyzw, start)
-            work.problems.set_options(settings, has_start=start is not None)
-            work.verification.use_tolerances(options.position_tolerance, options.orientation_tolerance)
-            prepared = self.engine.prepare(work, settings)
-        # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
-        with turn_on(self._device), CacheErrorsExplained():
-            prepared.run()
+        settings = self.engine.settings(count, options, checks_collision=worlds is not None)
+        with CacheErrorsExplained():
+            with DEVICE_LOCK:
+                self._constraints.enable(enabled)
+                if worlds is not None and self.collision is not None:
+                    self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
+                self._fit_workspace(count)
+                self._upload_targets()
+                work = self.work
+                work.verification.check_collision(checked=worlds is not None and verdict)
+                work.inputs.stage(given.positions, given.orientations_xyzw, start)
+                work.set_options(settings, has_start=start is not None)
+                prepared = self.engine.prepare(work, settings)
+            with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
+                prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
 
     def _may_combine(self, options: SolverOptions) -> bool:

@@ -27,11 +27,8 @@ class Engine(Protocol):
     def finish(self) -> Literal["float32", "float64"]:
         """The finest precision of its answers."""
 
-    def seed_count(self, options: SolverOptions) -> int:
-        """Return how many seeds it tries per problem at most."""
-
-    def require(self, settings: SolveSettings) -> None:
-        """Check that it supports the options of a solve; an InputError says what it does not."""
+    def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
+        """Return the settings of a solve; an InputError says which option it does not support."""
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
         """Do what of a solve needs the device lock."""

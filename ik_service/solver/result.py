@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,19 @@ class ResultHead:
     engine: str
     device: str
 
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Fields of an `IKResult`, by name."""
+        return {
+            "joint_names": self.order.joint_names,
+            "coordinate_names": self.order.coordinate_names,
+            "dof_names": self.order.dof_names,
+            "constraint_names": self.robot.constraint_names,
+            "closing_coordinate_names": self.robot.closing_coordinate_names,
+            "engine": self.engine,
+            "device": self.device,
+        }
+
 
 _OF_COORDINATES = tuple(column.name for column in DEVICE_COLUMNS if "coordinates" in column.axes)
 _OF_DOFS = tuple(column.name for column in DEVICE_COLUMNS if "dofs" in column.axes)
@@ -145,28 +159,16 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
 
 def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, settings: SolveSettings) -> IKResult:
     """Return the answers as they have been judged last."""
-    order, values = head.order, work.verification.read(settings.problem_count, float64_finish=settings.float64_finish)
-    for name in _OF_COORDINATES:
-        values[name] = order.coordinates_of(values[name])
-    for name in _OF_DOFS:
-        values[name] = order.dofs_of(values[name])
-    islands = work.verification, prepared.partition, head.robot, head.row_labels, settings.problem_count
-    errors, closing_joint_q = work.verification.constraint_values.read(settings.problem_count)
-    if work.verification.collision is not None:
-        values["clearance"], values["closest"] = work.verification.collision.read(settings.problem_count)
-    values |= {
-        "constraint_error": errors,
-        "closing_joint_q": closing_joint_q,
-        "joint_names": order.joint_names,
-        "coordinate_names": order.coordinate_names,
-        "dof_names": order.dof_names,
-        "constraint_names": head.robot.constraint_names,
-        "closing_coordinate_names": head.robot.closing_coordinate_names,
-        "engine": head.engine,
-        "device": head.device,
-        "seeds": settings.seeds,
-        "islands": IslandResults.collect(*islands),
-    }
+    verified, count, order = work.verification, settings.problem_count, head.order
+    values = head.fields | verified.read(count, float64_finish=settings.float64_finish)
+    if not order.is_own:
+        values |= {name: order.coordinates_of(values[name]) for name in _OF_COORDINATES}
+        values |= {name: order.dofs_of(values[name]) for name in _OF_DOFS}
+    values["constraint_error"], values["closing_joint_q"] = verified.constraint_values.read(count)
+    if verified.collision is not None:
+        values["clearance"], values["closest"] = verified.collision.read(count)
+    values["seeds"] = settings.seeds
+    values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
     return instance_of(IKResult, values)
 
 

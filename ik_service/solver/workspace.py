@@ -25,6 +25,7 @@ from ik_service.solver.problems.nearest_turn import coordinates_constrained, coo
 from ik_service.solver.problems.partition import Partition, discovered_partition
 from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import IslandScales, TargetWeights, weights_on_device
+from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.results.verification import Verification
 
 
@@ -64,6 +65,7 @@ class Workspace:
         self.verification = Verification(model, targets, touches.shape[1], capacity, hard_limits=hard_limits)
         self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
         self.turns: Any = None
+        self._asked: tuple[object, ...] = ()
         self.forget()
 
     def forget(self) -> None:
@@ -87,11 +89,23 @@ class Workspace:
         exchanged = [part.use_targets(targets) for part in (self.inputs, self.verification)]
         return any(exchanged)
 
+    def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
+        """Set the numbers of a solve; `inputs` have yet to go to the device.
+
+        Args:
+            settings: Size and options of the solve.
+            has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
+        """
+        asked = (settings.options, settings.problem_count, settings.seeds, has_start)
+        if asked != self._asked:  # seldom, where a program solves one problem after the other
+            self.problems.set_options(settings, has_start=has_start)
+            self.verification.use_tolerances(settings.options)
+            self._asked = asked
+
     def read(self, count: int) -> None:
         """Check what the caller gives and copy it into the arrays of the problems."""
         load_kernels_alone(SOLVE_IO, self._model.device)
-        self._reading.prepare(count)
-        self._reading.run(count)
+        self._reading.prepare(count)()
 
     def discovered(self, count: int, *, join: bool) -> Partition:
         """Return the islands of every problem, found on the device."""
@@ -110,8 +124,7 @@ class Workspace:
                 return PartLaunches([per_problem(launch) for launch in launches], weights)
 
             self._discovery_key, self._discovery = key, Recording(self._model.device, record)
-        self._discovery.prepare(count)
-        self._discovery.run(count)
+        self._discovery.prepare(count)()
 
     def verify(self, prepared: PreparedSolve, count: int) -> None:
         """Verify the best attempts as they stand."""

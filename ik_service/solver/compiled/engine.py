@@ -88,24 +88,23 @@ class CompiledEngine:
     ) -> None:
         self._layout, self._join, self._threads = layout, join, threads
         self._model = layout.rows.model
+        self._numbers_attempts = bool(self._model.device.is_cuda)
         self._others = layout.rows.others
         launches = launches_on(self._model.device)
         self.kernels = IslandKernels(layout, launches, hard_limits=hard_limits, collision=collision)
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
 
-    def seed_count(self, options: SolverOptions) -> int:
-        """Return how many seeds are tried per problem at most."""
-        return options.search_seeds
-
-    def require(self, settings: SolveSettings) -> None:
-        """Check that attempts can be numbered, where all are kept or a GPU makes them; all options are supported.
+    def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
+        """Return the settings of a solve; all options are supported.
 
         Raises:
-            InputError: There are too many.
+            InputError: There are more attempts than can be numbered, where all are kept or a GPU makes them.
         """
-        if settings.runs_all_seeds or self._model.device.is_cuda:
+        settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
+        if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
+        return settings
 
     def use_layout(self) -> None:
         """Take in that the arrays of the problems have been replaced."""
@@ -150,8 +149,7 @@ class CompiledEngine:
         if weights.stamp != plan.stamp:
             plan.partition.scales.write(weights, plan.partition.row_island)
             plan.stamp = weights.stamp
-        plan.recording.prepare(count)
-        return self._prepared(settings, plan.partition, lambda: plan.recording.run(count, self.executor))
+        return self._prepared(settings, plan.partition, plan.recording.prepare(count))
 
     def record_islands(
         self,
@@ -208,7 +206,7 @@ class CompiledEngine:
         partition = common_partition(weights, self._layout.incidence, device, join=self._join, lines=lines)
         solve = self._solve_launches(work, partition, settings)
         record = _joined([work.record_read, *solve, self._verify_launches(work, partition, settings)])
-        return Plan(partition, Recording(device, record, self._threads), weights.stamp)
+        return Plan(partition, Recording(device, record, self.executor, self._threads), weights.stamp)
 
     def _prepare_in_steps(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
         """Read and find the islands at once, where problems differ in the rows that are on; record the rest."""
@@ -218,12 +216,11 @@ class CompiledEngine:
         partition.scales.write(weights, partition.row_island)
         solve = self._solve_launches(work, partition, settings)
         record = _joined([*solve, self._verify_launches(work, partition, settings)])
-        recording = Recording(self._model.device, record, self._threads)
-        recording.prepare(count)
+        replay = Recording(self._model.device, record, self.executor, self._threads).prepare(count)
 
         def run() -> None:
             if not work.inputs.is_faulty():  # no part but the first sees the mark of a reading in one part
-                recording.run(count, self.executor)
+                replay()
 
         return self._prepared(settings, partition, run)
 

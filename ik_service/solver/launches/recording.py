@@ -8,6 +8,7 @@ problem, so it is done for numbers of problems that come repeatedly.
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import warp as wp
@@ -16,6 +17,7 @@ from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.parts import part_count, part_sizes
 
 Step = Callable[[int], None]  # given the number of problems
+Replay = Callable[[], None]
 USES_MIN = 2  # solves of a number of problems after which its graph is made
 GRAPHS_MAX = 32
 COUNTS_MAX = 1024  # numbers of problems of which the solves are counted
@@ -69,27 +71,38 @@ class Recording:
     Args:
         device: Where they run.
         record: Makes the launches of a part, given the part and the number of parts.
-        threads: Most threads to use; a GPU takes one.
+        executor: Threads to use; None for the caller's own, as on a GPU.
+        threads: How many.
     """
 
-    def __init__(self, device: wp.Device, record: Callable[[int, int], PartLaunches], threads: int = 1) -> None:
-        self._device, self._record, self._threads = device, record, threads
+    def __init__(
+        self,
+        device: wp.Device,
+        record: Callable[[int, int], PartLaunches],
+        executor: ThreadPoolExecutor | None = None,
+        threads: int = 1,
+    ) -> None:
+        self._device, self._record, self._executor, self._threads = device, record, executor, threads
         self._recorded: dict[int, list[PartLaunches]] = {}
-        self._graphs: OrderedDict[int, wp.Graph] = OrderedDict()  # by number of problems
+        self._graphs: OrderedDict[int, Replay] = OrderedDict()  # each by its number of problems
         self._uses: Counter[int] = Counter()
 
-    def prepare(self, count: int) -> bool:
-        """Record what `run` will need, with the device to oneself; return whether it will use several threads."""
+    def prepare(self, count: int) -> Replay:
+        """Record what so many problems need, with the device to oneself; return what does it all and waits for it."""
+        if (replay := self._graphs.get(count)) is not None:
+            self._graphs.move_to_end(count)
+            return replay
         parts = part_count(count, self._threads)
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
-        if parts == 1 and count not in self._graphs and self._is_frequent(count):
-            with wp.ScopedCapture(device=self._device) as capture:
-                self._recorded[1][0].run(count)
-            self._graphs[count] = capture.graph
-            if len(self._graphs) > GRAPHS_MAX:
-                self._graphs.popitem(last=False)
-        return parts > 1
+        if parts > 1 or not self._is_frequent(count):
+            return partial(self._run, self._recorded[parts], count)
+        with wp.ScopedCapture(device=self._device) as capture:
+            self._recorded[1][0].run(count)
+        replay = self._graphs[count] = partial(self._launch, capture.graph)
+        if len(self._graphs) > GRAPHS_MAX:
+            self._graphs.popitem(last=False)
+        return replay
 
     def _is_frequent(self, count: int) -> bool:
         if len(self._uses) >= COUNTS_MAX:
@@ -97,15 +110,14 @@ class Recording:
         self._uses[count] += 1
         return self._uses[count] > USES_MIN
 
-    def run(self, count: int, executor: ThreadPoolExecutor | None = None) -> None:
-        """Do everything for so many problems, and wait for it; after `prepare` with the same number."""
-        parts = part_count(count, self._threads)
-        if parts > 1:
-            assert executor is not None  # the solver makes one where it has threads
-            list(executor.map(PartLaunches.run, self._recorded[parts], part_sizes(count, parts)))
-        elif count in self._graphs:
-            self._graphs.move_to_end(count)
-            wp.capture_launch(self._graphs[count])
+    def _run(self, parts: Sequence[PartLaunches], count: int) -> None:
+        if len(parts) > 1:
+            assert self._executor is not None  # the solver makes one where it has threads
+            list(self._executor.map(PartLaunches.run, parts, part_sizes(count, len(parts))))
         else:
-            self._recorded[1][0].run(count)
+            parts[0].run(count)
+        wait(self._device)
+
+    def _launch(self, graph: wp.Graph) -> None:
+        wp.capture_launch(graph)
         wait(self._device)

@@ -76,8 +76,6 @@ class Problems:
         self._finish_settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False)
         self.finish_settings = self._finish_settings.device
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
-        self._options: object = None  # of the last solve, as the next
-        self._size: tuple[int, int, bool] | None = None
         self._structure: RowStructure | None = None
         self._model = model
 
@@ -131,10 +129,6 @@ class Problems:
             has_start: Whether the caller gives starts; then the middle of the ranges is seed 1.
         """
         options, count = settings.options, settings.problem_count
-        size = (count, settings.seeds, has_start)
-        if options is self._options and size == self._size:  # as in nearly all solves of one problem
-            return
-        self._options, self._size = options, size
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
         self._settings.host[:] = numbers

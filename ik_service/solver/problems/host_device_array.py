@@ -4,6 +4,7 @@ Copies go through page-locked memory and take their turn among the launches of t
 them; whoever reads on the host waits once for all of them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import warp as wp
@@ -59,6 +60,25 @@ class HostDeviceArray:
 
     def _numbers(self, count: int) -> int:
         return count * (self.device.size // self.device.shape[0]) if self.per_problem else self.device.size
+
+
+class HostColumns:
+    """Arrays that are read together, line by line of problems.
+
+    Args:
+        arrays: The arrays by name.
+    """
+
+    def __init__(self, arrays: Mapping[str, HostDeviceArray]) -> None:
+        self._arrays = {name: array.host for name, array in arrays.items()}
+        self._count, self._lines = -1, tuple[tuple[str, NDArray[Any]], ...]()
+
+    def read(self, count: int) -> dict[str, Any]:
+        """Return copies of the lines of `count` problems by name, once what was fetched has been waited for."""
+        if count != self._count:  # a slice takes half as long as a copy of one line
+            self._lines = tuple((name, array[:count]) for name, array in self._arrays.items())
+            self._count = count
+        return {name: lines.copy() for name, lines in self._lines}
 
 
 def wait(device: wp.Device) -> None:

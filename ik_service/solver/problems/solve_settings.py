@@ -26,9 +26,7 @@ class SolveSettings(NamedTuple):
     float64_finish: bool
 
     @classmethod
-    def of(
-        cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool = False
-    ) -> "SolveSettings":
+    def of(cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool) -> "SolveSettings":
         """Return the settings of a solve."""
         float64 = options.precision == "float64"
         return cls(problem_count, seeds, options, checks_collision, options.runs_all_seeds, float64)

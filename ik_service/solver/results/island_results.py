@@ -74,7 +74,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         verification: Verification,
         partition: Partition,
         robot: RobotModel,
-        row_labels: Sequence[str],
+        row_labels: tuple[str, ...],
         n: int,
     ) -> "IslandResults":
         """Take the islands of the first n problems from what a solve has left on the device."""
@@ -84,7 +84,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
             "row_island": _lines(partition.row_island, n),
             **verification.read_islands(n),
             "robot": robot,
-            "row_labels": tuple(row_labels),
+            "row_labels": row_labels,
         }
         return instance_of(cls, fields)
 

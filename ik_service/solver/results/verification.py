@@ -21,7 +21,8 @@ from ik_service.robots.transforms import identity_transform
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches import typed_warp
-from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.host_device_array import HostColumns, HostDeviceArray
 from ik_service.solver.problems.input_kernels import InputArrays, roomy_array
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from ik_service.solver.problems.nearest_turn import Turns, turn_towards_start
@@ -229,8 +230,7 @@ class Verification:
         answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
         of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
-        self._answers = tuple((name, array.host) for name, array in answers.items())
-        self._of_islands = tuple((name, array.host) for name, array in of_islands.items())
+        self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
         self._limits = _exact_limits(model, hard_limits=True)
@@ -276,9 +276,9 @@ class Verification:
         rows = self._row_verification
         return {} if rows.body_q is None else {"row_missed": rows.missed, "row_body_q": rows.body_q}
 
-    def use_tolerances(self, position: float, orientation: float) -> None:
-        """Judge with these tolerances [m, rad]; they have yet to go to the device."""
-        self.tolerances.host[:] = position, orientation
+    def use_tolerances(self, options: SolverOptions) -> None:
+        """Judge with the tolerances of these options; they have yet to go to the device."""
+        self.tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
 
     def results(self, *, float64_finish: bool) -> list[HostDeviceArray]:
         """Return what a result is made of.
@@ -299,12 +299,12 @@ class Verification:
             count: How many problems.
             float64_finish: Whether configurations are wanted in float64.
         """
-        values = {name: column[:count].copy() for name, column in self._answers}
+        values = self._answers.read(count)
         return values | {"joint_q": self.columns["judged_q"].read(count)} if float64_finish else values
 
     def read_islands(self, count: int) -> dict[str, Any]:
         """Return the columns of the islands of the first problems, by name."""
-        return {name: column[:count].copy() for name, column in self._of_islands}
+        return self._of_islands.read(count)
 
     def launches(
         self,

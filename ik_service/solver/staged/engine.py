@@ -62,21 +62,19 @@ class StagedEngine:
         self._data_version = -1
         self.batch: Batch | None = None
 
-    def seed_count(self, options: SolverOptions) -> int:
-        """Return how many seeds are tried per problem at most."""
-        return options.seed_count
-
-    def require(self, settings: SolveSettings) -> None:
-        """Check that the options of a solve are supported, and that attempts can be numbered.
+    def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
+        """Return the settings of a solve.
 
         Raises:
-            InputError: One is not, or there are too many.
+            InputError: An option is not supported, or there are more attempts than can be numbered.
         """
+        settings = SolveSettings.of(problem_count, options.seed_count, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or (settings.float64_finish and self._closing is None):
             raise InputError(
                 "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
         settings.require_numbers()
+        return settings
 
     def use_layout(self) -> None:
         """Take in that the rows' support or the arrays of the problems have changed."""
