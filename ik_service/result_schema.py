@@ -165,6 +165,7 @@ RESULT_COLUMNS = (
         name="clearance",
         dtype="float64",
         unit="m",
+        meaning="least distance of links from each other and from objects [m], negative in contact; INFINITY for none",
         description="With `clearance`: least distance of links from each other and from objects [m], negative in "
         "contact; null where nothing can touch.",
         place=14,

@@ -7,13 +7,14 @@ from ik_service.collision.clearance import (
     time_to_contact_function,
 )
 from ik_service.collision.sphere_arrays import CollisionSpheres, collision_spheres, world_bits
-from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, world_lines
+from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, WorldLines, world_lines
 
 __all__ = [
     "ClearanceSize",
     "CollisionSpheres",
     "CollisionWorlds",
     "ObjectKind",
+    "WorldLines",
     "approaches_function",
     "clearance_function",
     "collision_spheres",

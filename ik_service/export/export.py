@@ -17,7 +17,7 @@ from ik_service.export.export_files import Export
 from ik_service.export.exported_function import ExportedFunction
 from ik_service.export.template_files import filled
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
-from ik_service.robots import RobotModel
+from ik_service.robots import RobotModel, World
 from ik_service.solver import IKSolver
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
 from objectives import InputError
@@ -33,10 +33,14 @@ def export_solver(
     controller: IKController | None = None,
     prefix: str | None = None,
     orientations: bool = True,
+    world: World | None = None,
     problem_count: int = EXAMPLE_PROBLEMS,
     tick_count: int = EXAMPLE_TICKS,
 ) -> Export:
     """Return the C files that solve what a solver solves, with the same bytes as answers.
+
+    Where the solver would check answers for collision, they are checked in C, too. Islands in contact with each other
+    are not combined anew there: they say `blocked_by_collision`.
 
     Args:
         solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, those of
@@ -44,17 +48,19 @@ def export_solver(
         controller: A controller of the same robot that goes into the same files, as from `export_controller`.
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
+        world: Obstacles that answers keep off, fixed in C; None for none.
         problem_count: Targets in the file of the solver's example.
         tick_count: Ticks in the file of the controller's example.
 
     Raises:
-        InputError: The prefix is no identifier, or solver and controller have different robots.
+        InputError: The prefix is no identifier, solver and controller have different robots, or there is a world and
+            the robot has no collision model.
         EngineError: The solver is staged, has objectives besides its targets, or data for every problem; or the
             controller cannot be exported.
     """
     robot, prefix = solver.robot, checked_prefix(solver.robot, prefix)
     entries: list[ExportedFunction] = [
-        SolveEntry(solver, prefix, orientations=orientations, problem_count=problem_count)
+        SolveEntry(solver, prefix, orientations=orientations, problem_count=problem_count, world=world)
     ]
     if controller is not None:
         if controller.robot is not robot:

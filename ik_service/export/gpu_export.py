@@ -9,7 +9,7 @@ import warp as wp
 
 from ik_service.export.c_code.objects import compile_cubins
 from ik_service.export.c_code.structs import CLayout
-from ik_service.export.entries.solve_entry import GIVEN, array_words, solve_words
+from ik_service.export.entries.solve_entry import GIVEN, solve_words
 from ik_service.export.export_files import Export
 from ik_service.export.frames.call_frame import FrameArray, indented
 from ik_service.export.frames.gpu_frame import ALIGNMENT, GpuConstants, GpuFrame
@@ -56,7 +56,7 @@ class GpuSolve:
 
     def __init__(self, solver: IKSolver, *, orientations: bool = True) -> None:
         self.orientations = orientations
-        recorded = solver.recorded(orientations=orientations, for_gpus=True)
+        recorded = solver.recorded(orientations=orientations, for_gpus=True, collision=False)
         islands = [step for step in recorded.steps if step.phase == "solve"]
         self._storage, self._arrays = _storage(islands)
         steps = [RecordedStep("read", _count_up, (recorded.lines["every"],), True)]
@@ -162,10 +162,8 @@ def _gpu_texts(
     layout, constants, symbols = CLayout(prefix), GpuConstants(), entry.symbols(prefix, tag)
     frame, members = entry.frame(symbols, layout, constants)
     functions = frame.source(GIVEN, members)
-    words = (
-        robot_words(solver.robot, prefix, tag)
-        | solve_words(solver, prefix, orientations=entry.orientations)
-        | array_words(entry.recorded)
+    words = robot_words(solver.robot, prefix, tag) | solve_words(
+        solver, prefix, entry.recorded, orientations=entry.orientations
     )
     phases = ("list", "solve", "keep")
     islands = [[frame.functions(f"{phase}_{k}")[0] for phase in phases] for k in range(entry.island_count)]

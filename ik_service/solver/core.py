@@ -117,6 +117,8 @@ class SolverCore:
         judged: NDArray[Any] | None = None,
         enabled: NDArray[np.bool_] | None = None,
         worlds: CheckedWorlds | None = None,
+        *,
+        combines: bool = True,
     ) -> IKResult | None:
         """Solve a batch of problems.
 
@@ -128,6 +130,7 @@ class SolverCore:
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
             enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
             worlds: What is checked for collision beside the robot itself; None for no check at all.
+            combines: Whether solutions of islands that touch each other are combined anew.
 
         Returns:
             The result; None where a number is faulty.
@@ -143,7 +146,7 @@ class SolverCore:
             with DEVICE_LOCK, CacheErrorsExplained():
                 self.work.verify_given(judged, prepared)
         result = collect_result(head, self.work, prepared, settings)
-        if worlds is None or judged is not None or not self._may_combine(options):
+        if worlds is None or judged is not None or not (combines and self._may_combine(options)):
             return result
         return self._with_combinations(head, result, given, start, options, enabled, worlds)
 
@@ -245,16 +248,18 @@ class SolverCore:
         return report_islands(self._robot, self.targets.all, rows, trees, problem=problem, join=self._join)
 
     def recorded(
-        self, *, orientations: bool, for_gpus: bool, float64_finish: bool, collision: bool
+        self, *, orientations: bool, for_gpus: bool, float64_finish: bool, worlds: CheckedWorlds | None
     ) -> RecordedLaunches:
         """Return the launches of a solve; see `IKSolver.recorded`."""
         if self.targets.with_lines:
             raise EngineError(NOT_RECORDABLE)
         float64_finish = float64_finish or bool(self._robot.every_constraint)
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
-        given["collision"] = collision = collision and self.collision is not None
+        given["collision"] = collision = worlds is not None and self.collision is not None
         self._constraints.enable(None)
         with DEVICE_LOCK, CacheErrorsExplained():
+            if worlds is not None and self.collision is not None:
+                self.collision.use(*worlds, self._options.margin)
             self._fit_workspace(2)
             self._upload_targets()
             self.work.verification.check_collision(checked=collision)

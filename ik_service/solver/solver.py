@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.robots.collision.attached import AttachedObject
@@ -22,7 +24,7 @@ from ik_service.solver.inputs.reading import (
 )
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.inputs.worlds import read_worlds
+from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
@@ -167,6 +169,26 @@ class IKSolver:
             raise_fault(self.robot, self._order, self.targets, inputs)
         return result
 
+    def solve_as_recorded(
+        self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
+    ) -> IKResult:
+        """Return what the launches of `recorded` answer: as `solve`, but islands in contact are not combined anew.
+
+        Args:
+            positions: As in `solve`.
+            orientations_xyzw: Alike.
+            world: Alike.
+
+        Raises:
+            InputError: A value that is not allowed.
+        """
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
+        worlds = read_worlds(self.robot, self.options, world, None, None, None, given.problem_count)
+        result = self._core.solve(self._head, given, None, self.options, worlds=worlds, combines=False)
+        if result is None:
+            raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
+        return result
+
     def follow(
         self,
         positions: Any,
@@ -261,7 +283,8 @@ class IKSolver:
         orientations: bool = True,
         for_gpus: bool = False,
         float64_finish: bool = False,
-        collision: bool = False,
+        collision: bool | None = None,
+        world: World | None = None,
     ) -> RecordedLaunches:
         """Return the kernels of a solve, with what they work on, for export.
 
@@ -269,13 +292,18 @@ class IKSolver:
             orientations: Whether targets have orientations, or are positions alone.
             for_gpus: Whether islands are to be solved by the kernels for GPUs; nothing says in how many waves.
             float64_finish: Whether the answers are improved in float64, in steps of the phase "finish".
-            collision: Whether they are checked for collision, where the robot has a model; exports do not.
+            collision: Whether they are checked for collision, where the robot has a model; None as in `solve`.
+            world: With None: obstacles; kernels for GPUs know none.
 
         Raises:
+            InputError: There is a world, and the robot has no collision model.
             EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
                 of joints or quaternions of its own.
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
+        worlds = CheckedWorlds((), np.zeros(1, np.int32), None, {}) if collision else None
+        if collision is None:
+            worlds = read_worlds(self.robot, self.options, world, None, None, None, 1)
         chosen = {"orientations": orientations, "for_gpus": for_gpus}
-        return self._core.recorded(**chosen, float64_finish=float64_finish, collision=collision)
+        return self._core.recorded(**chosen, float64_finish=float64_finish, worlds=worlds)

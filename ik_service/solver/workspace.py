@@ -184,8 +184,7 @@ class Workspace:
             lines[f"target_positions_{k}"] = problems.positions[k]
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]
             lines[f"target_row_weights_{k}"] = problems.row_weights[k]
-        lines |= {name: mirror.device for name, mirror in verification.columns.items()}
-        lines |= islands.lines | verification.row_lines()
+        lines |= verification.lines() | islands.lines
         numbers = {
             "settings": problems.settings,
             "tolerances": problems.tolerances,

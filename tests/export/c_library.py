@@ -50,8 +50,15 @@ COLUMNS = {
 }
 
 
+CLEARANCE = {"clearance": np.float64}  # where answers are checked for collision
+
+
 class Results(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in COLUMNS]
+
+
+class CheckedResults(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in (*COLUMNS, *CLEARANCE)]
 
 
 class Guarded:
@@ -80,11 +87,13 @@ class CLibrary:
         prefix: What their names begin with.
         folder: Where its files are.
         joint_q: Type of the configurations that it answers with.
+        checks: Whether answers are checked for collision.
     """
 
-    def __init__(self, prefix, folder, joint_q=np.float32):
+    def __init__(self, prefix, folder, joint_q=np.float32, checks=False):
         self.linked = loaded(prefix, folder)
-        self.columns = COLUMNS | {"joint_q": joint_q}
+        self.columns = COLUMNS | {"joint_q": joint_q} | (CLEARANCE if checks else {})
+        self.results = CheckedResults if checks else Results
         self.solve_function = getattr(self.linked, f"{prefix}_solve")
         self.solve_function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_size_t]
         self.solve_function.restype = ctypes.c_int32
@@ -113,8 +122,8 @@ class CLibrary:
             problems.initial_joint_q = given[2].ctypes.data
             problems.initial_joint_q_count = 1 if given[2].ndim == 1 else len(given[2])
         size = self.workspace_size(count)
-        workspace, columns = Guarded(size, shift), {name: self._room(name, count) for name in COLUMNS}
-        results = Results(**{name: one.bytes.ctypes.data for name, one in columns.items()})
+        workspace, columns = Guarded(size, shift), {name: self._room(name, count) for name in self.columns}
+        results = self.results(**{name: one.bytes.ctypes.data for name, one in columns.items()})
         address = ctypes.addressof(options) if options is not None else None
         code = self.solve_function(
             ctypes.addressof(problems), address, ctypes.addressof(results), workspace.bytes.ctypes.data, size
@@ -145,8 +154,8 @@ def run(command, folder, **options):
 
 def columns_of(result, joint_q=np.float32):
     """The bytes of every column of a result in Python, whose configurations are of a type."""
-    types = COLUMNS | {"joint_q": joint_q}
-    found = {name: np.ascontiguousarray(getattr(result, name)) for name in COLUMNS}
+    types = COLUMNS | {"joint_q": joint_q} | ({} if result.clearance is None else CLEARANCE)
+    found = {name: np.ascontiguousarray(getattr(result, name)) for name in types}
     assert {name: array.dtype for name, array in found.items()} == {name: np.dtype(t) for name, t in types.items()}
     return {name: array.tobytes() for name, array in found.items()}
 

@@ -61,7 +61,7 @@ def test_starts_and_options_mean_what_they_mean_in_python(holding, lines):
 
 def test_the_example_gives_the_same_bytes(holding):
     _, folder, _ = holding
-    sources = ["example.c", "hold_ik.c", "hold_io.o", "hold_islands.o", "hold_rows.o"]
+    sources = ["example.c", "hold_ik.c", "hold_io.o", "hold_islands.o", "hold_verdict.o"]
     run(["gcc", *C99, *WARNINGS, *sources, "-lm", "-o", "example"], folder)
     assert "same bytes as in Python: yes" in run(["./example", "problems.bin"], folder)
 

@@ -135,6 +135,9 @@ def export(
         ),
     ] = None,
     position_only: PositionOnlyOption = False,
+    world: Annotated[
+        Path | None, typer.Option(help="File of a world, JSON or YAML, that answers of solve keep off.")
+    ] = None,
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     entry: Annotated[
         list[str] | None,
@@ -162,6 +165,7 @@ def export(
             prefix=prefix,
             orientations=not position_only,
             target=target,
+            world=world,
             problem_count=problems,
             for_gpus=device == "cuda",
             architectures=tuple(arch or ()),

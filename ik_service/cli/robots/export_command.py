@@ -29,6 +29,7 @@ class ExportJob:
         prefix: What names in C begin with; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
         target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
+        world: File of a world that answers keep off; None for none.
         problem_count: Targets for the example program.
         for_gpus: Whether to export for GPUs.
         architectures: Of the GPUs; none takes one for each generation.
@@ -41,6 +42,7 @@ class ExportJob:
     prefix: str | None
     orientations: bool
     target: str | None
+    world: Path | None
     problem_count: int
     for_gpus: bool
     architectures: tuple[int, ...]
@@ -80,6 +82,7 @@ def write_export(job: ExportJob) -> None:
 def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Export":
     from ik_service.control import IKController
     from ik_service.export import export_controller, export_solver
+    from ik_service.robots import load_world
     from ik_service.solver import IKSolver, Target
 
     controller = None
@@ -93,6 +96,7 @@ def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]
         controller=controller,
         prefix=job.prefix,
         orientations=job.orientations,
+        world=None if job.world is None else load_world(job.world),
         problem_count=job.problem_count,
     )
 

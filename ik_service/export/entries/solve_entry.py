@@ -9,8 +9,8 @@ from ik_service.export.c_code.values import Constants, c_comment, c_scalar
 from ik_service.export.entries.solve_example import example_problems
 from ik_service.export.frames.call_frame import CallFrame, indented
 from ik_service.export.template_files import filled
-from ik_service.result_schema import DEVICE_COLUMNS
-from ik_service.robots import RobotModel
+from ik_service.result_schema import RESULT_COLUMNS, Column
+from ik_service.robots import RobotModel, World
 from ik_service.solver import IKSolver
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.lm import codes
@@ -44,6 +44,7 @@ class SolveEntry:
         prefix: What all names begin with.
         orientations: Whether targets have orientations, or are positions alone.
         problem_count: Targets in the file of the example.
+        world: Obstacles; None for none.
 
     Raises:
         EngineError: The solver cannot be exported.
@@ -53,19 +54,21 @@ class SolveEntry:
     advice = filled("solve/advice.md", {})
     example = ("solve/example.c", "example", "problems.bin")
 
-    def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool, problem_count: int) -> None:
+    def __init__(
+        self, solver: IKSolver, prefix: str, *, orientations: bool, problem_count: int, world: World | None = None
+    ) -> None:
         self._solver, self._prefix, self._orientations = solver, prefix, orientations
-        self._problem_count = problem_count
-        self.recorded = solver.recorded(orientations=orientations)
+        self._problem_count, self._world = problem_count, world
+        self.recorded = solver.recorded(orientations=orientations, world=world)
         found = {self.object_of(step.kernel) for step in self.recorded.steps}
-        self.objects: tuple[str, ...] = tuple(name for name in ("io", "islands", "rows") if name in found)
+        self.objects: tuple[str, ...] = tuple(name for name in ("io", "islands", "verdict") if name in found)
 
     def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object that holds a kernel: those of all solves, of islands, of rows to be judged."""
+        """Return the name of the object that holds a kernel: those of all solves, of islands, of verdicts."""
         if kernel.module in (SOLVE_IO, SOLVE_EXTRAS):
             return "io"
         phases = {step.phase for step in self.recorded.steps if step.kernel is kernel}
-        return "rows" if "judge" in phases else "islands"
+        return "verdict" if "judge" in phases else "islands"
 
     def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
         """Return its part of the header, and its source but for the declarations of structs and constants.
@@ -76,7 +79,7 @@ class SolveEntry:
             constants: Where constants are kept.
         """
         frame = CallFrame(self.name, self.recorded, symbols, layout, constants)
-        words = solve_words(self._solver, self._prefix, orientations=self._orientations) | array_words(self.recorded)
+        words = solve_words(self._solver, self._prefix, self.recorded, orientations=self._orientations)
         words["read"] = "\n".join(indented(frame.calls("read")))
         words["solve"] = "\n".join(indented(frame.calls("solve", "finish", "judge")))
         header = "\n\n".join(filled(name, words) for name in ("solve/types.h", "solve/functions.h"))
@@ -85,20 +88,22 @@ class SolveEntry:
 
     def example_data(self) -> bytes:
         """Return what the example program reads."""
-        return example_problems(self._solver, self._problem_count, orientations=self._orientations)
+        count, with_orientations = self._problem_count, self._orientations
+        return example_problems(self._solver, count, orientations=with_orientations, world=self._world)
 
 
-def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[str, object]:
+def solve_words(solver: IKSolver, prefix: str, recorded: RecordedLaunches, *, orientations: bool) -> dict[str, object]:
     """Return the words of templates that describe the solves of a solver.
 
     Args:
         solver: The solver.
         prefix: What all names begin with.
+        recorded: Its launches.
         orientations: Whether targets have orientations.
     """
     options, PREFIX = solver.options, prefix.upper()
-    types = C_TYPES | {"precision": joint_q_type(solver.robot)}
-    results = [f"    {types[one.dtype]} *{one.name}; /* {one.meaning} */" for one in DEVICE_COLUMNS]
+    types, columns = C_TYPES | {"precision": joint_q_type(solver.robot)}, _columns(recorded)
+    results = [f"    {types[one.dtype]} *{one.name}; /* {one.meaning} */" for one in columns]
     relative = any(target.reference_link for target in solver.targets)
     return {
         **{name: int(getattr(codes, name)) for name in SOLVE_SETTINGS},
@@ -116,6 +121,7 @@ def solve_words(solver: IKSolver, prefix: str, *, orientations: bool) -> dict[st
         "position_tolerance": repr(float(options.position_tolerance)),
         "orientation_tolerance": repr(float(options.orientation_tolerance)),
         "results": "\n".join(results),
+        **_array_words(recorded),
     }
 
 
@@ -124,11 +130,16 @@ def joint_q_type(robot: RobotModel) -> str:
     return "double" if robot.every_constraint else C_TYPES["precision"]
 
 
-def array_words(recorded: RecordedLaunches) -> dict[str, object]:
+def _columns(recorded: RecordedLaunches) -> list[Column]:
+    """Columns of a result that its launches write, of those that C has."""
+    return [column for column in RESULT_COLUMNS if column.meaning and column.name in recorded.lines]
+
+
+def _array_words(recorded: RecordedLaunches) -> dict[str, object]:
     """Return the statements by which a solve takes the caller's arrays into its frame `f`."""
     lines = recorded.lines
     given = [f"f.{name} = ({c_scalar(lines[name])} *){expression};" for name, expression in GIVEN.items()]
-    places = {column.name: column.name for column in DEVICE_COLUMNS}
+    places = {column.name: column.name for column in _columns(recorded)}
     finish = list[str]()
     if "finish_settings" in recorded.numbers:
         places["joint_q"] = "judged_q"

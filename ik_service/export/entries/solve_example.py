@@ -4,23 +4,25 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.robots import World
 from ik_service.solver import IKSolver
 
 EXAMPLE_SEED = 0
 
 
-def example_problems(solver: IKSolver, count: int, *, orientations: bool) -> bytes:
+def example_problems(solver: IKSolver, count: int, *, orientations: bool, world: World | None) -> bytes:
     """Return random reachable targets with the solver's answers, as the example reads them.
 
     Args:
         solver: The solver that is exported.
         count: Number of targets.
         orientations: Whether they are solved for with their orientations.
+        world: Obstacles; None for none.
     """
     robot, links = solver.robot, [target.link for target in solver.targets]
     joint_q = robot.random_joint_q(np.random.default_rng(EXAMPLE_SEED), count)
     poses = robot.forward_kinematics(joint_q, links)
     positions, orientations_xyzw = poses.positions, poses.orientations_xyzw
     arrays: list[Any] = [np.array([count, len(links), robot.joint_coord_count], np.int32), positions, orientations_xyzw]
-    result = solver.solve(positions, orientations_xyzw if orientations else None)
+    result = solver.solve_as_recorded(positions, orientations_xyzw if orientations else None, world=world)
     return b"".join(np.ascontiguousarray(array).tobytes() for array in [*arrays, result.joint_q])

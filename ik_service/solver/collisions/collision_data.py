@@ -10,7 +10,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import ClearanceSize, CollisionWorlds, collision_spheres, world_bits, world_lines
+from ik_service.collision import ClearanceSize, CollisionWorlds, WorldLines, collision_spheres, world_bits, world_lines
 from ik_service.compiler import Lanes
 from ik_service.robots import DeviceModel
 from ik_service.robots.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject
@@ -79,6 +79,7 @@ class CollisionData:
         self.clearance, self.margin = self._clearance.device, self._margin.device
         self.version = 0
         self._used: tuple[object, ...] | None = None  # what stands in the arrays
+        self._worlds, self._lines = tuple[World, ...](), world_lines(())
         self._make_room(Room(1, 1, 1, 1, 1, 1))
 
     def spheres(self, trees: Sequence[int]) -> Any:
@@ -118,7 +119,7 @@ class CollisionData:
         if enabled is None and key == self._used:
             return
         self._used = None
-        lines = world_lines(worlds)
+        lines = self._lines_of(tuple(worlds))
         given = np.ones((1, max(lines.most, 1)), dtype=bool) if enabled is None else enabled
         values = np.concatenate([np.empty(0, np.float32), *lines.values])
         wanted = Room(len(worlds), len(lines.kind), len(values), len(world_index), *given.shape)
@@ -145,9 +146,17 @@ class CollisionData:
             array.push(0)
         self._used = key if enabled is None else None
 
+    def _lines_of(self, worlds: tuple[World, ...]) -> WorldLines:
+        """Give the objects of worlds as numbers; a solve asks again where islands touch each other."""
+        if worlds != self._worlds:
+            self._worlds, self._lines = worlds, world_lines(worlds)
+        return self._lines
+
     def _passes_of(self, names: Sequence[str]) -> NDArray[np.int32]:
         """Give the bits of the attached objects that may touch each object."""
         touches = self.body_spheres.touches
+        if not touches:
+            return np.zeros(len(names), np.int32)
         bits = world_bits(self.body_spheres)[len(self.body_spheres.links) - len(touches) :]
         found = [[int(bit) for bit, own in zip(bits, touches, strict=True) if name in own] for name in names]
         return np.array([sum(own) for own in found], dtype=np.int32)

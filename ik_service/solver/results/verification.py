@@ -271,10 +271,14 @@ class Verification:
         """Set whether the answers of the next solves are checked for collision."""
         self.collision = self._collision if checked else None
 
-    def row_lines(self) -> dict[str, wp.array[Any]]:
-        """Return the arrays by which rows are judged, if some are, with a line for every problem."""
-        rows = self._row_verification
-        return {} if rows.body_q is None else {"row_missed": rows.missed, "row_body_q": rows.body_q}
+    def lines(self) -> dict[str, wp.array[Any]]:
+        """Return the arrays that the launches write, with a line for every problem."""
+        found, rows = {name: array.device for name, array in self.columns.items()}, self._row_verification
+        if rows.body_q is not None:
+            found |= {"row_missed": rows.missed, "row_body_q": rows.body_q}
+        if self.collision is not None:
+            found |= {"clearance": self.collision.clearance.device, "closest": self.collision.closest.device}
+        return found
 
     def use_tolerances(self, options: SolverOptions) -> None:
         """Judge with the tolerances of these options; they have yet to go to the device."""
