@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +23,16 @@ CASES = {
     "dual_panda": ["left_panda_hand", "right_panda_hand"],
     "humanoid": ["left_sole", "right_sole", "left_grasp", "right_grasp", "head_camera"],
 }
+CHECKS = {"off": "ignore", "checked": "read"}
 FRESH = """
 import json, sys, time
 import numpy as np
 import warp as wp
 wp.config.log_level = wp.LOG_ERROR
 import ik_service.solver
-name, *links = sys.argv[1:]
+name, collision, *links = sys.argv[1:]
 wall, cpu = time.perf_counter(), time.process_time()
-robot = ik_service.load_robot(name, collision="ignore")
+robot = ik_service.load_robot(name, collision=collision)
 poses = robot.forward_kinematics(robot.mid_joint_q[None], links)
 solver = ik_service.IKSolver(robot, links, device="cpu")
 result = solver.solve(poses.positions, poses.orientations_xyzw)
@@ -38,10 +40,10 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, bool(re
 """
 
 
-def first_use(name: str, links: list[str], cache: str) -> list[float]:
+def first_use(name: str, collision: str, links: list[str], cache: str) -> list[float]:
     """Return wall and CPU seconds of a first use in a fresh process."""
     environment = os.environ | {"WARP_CACHE_PATH": cache}
-    command = [sys.executable, "-c", FRESH, name, *links]
+    command = [sys.executable, "-c", FRESH, name, collision, *links]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     *seconds, solved = json.loads(done.stdout.splitlines()[-1])
     assert solved
@@ -58,19 +60,21 @@ def main() -> None:
     report.line("")
     report.line(
         f"Seconds from the end of imports to the first answer of a fresh process: reading the robot, making the solver "
-        f"and one solve. Wall time / CPU time, medians of {arguments.repeats}; {machine()}, {cpu_target().name}, "
-        f"{len(os.sched_getaffinity(0))} cores."
+        f"and one solve, without the check for collision and with it, as by default. Wall time / CPU time, medians of "
+        f"{arguments.repeats}; {machine()}, {cpu_target().name}, {len(os.sched_getaffinity(0))} cores. Code: objects "
+        "in the cache."
     )
     report.line("")
-    report.table("robot", "targets", "empty cache", "filled cache")
-    for name, links in CASES.items():
-        cold, warm = [], []
+    report.table("robot", "targets", "collision", "empty cache", "filled cache", "code [kB]")
+    for (name, links), (said, collision) in product(CASES.items(), CHECKS.items()):
+        cold, warm, size = [], [], 0
         for _ in range(arguments.repeats):
             with tempfile.TemporaryDirectory() as cache:
-                cold.append(first_use(name, links, cache))
-                warm.append(first_use(name, links, cache))
+                cold.append(first_use(name, collision, links, cache))
+                warm.append(first_use(name, collision, links, cache))
+                size = sum(file.stat().st_size for file in Path(cache).rglob("*.o"))
         cells = [" / ".join(f"{value:.2f}" for value in np.median(times, axis=0)) for times in (cold, warm)]
-        report.row(name, len(links), *cells)
+        report.row(name, len(links), said, *cells, f"{size / 1e3:.0f}")
     if arguments.write:
         report.save(arguments.write)
 

@@ -1,11 +1,20 @@
 // Pinocchio's kinematics under a Levenberg-Marquardt loop with random restarts: float64, one thread, fixed base.
 //
-// pinocchio_lm ROBOT.urdf TARGETS ANSWERS SEEDS ITERATIONS POSITION_TOLERANCE ORIENTATION_TOLERANCE REPEATS LINK...
+// pinocchio_lm ROBOT.urdf TARGETS ANSWERS SEEDS ITERATIONS POSITION_TOLERANCE ORIENTATION_TOLERANCE REPEATS SCENES
+//              LINK...
 //
 // TARGETS: float64 [targets, links, 7], position [m] and quaternion xyzw of every link in the world frame.
+// SCENES: "-", or a file that says what answers are checked against, by coal, and rejected if they touch. A line each:
+//   "joint NAME value" for what stands still, "sphere LINK x y z r" and "pair LINK LINK", and for every target "scene"
+//   and its objects, with poses x y z qx qy qz qw:
+//   "ball r POSE", "cylinder r length POSE", "box x y z POSE".
 // ANSWERS: float64 angles or lengths [targets, joints], solved [targets], CPU time [s] [repeats, targets].
 // The joints that move a link are the unknowns, all in one system; their names are printed, one per line.
 
+#include <coal/collision.h>
+#include <coal/shape/geometric_shapes.h>
+
+#include <pinocchio/algorithm/frames.hpp>
 #include <pinocchio/algorithm/jacobian.hpp>
 #include <pinocchio/algorithm/joint-configuration.hpp>
 #include <pinocchio/algorithm/model.hpp>
@@ -19,8 +28,11 @@
 #include <fstream>
 #include <iostream>
 #include <limits>
+#include <map>
+#include <memory>
 #include <random>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -53,7 +65,7 @@ struct Robot {
   std::vector<pinocchio::SE3> T_joint_link;
   std::vector<std::vector<int>> link_dofs;  // the DOFs that move each link
 
-  Robot(const std::string& urdf, const std::vector<std::string>& links) {
+  Robot(const std::string& urdf, const std::vector<std::string>& links, const std::map<std::string, double>& held) {
     pinocchio::Model full;
     pinocchio::urdf::buildModel(urdf, full);
     std::set<JointIndex> moving;
@@ -64,7 +76,13 @@ struct Robot {
     std::vector<JointIndex> still;
     for (JointIndex joint = 1; joint < JointIndex(full.njoints); ++joint)
       if (!moving.count(joint)) still.push_back(joint);
-    model = pinocchio::buildReducedModel(full, still, pinocchio::neutral(full));
+    VectorXd reference = pinocchio::neutral(full);
+    for (const auto& [name, value] : held) {
+      const JointIndex joint = full.getJointId(name);
+      if (joint >= JointIndex(full.njoints) || full.nqs[joint] != 1) throw std::runtime_error("cannot hold joint " + name);
+      reference[full.idx_qs[joint]] = value;
+    }
+    model = pinocchio::buildReducedModel(full, still, reference);
     const double infinite = std::numeric_limits<double>::infinity();
     lower.setConstant(model.nv, -infinite);
     upper.setConstant(model.nv, infinite);
@@ -90,7 +108,7 @@ struct Robot {
 
   static pinocchio::FrameIndex frame(const pinocchio::Model& model, const std::string& link) {
     if (!model.existBodyName(link)) throw std::runtime_error("there is no link " + link);
-    return model.getBodyId(link);
+    return model.getFrameId(link, pinocchio::BODY); // a joint may have the same name
   }
 
   // Joint values as Pinocchio wants them: a joint without limits is a cosine and a sine there.
@@ -105,6 +123,111 @@ struct Robot {
       }
     }
   }
+};
+
+// Joints that stand still, by the file of scenes.
+std::map<std::string, double> held_joints(const std::string& path) {
+  std::map<std::string, double> held;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string kind, name;
+    double value;
+    if (words >> kind >> name >> value && kind == "joint") held[name] = value;
+  }
+  return held;
+}
+
+// What answers are checked against for contact.
+class Scenes {
+ public:
+  Scenes(const std::string& path, const Robot& robot) : model_(robot.model) {
+    if (path == "-") return;
+    std::ifstream file(path);
+    if (!file) throw std::runtime_error("cannot read " + path);
+    for (std::string line; std::getline(file, line);) read(line);
+  }
+
+  // Whether nothing touches in the scene of a target; the joints of `data` have their places.
+  bool is_free(size_t target, pinocchio::Data& data) {
+    if (balls_.empty()) return true;
+    pinocchio::updateFramePlacements(model_, data);
+    for (Ball& ball : balls_) {
+      ball.object->setTranslation(data.oMf[ball.frame].act(ball.center));
+      ball.object->computeAABB();
+    }
+    for (const auto& [one, other] : pairs_)
+      for (size_t a : of_link_[one])
+        for (size_t b : of_link_[other])
+          if (touch(*balls_[a].object, *balls_[b].object)) return false;
+    for (const auto& object : scenes_[target])
+      for (const Ball& ball : balls_)
+        if (ball.moves && touch(*ball.object, *object)) return false;
+    return true;
+  }
+
+ private:
+  struct Ball {
+    pinocchio::FrameIndex frame;
+    Vector3d center;
+    bool moves;
+    std::unique_ptr<coal::CollisionObject> object;
+  };
+
+  static bool touch(const coal::CollisionObject& one, const coal::CollisionObject& other) {
+    if (!one.getAABB().overlap(other.getAABB())) return false;
+    coal::CollisionRequest request;
+    coal::CollisionResult result;
+    return coal::collide(&one, &other, request, result) > 0;
+  }
+
+  void read(const std::string& line) {
+    std::istringstream words(line);
+    std::string kind, link, other;
+    words >> kind;
+    if (kind == "joint") {
+      return;  // read before the robot was
+    } else if (kind == "sphere") {
+      double radius;
+      Ball ball;
+      words >> link >> ball.center[0] >> ball.center[1] >> ball.center[2] >> radius;
+      ball.frame = Robot::frame(model_, link);
+      ball.moves = model_.frames[ball.frame].parentJoint > 0;
+      ball.object = std::make_unique<coal::CollisionObject>(std::make_shared<coal::Sphere>(radius));
+      of_link_[link].push_back(balls_.size());
+      balls_.push_back(std::move(ball));
+    } else if (kind == "pair") {
+      words >> link >> other;
+      pairs_.emplace_back(link, other);
+    } else if (kind == "scene") {
+      scenes_.emplace_back();
+    } else {
+      scenes_.back().push_back(object(kind, words));
+    }
+    if (!words) throw std::runtime_error("cannot read the line " + line);
+  }
+
+  static std::unique_ptr<coal::CollisionObject> object(const std::string& kind, std::istream& words) {
+    double a, b, c;
+    std::shared_ptr<coal::CollisionGeometry> shape;
+    if (kind == "ball" && words >> a) shape = std::make_shared<coal::Sphere>(a);
+    if (kind == "cylinder" && words >> a >> b) shape = std::make_shared<coal::Cylinder>(a, b);
+    if (kind == "box" && words >> a >> b >> c) shape = std::make_shared<coal::Box>(a, b, c);
+    if (!shape) throw std::runtime_error("there are no objects of the kind " + kind);
+    Vector3d place;
+    Eigen::Quaterniond turn;
+    words >> place[0] >> place[1] >> place[2] >> turn.x() >> turn.y() >> turn.z() >> turn.w();
+    auto found = std::make_unique<coal::CollisionObject>(shape);
+    found->setTransform(turn.normalized().toRotationMatrix(), place);
+    found->computeAABB();
+    return found;
+  }
+
+  const pinocchio::Model& model_;
+  std::vector<Ball> balls_;
+  std::map<std::string, std::vector<size_t>> of_link_;
+  std::vector<std::pair<std::string, std::string>> pairs_;
+  std::vector<std::vector<std::unique_ptr<coal::CollisionObject>>> scenes_;
 };
 
 // What is known at one configuration.
@@ -128,8 +251,8 @@ struct Point {
 
 class Solver {
  public:
-  Solver(const Robot& robot, const Settings& settings)
-      : robot_(robot), settings_(settings), data_(robot.model), q_(pinocchio::neutral(robot.model)),
+  Solver(const Robot& robot, Scenes& scenes, const Settings& settings)
+      : robot_(robot), scenes_(scenes), settings_(settings), data_(robot.model), q_(pinocchio::neutral(robot.model)),
         targets_(robot.link_joint.size()), point_(robot.model.nv, 6 * targets_.size()), trial_(point_),
         normal_(robot.model.nv, robot.model.nv), damped_(normal_), gradient_(robot.model.nv), step_(robot.model.nv),
         best_(robot.model.nv), factor_(robot.model.nv) {}
@@ -144,17 +267,18 @@ class Solver {
     }
   }
 
-  // Tries seeds until one meets the tolerances; leaves the best configuration in `best`.
-  bool solve() {
+  // Tries seeds until one meets the tolerances and touches nothing; leaves the best configuration in `best`.
+  bool solve(size_t target) {
     double least = std::numeric_limits<double>::infinity();
     for (int seed = 0; seed < settings_.seeds; ++seed) {
       draw(seed);
       descend();
-      if (point_.met || point_.cost < least) {
+      const bool accepted = point_.met && scenes_.is_free(target, data_);
+      if (accepted || point_.cost < least) {
         least = point_.cost;
         best_ = point_.x;
       }
-      if (point_.met) return true;
+      if (accepted) return true;
     }
     return false;
   }
@@ -246,6 +370,7 @@ class Solver {
   }
 
   const Robot& robot_;
+  Scenes& scenes_;
   Settings settings_;
   pinocchio::Data data_;
   VectorXd q_;
@@ -272,20 +397,21 @@ std::vector<double> read_numbers(const std::string& path) {
 }
 
 int main(int count, char** words) try {
-  if (count < 10) throw std::runtime_error("too few arguments");
+  if (count < 11) throw std::runtime_error("too few arguments");
   const Settings settings{std::stoi(words[4]), std::stoi(words[5]), std::stod(words[6]), std::stod(words[7])};
-  const Robot robot(words[1], {words + 9, words + count});
+  const Robot robot(words[1], {words + 10, words + count}, held_joints(words[9]));
   const std::vector<double> targets = read_numbers(words[2]);
   const size_t size = kTargetSize * robot.link_joint.size(), n = targets.size() / size, joints = robot.model.nv;
   const size_t repeats = std::stoul(words[8]);
   std::vector<double> answers(n * joints), solved(n), times(repeats * n);
-  Solver solver(robot, settings);
+  Scenes scenes(words[9], robot);
+  Solver solver(robot, scenes, settings);
   for (size_t repeat = 0; repeat < repeats; ++repeat) {
     solver.restart_generator();
     for (size_t target = 0; target < n; ++target) {
       const double start = cpu_time();
       solver.aim(&targets[target * size]);
-      solved[target] = solver.solve();
+      solved[target] = solver.solve(target);
       times[repeat * n + target] = cpu_time() - start;
       VectorXd::Map(&answers[target * joints], Index(joints)) = solver.best();
     }

@@ -18,7 +18,7 @@ import numpy as np
 SOURCE = Path(__file__).with_suffix(".cpp")
 PREFIX = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix"
 INCLUDES = ("", "eigen3", "urdfdom", "urdfdom_headers")
-LIBRARIES = ("pinocchio_parsers", "urdfdom_model", "urdfdom_world")
+LIBRARIES = ("pinocchio_parsers", "coal", "urdfdom_model", "urdfdom_world")
 FLAGS = (
     "-O3",
     "-march=native",
@@ -63,9 +63,12 @@ def main() -> None:
     count, repeats = len(targets), int(problems["repeats"])
     settings = [problems[name] for name in ("seeds", "iterations", "position_tolerance", "orientation_tolerance")]
     with tempfile.TemporaryDirectory() as folder:
-        given, answers = Path(folder, "targets"), Path(folder, "answers")
+        given, answers, scenes = (Path(folder, name) for name in ("targets", "answers", "scenes"))
         targets.tofile(given)
-        words = [str(problems["urdf"]), given, answers, *settings, repeats, *problems["links"]]
+        if "scenes" in problems:
+            scenes.write_text(str(problems["scenes"]))
+        kept = scenes if "scenes" in problems else "-"
+        words = [str(problems["urdf"]), given, answers, *settings, repeats, kept, *problems["links"]]
         done = subprocess.run([program, *map(str, words)], check=True, stdout=subprocess.PIPE, text=True)
         joint_names = done.stdout.split()
         joint_q, solved, times = np.split(np.fromfile(answers), np.cumsum([count * len(joint_names), count]))
