@@ -185,21 +185,25 @@ def rejected(
     poses, defaults = robot.forward_kinematics(joint_q, links), SolverOptions()
     tolerances = {"position_tolerance": defaults.position_tolerance}
     tolerances["orientation_tolerance"] = defaults.orientation_tolerance
+    text = (folder / name / f"{name}_spherized.urdf").read_text()
     try:
-        saved = run_peer(
-            "pinocchio",
-            PINOCCHIO,
-            "pinocchio_lm.py",
-            urdf=str(folder / name / f"{name}_spherized.urdf"),
-            links=links,
-            positions=poses.positions,
-            orientations_xyzw=poses.orientations_xyzw,
-            seeds=REJECTIONS,
-            iterations=PINOCCHIO_ITERATIONS,
-            repeats=1,
-            scenes="\n".join(scene_lines(robot, goals)),
-            **tolerances,
-        )
+        with tempfile.TemporaryDirectory() as kept:
+            urdf = Path(kept, f"{name}.urdf")  # Pinocchio wants names that no link and joint have both
+            urdf.write_text(re.sub(r'<joint name="([^"]*)" type="fixed"', r'<joint name="\1 fixed" type="fixed"', text))
+            saved = run_peer(
+                "pinocchio",
+                PINOCCHIO,
+                "pinocchio_lm.py",
+                urdf=str(urdf),
+                links=links,
+                positions=poses.positions,
+                orientations_xyzw=poses.orientations_xyzw,
+                seeds=REJECTIONS,
+                iterations=PINOCCHIO_ITERATIONS,
+                repeats=1,
+                scenes="\n".join(scene_lines(robot, goals)),
+                **tolerances,
+            )
     except PeerMissingError as error:
         print(f"The peer is left out: {error}.")
         return None, None

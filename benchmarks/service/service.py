@@ -7,12 +7,12 @@ The service runs in a process of its own on one core, the load comes from anothe
 """
 
 import argparse
+import dataclasses
 import multiprocessing
 import os
 import statistics
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,14 @@ MANY = 10_000
 OVERLOAD_CLIENTS = 1500
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Sizes:
     """How long to measure [s], and how often."""
 
     load_s: float
     overload_s: float
     repeats: int
+    options: dict[str, object] = dataclasses.field(default_factory=dict)  # of the solves
 
 
 QUICK, FULL = Sizes(3.0, 5.0, 3), Sizes(15.0, 60.0, 11)
@@ -50,12 +51,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="measure everything for as long as it takes")
     parser.add_argument("--write", action="store_true", help="keep the figures in service.md")
+    parser.add_argument("--collision", choices=("self", "off"), default="self", help="check of the solves")
     arguments = parser.parse_args()
-    sizes = FULL if arguments.full else QUICK
+    sizes = dataclasses.replace(FULL if arguments.full else QUICK, options={"collision": arguments.collision})
     os.sched_setaffinity(0, {LOAD_CORE})
     wp.config.log_level = wp.LOG_ERROR
     report = Report("The service under load")
-    report.line(f"\n{machine()}; the service on one core, the load on another. Times in ms.")
+    checked = "checked for collision with itself" if arguments.collision == "self" else "not checked for collision"
+    report.line(f"\n{machine()}; the service on one core, the load on another. Times in ms. Answers are {checked}.")
     show_batching(report, sizes)
     show_codecs(report, sizes)
     show_fairness(report, sizes)
@@ -72,7 +75,7 @@ def show_batching(report: Report, sizes: Sizes) -> None:
     answered = {}
     for name, settings in (("on", {}), ("off", {"batch_problems": 1})):
         with service(SERVER_CORE, settings) as running:
-            load, cpu = loaded(running, duration_s=sizes.load_s)
+            load, cpu = loaded(running, duration_s=sizes.load_s, options=sizes.options)
         answered[name] = load
         quantiles = load.quantiles()
         cost = f"{1e3 * cpu / load.statuses[200]:.3f}"
@@ -86,7 +89,7 @@ def show_batching(report: Report, sizes: Sizes) -> None:
 
 def loaded(running: ServiceProcess, **plan: Any) -> tuple[LoadReport, float]:
     """Return how the service bore a load, and its CPU time meanwhile [s]; the warm-up counts for neither."""
-    run_load(LoadPlan(url=running.url, link=LINK, duration_s=2.0, warm_up_s=0.0))
+    run_load(LoadPlan(url=running.url, link=LINK, warm_up_s=0.0, **plan | {"duration_s": 2.0}))
     before = running.cpu_seconds
     load = run_load(LoadPlan(url=running.url, link=LINK, warm_up_s=0.0, **plan))
     return load, running.cpu_seconds - before
@@ -98,23 +101,32 @@ def show_codecs(report: Report, sizes: Sizes) -> None:
         f"{MANY} Panda targets in one request",
         "CPU time of the service's process beyond that of the solver alone, for the same targets on the same core.",
     )
-    problems = PoseProblems.random(ik_service.load_robot("panda", collision="ignore"), LINK, MANY, 0)
-    alone = solver_cpu_ms(problems, sizes.repeats)
+    problems = free_problems(MANY, 0)
+    alone = solver_cpu_ms(problems, sizes)
     report.table("format", "solver alone", "whole request", "added")
     with service(SERVER_CORE) as running:
         for name, bound in (("msgpack", 5.0), ("json", 40.0)):
-            whole = request_cpu_ms(running, problems, name, sizes.repeats)
+            whole = request_cpu_ms(running, problems, name, sizes)
             report.row(name, f"{alone:.2f}", f"{whole:.2f}", f"{whole - alone:.2f}")
             report.claim(f"added by {name}", f"{whole - alone:.2f} ms", f"{bound:g} ms", whole - alone <= bound)
 
 
-def solver_cpu_ms(problems: PoseProblems, repeats: int) -> float:
+def free_problems(count: int, random_seed: int) -> PoseProblems:
+    """Poses of random configurations of a Panda in which it does not touch itself."""
+    robot = ik_service.load_robot("panda")
+    joint_q = robot.random_joint_q(np.random.default_rng(random_seed), 2 * count)
+    poses = robot.forward_kinematics(joint_q[robot.collision(joint_q).is_free][:count], [LINK])
+    return PoseProblems(robot, LINK, poses.positions[:, 0], poses.orientations_xyzw[:, 0])
+
+
+def solver_cpu_ms(problems: PoseProblems, sizes: Sizes) -> float:
     """CPU time of a solve of all targets on the service's core [ms], the median."""
     os.sched_setaffinity(0, {SERVER_CORE})
-    solver = ik_service.IKSolver(problems.robot, [LINK], device="cpu")
+    options = ik_service.SolverOptions(**sizes.options)
+    solver = ik_service.IKSolver(problems.robot, [LINK], device="cpu", options=options)
     solver.solve(problems.positions, problems.orientations_xyzw)
     times = []
-    for _ in range(4 * repeats):
+    for _ in range(4 * sizes.repeats):
         started = time.process_time()
         solver.solve(problems.positions, problems.orientations_xyzw)
         times.append(1e3 * (time.process_time() - started))
@@ -122,13 +134,14 @@ def solver_cpu_ms(problems: PoseProblems, repeats: int) -> float:
     return statistics.median(times)
 
 
-def request_cpu_ms(running: ServiceProcess, problems: PoseProblems, encoding: str, repeats: int) -> float:
+def request_cpu_ms(running: ServiceProcess, problems: PoseProblems, encoding: str, sizes: Sizes) -> float:
     """CPU time of the service per request [ms]; many, because its clock counts in hundredths of a second."""
     with Client(running.url, encoding=encoding) as client:
-        targets = {"positions": problems.positions, "orientations_xyzw": problems.orientations_xyzw}
+        targets: dict[str, Any] = {"positions": problems.positions, "options": sizes.options}
+        targets["orientations_xyzw"] = problems.orientations_xyzw
         for _ in range(5):
             client.solve("panda", link=LINK, **targets)
-        before, count = running.cpu_seconds, 20 * repeats
+        before, count = running.cpu_seconds, 20 * sizes.repeats
         for _ in range(count):
             assert client.solve("panda", link=LINK, **targets).success.mean() > 0.99
         return 1e3 * (running.cpu_seconds - before) / count
@@ -141,11 +154,11 @@ def show_fairness(report: Report, sizes: Sizes) -> None:
     medians = []
     with service(SERVER_CORE) as running:
         for name in ("nothing", "100 000 problems"):
-            large = multiprocessing.get_context("spawn").Process(target=keep_sending, args=(running.url,))
+            large = multiprocessing.get_context("spawn").Process(target=keep_sending, args=(running.url, sizes.options))
             if name != "nothing":
                 large.start()
                 time.sleep(5.0)  # until it sends
-            load, _ = loaded(running, clients=1, duration_s=sizes.load_s)
+            load, _ = loaded(running, clients=1, duration_s=sizes.load_s, options=sizes.options)
             if name != "nothing":
                 large.terminate()
                 large.join()
@@ -157,12 +170,13 @@ def show_fairness(report: Report, sizes: Sizes) -> None:
     report.claim("median of single targets", f"{ratio:.2f} times as long", "3 times", ratio <= 3.0)
 
 
-def keep_sending(url: str) -> None:
+def keep_sending(url: str, options: dict[str, object]) -> None:
     """Send one request of 100 000 problems after the other; runs in a process of its own until it is ended."""
-    problems = PoseProblems.random(ik_service.load_robot("panda", collision="ignore"), LINK, 100_000, 1)
+    problems = free_problems(100_000, 1)
+    targets: dict[str, Any] = {"positions": problems.positions, "orientations_xyzw": problems.orientations_xyzw}
     with Client(url) as client:
         while True:
-            client.solve("panda", link=LINK, positions=problems.positions, orientations_xyzw=problems.orientations_xyzw)
+            client.solve("panda", link=LINK, options=options, **targets)
 
 
 def show_overload(report: Report, sizes: Sizes) -> None:
@@ -172,7 +186,7 @@ def show_overload(report: Report, sizes: Sizes) -> None:
         "Requests of 50 problems that try all 64 seeds each, at a fixed rate whatever comes back; each has 2 s. The "
         "capacity is what 32 clients get that wait for each answer: before, and once more after the overload.",
     )
-    heavy = {"problems": 50, "options": {"best_of": "cost"}}
+    heavy = {"problems": 50, "options": sizes.options | {"best_of": "cost"}}
     with service(SERVER_CORE, {"request_timeout_s": 2.0}) as running:
         unloaded = {"duration_s": sizes.load_s, "clients": 32, **heavy}
         capacity = loaded(running, **unloaded)[0].answers_per_second
