@@ -67,7 +67,7 @@ class ProxyLayer:
 
 
 class _Answer:
-    """The answer to a caller.
+    """The answer to a caller. Its head waits for the body's first part, since a replica may be lost between the two.
 
     Attributes:
         is_started: Whether a message has been sent.
@@ -76,6 +76,7 @@ class _Answer:
     def __init__(self, send: Send, own_id: bytes) -> None:
         self._send, self._id = send, own_id
         self.is_started, self._is_replaced = False, False
+        self._head: Message | None = None
 
     async def send(self, message: Message) -> None:
         """Send a message, or a problem document instead."""
@@ -86,10 +87,14 @@ class _Answer:
                 self._is_replaced = True
                 problem = PROXY_PROBLEMS.get(status, (status, f"http_{status}", _phrase(status)))
                 return await self.send_problem(problem, f"{problem[2]}.", _header(headers, b"retry-after"))
-            message = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
-        elif self._is_replaced:
+            self._head = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
+            return None
+        if self._is_replaced:
             return None
         self.is_started = True
+        if self._head is not None:
+            head, self._head = self._head, None
+            await self._send(head)
         return await self._send(message)
 
     async def send_problem(self, problem: Problem, detail: str, retry_after: bytes | None = None) -> None:

@@ -52,6 +52,25 @@ def test_the_end_of_its_time_is_said_as_the_service_says_it():
     assert (reply.status_code, reply.json()["code"], reply.json()["title"]) == (kind.status, kind.code, kind.title)
 
 
+def test_an_answer_of_which_only_the_head_comes_is_an_answer_lost():
+    async def cut(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1135")]})
+
+    reply, _ = asked(cut)
+    assert (reply.status_code, reply.json()["code"]) == (503, "replica_lost")
+    assert reply.json()["request_id"] == reply.headers["x-request-id"]
+
+
+def test_an_answer_in_parts_comes_as_it_is():
+    async def in_parts(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"so", "more_body": True})
+        await send({"type": "http.response.body", "body": b"me"})
+
+    reply, _ = asked(in_parts)
+    assert (reply.status_code, reply.text) == (200, "some")
+
+
 def test_a_proxy_needs_nothing_of_the_solver():
     program = (
         "import sys; import ik_service.deploy.proxy_layer; print(sorted({'warp', 'numpy', 'ray'} & set(sys.modules)))"

@@ -74,6 +74,7 @@ def test_names_cannot_break_out_of_the_source():
 
 def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
     made = dict(zip(("arm_io", "arm_islands", "arm_tick"), panda.export.objects, strict=True))  # not compiled again
+    made["arm_verdict"] = made["arm_io"]
     monkeypatch.setattr(export_module, "compile_object", lambda name, *_: replace(made[name], name=name))
     done = command(
         monkeypatch, "panda", "--link", "panda_hand", "-o", str(tmp_path / "c"), "--prefix", "arm", "--problems", "9"
@@ -81,7 +82,7 @@ def test_the_command_writes_the_files_and_says_so(panda, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     written = {path.name for path in (tmp_path / "c").iterdir()}
     sources = {"arm_ik.h", "arm_ik.c", "CMakeLists.txt", "README.md"}
-    of_solve = {"example.c", "problems.bin", "arm_io.o", "arm_islands.o"}
+    of_solve = {"example.c", "problems.bin", "arm_io.o", "arm_islands.o", "arm_verdict.o"}
     of_tick = {"tick_example.c", "ticks.bin", "arm_tick.o"}
     assert written == sources | of_solve | of_tick
     assert set(re.findall(r"c/(\S+) \(\d+ bytes\)", done.stdout.replace("\n", ""))) == written
