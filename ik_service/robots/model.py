@@ -20,7 +20,7 @@ from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.robots.constraints.loops import LoopConstraint, checked_loops
 from ik_service.robots.constraints.velocities import VelocityConstraint, checked_velocity_constraints
-from ik_service.robots.host_kinematics import forward, masses, tangent
+from ik_service.robots.host_kinematics import forward, link_motion, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import JointStep, KinematicTrees
@@ -211,6 +211,38 @@ class RobotModel(CollidingRobot):
             InputError: Wrong shape, non-finite values, or a quaternion of length zero.
         """
         return tangent.motion_subspace(self, joint_q)
+
+    def jacobian(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> Float64Array:
+        """Give how links move with the DOFs, in float64, shape [n, links, 6, joint_dof_count].
+
+        Per unit of a DOF: velocity of the link's origin, then angular velocity, both in the world frame [m or 1, and
+        1/m or 1]. A DOF that others follow moves them too; the columns of followers are zero. Times velocities
+        ``joint_qd`` it is the velocity of the link, also for joints of several DOFs.
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
+            links: Names of the links; None for all, in the order of ``link_names``.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+            InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+        """
+        return link_motion.jacobian(self, joint_q, links)
+
+    def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike, links: Sequence[str] | None = None) -> Float64Array:
+        """Give the time derivative of ``jacobian`` on the move with velocities, of the same shape.
+
+        Args:
+            joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
+            joint_qd: Velocities [m/s or rad/s], shape [joint_dof_count] or [n, joint_dof_count]; those of followers are
+                to be their leaders' times their factors.
+            links: Names of the links; None for all, in the order of ``link_names``.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+            InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
+        """
+        return link_motion.jacobian_dot(self, joint_q, joint_qd, links)
 
     def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
         """Move configurations along tangents on the manifold; quaternions come out unit.

@@ -67,14 +67,12 @@ def _right_multiplication(q_xyzw: Float64Array) -> Float64Array:
 
 def forward_kinematics(robot: KinematicRobot, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
     """Give the poses of links in the world frame; see ``RobotModel.forward_kinematics``."""
-    if isinstance(links, str):
-        raise InputError(f"links must be a list of names, got the text {links!r}.")
+    indices = chosen_links(robot, links)
     configurations = checked_joint_q(robot, joint_q)
-    indices = range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
     positions = np.empty((len(configurations), len(indices), 3))
     orientations_xyzw = np.empty((len(configurations), len(indices), 4))
     bodies = _with_ancestors(robot, {int(robot.link_body[i]) for i in indices})
-    for block in _blocks(len(configurations)):
+    for block in blocks_of(len(configurations)):
         poses = poses_of_bodies(robot, configurations[block], bodies)
         for column, index in enumerate(indices):
             pose = _carried(poses, int(robot.link_body[index]), robot.link_X_body[index])
@@ -87,7 +85,7 @@ def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     """Give ``T_world_body`` of every body, shape [n, body_count, 7]; see ``RobotModel.body_poses``."""
     configurations = checked_joint_q(robot, joint_q)
     T_world_body = np.empty((len(configurations), robot.body_count, 7))
-    for block in _blocks(len(configurations)):
+    for block in blocks_of(len(configurations)):
         poses = poses_of_bodies(robot, configurations[block], range(robot.body_count))
         for body, pose in poses.items():
             T_world_body[block, body, :3] = pose.position.T
@@ -95,7 +93,20 @@ def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     return T_world_body
 
 
-def _blocks(n: int) -> Iterator[slice]:
+def chosen_links(robot: KinematicRobot, links: Sequence[str] | None) -> Sequence[int]:
+    """Give the indices of links by their names; None for all.
+
+    Raises:
+        UnknownNameError: The robot has no such link.
+        InputError: A text in place of a list.
+    """
+    if isinstance(links, str):
+        raise InputError(f"links must be a list of names, got the text {links!r}.")
+    return range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
+
+
+def blocks_of(n: int) -> Iterator[slice]:
+    """Give the blocks of long batches."""
     return (slice(start, min(start + CONFIGURATIONS_PER_BLOCK, n)) for start in range(0, n, CONFIGURATIONS_PER_BLOCK))
 
 

@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ik_service.robots import JointType, RobotModel, load_robot, load_urdf
+from ik_service.robots.host_kinematics.forward import CONFIGURATIONS_PER_BLOCK
 from ik_service.robots.host_kinematics.tangent import body_motion, motion_subspace_rate
 from objectives.errors import InputError, UnknownNameError
 
@@ -178,6 +179,60 @@ def test_rate_of_the_motion_subspace_is_its_derivative_along_a_motion(robot: Rob
     ahead, behind = (robot.motion_subspace(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))
     np.testing.assert_allclose(rate, (ahead - behind) / (2.0 * STEP), atol=10.0 * DERIVATIVE_TOLERANCE)
     assert (np.abs(rate).max(axis=(0, 2)) > 0.1).sum() > 10
+
+
+def test_jacobians_are_the_derivatives_of_poses(robot: RobotModel, joint_q: Float64Array) -> None:
+    found = robot.jacobian(joint_q)
+    assert found.shape == (len(joint_q), len(robot.link_names), 6, robot.joint_dof_count)
+    for dof in range(robot.joint_dof_count):
+        step = np.zeros(robot.joint_dof_count)
+        step[dof] = STEP
+        forth, back = (robot.forward_kinematics(robot.integrate(joint_q, way * step)) for way in (1.0, -1.0))
+        velocity = (forth.positions - back.positions) / (2 * STEP)
+        angular = _angular_velocity(back.orientations_xyzw, forth.orientations_xyzw) / (2 * STEP)
+        np.testing.assert_allclose(found[..., :3, dof], velocity, atol=DERIVATIVE_TOLERANCE)
+        np.testing.assert_allclose(found[..., 3:, dof], angular, atol=DERIVATIVE_TOLERANCE)
+    assert not found[:, robot.link_index("base")].any()
+    of_one = robot.jacobian(joint_q[2], ["nail", "hand"])
+    some = found[2, [robot.link_index("nail"), robot.link_index("hand")]]
+    np.testing.assert_allclose(of_one[0], some, atol=TOLERANCE)
+
+
+def test_jacobians_of_long_batches_are_those_of_single_configurations(robot: RobotModel) -> None:
+    many = robot.random_joint_q(np.random.default_rng(7), CONFIGURATIONS_PER_BLOCK + 3)
+    joint_qd = np.random.default_rng(8).standard_normal((len(many), robot.joint_dof_count))
+    found, rate = robot.jacobian(many, ["nail"]), robot.jacobian_dot(many, joint_qd, ["nail"])
+    for k in (0, CONFIGURATIONS_PER_BLOCK - 1, CONFIGURATIONS_PER_BLOCK, len(many) - 1):
+        np.testing.assert_allclose(robot.jacobian(many[k], ["nail"])[0], found[k], atol=TOLERANCE)
+        np.testing.assert_allclose(robot.jacobian_dot(many[k], joint_qd[k], ["nail"])[0], rate[k], atol=TOLERANCE)
+
+
+def test_rates_of_jacobians_are_their_derivatives_along_a_motion(robot: RobotModel, joint_q: Float64Array) -> None:
+    joint_qd = np.random.default_rng(2).standard_normal((len(joint_q), robot.joint_dof_count))
+    rate = robot.jacobian_dot(joint_q, joint_qd)
+    ahead, behind = (robot.jacobian(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))
+    np.testing.assert_allclose(rate, (ahead - behind) / (2.0 * STEP), atol=10.0 * DERIVATIVE_TOLERANCE)
+    assert (np.abs(rate).max(axis=(0, 1, 2)) > 0.1).sum() > 10
+    same = robot.jacobian_dot(joint_q, joint_qd[0])  # velocities that all have
+    assert np.array_equal(same[0], rate[0])
+    with pytest.raises(InputError, match="6 rows and joint_qd 2"):
+        robot.jacobian_dot(joint_q, joint_qd[:2])
+
+
+def test_leaders_move_what_their_followers_move() -> None:
+    robot = load_robot("panda_gripper")
+    (follower,) = robot.follower_dofs
+    leader = int(robot.dof_leader[follower])
+    q = robot.random_joint_q(np.random.default_rng(3), 5)
+    links = ["panda_leftfinger", "panda_rightfinger"]
+    found = robot.jacobian(q, links)
+    assert not found[..., follower].any()
+    step = np.zeros(robot.joint_coord_count)
+    step[robot.dof_coordinate[leader]] = STEP
+    forth, back = (robot.forward_kinematics(robot.complete_joint_q(q + way * step), links) for way in (1.0, -1.0))
+    velocity = (forth.positions - back.positions) / (2 * STEP)
+    np.testing.assert_allclose(found[..., :3, leader], velocity, atol=DERIVATIVE_TOLERANCE)
+    np.testing.assert_allclose(np.linalg.norm(velocity, axis=-1), 1.0, atol=DERIVATIVE_TOLERANCE)  # both fingers
 
 
 def test_integration_turns_by_left_products_in_the_joint_parent_frame(robot: RobotModel) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots.constraints.loops import LoopConstraint
 from ik_service.robots.constraints.velocities import VelocityConstraint
+from ik_service.robots.host_kinematics.link_motion import moving_dofs
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.transforms import Float64Array, identity_transform, transform_multiply
 
@@ -73,12 +74,3 @@ def _place(robot: KinematicRobot, link: str | None, offset: Float64Array) -> tup
         return -1, offset
     body, T_body_link = robot.link_frame(link)
     return body, transform_multiply(T_body_link, offset)
-
-
-def moving_dofs(robot: KinematicRobot, body: int) -> NDArray[np.bool_]:
-    """Tell which DOFs move a body, shape [joint_dof_count]; none move the world, body -1."""
-    moving = np.zeros(robot.joint_dof_count, dtype=bool)
-    while body >= 0:
-        moving[robot.joint_qd_start[body] : robot.joint_qd_start[body + 1]] = True
-        body = int(robot.joint_parent[body])
-    return moving
