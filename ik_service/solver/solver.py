@@ -26,6 +26,8 @@ from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
+from ik_service.solver.linearisation.linearisation import Linearisation
+from ik_service.solver.linearisation.linearise import HostRows, linearise
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
@@ -33,7 +35,7 @@ from ik_service.solver.paths.result import RateLimits
 from ik_service.solver.paths.waypoints import Waypoints
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
-from objectives import IKObjective
+from objectives import IKObjective, InputError
 
 
 class IKSolver:
@@ -188,6 +190,29 @@ class IKSolver:
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
+
+    def linearise(self, result: IKResult, positions: Any = None, orientations_xyzw: Any = None) -> Linearisation:
+        """Return how the answers of a solve follow its targets: first derivatives of the minima that they are.
+
+        Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
+        conditions that answers keep; other rows have the least cost beside them, with exact second derivatives. The
+        data of objectives are those of now.
+
+        Args:
+            result: Answers of this solver.
+            positions: The targets that they were solved for, as in `solve`.
+            orientations_xyzw: Alike.
+
+        Raises:
+            InputError: A value that is not allowed, or as many targets as there are no answers.
+            EngineError: An objective does not state its rows.
+        """
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
+        if given.problem_count != len(result):
+            raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
+        joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
+        rows = HostRows(self.robot, self._core.layout.rows)
+        return linearise(rows, self.targets, given, np.atleast_2d(joint_q), result.success)
 
     def follow(
         self,

@@ -1,0 +1,167 @@
+"""Rows of objectives in float64 on the host, with their derivatives by the active DOFs.
+
+    statement of a row group -> symbols, derived once -> values at the frames and data of each element -> rows, Jacobian
+
+The statements are those from which the kernels are made; nothing else is shared with them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.robots.host_kinematics.tangent import BodyMotion
+from ik_service.robots.transforms import Float64Array, transform_multiply
+from objectives.element_table import ElementTable
+from objectives.expression import Expression, evaluate
+from objectives.statement.kernels import coordinate_column, data_column, frame_column, quaternion_column
+from objectives.statement.rows import ROW_WEIGHTS, WEIGHT, StatedRows, state_rows
+
+Data = Mapping[str, Float64Array]
+"""Numbers of an objective's fields by name, shape [1 or n, columns]."""
+
+
+class RowValues(NamedTuple):
+    """Rows in many configurations.
+
+    Attributes:
+        rows: Weighted rows, shape [n, rows].
+        jacobian: Their derivatives by the active DOFs, shape [n, rows, active_dof_count].
+    """
+
+    rows: Float64Array
+    jacobian: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class HostBlock:
+    """The rows of one objective.
+
+    Attributes:
+        tables: Its elements, by row group.
+        size: Number of rows.
+        weight: Factor of all rows.
+    """
+
+    tables: tuple[ElementTable, ...]
+    size: int
+    weight: float
+
+    def values(self, robot: RobotModel, motion: BodyMotion, data: Data) -> RowValues:
+        """Evaluate the rows.
+
+        Args:
+            robot: The robot.
+            motion: Poses and motion subspace in the configurations.
+            data: Numbers of the fields, with those of the rows' weights.
+        """
+        n = len(motion.joint_q)
+        rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, robot.joint_dof_count))
+        for table in self.tables:
+            for element in range(len(table.integers)):
+                self._add(table, element, motion, data, rows, jacobian)
+        return RowValues(rows, jacobian @ active_columns(robot))
+
+    def _add(
+        self,
+        table: ElementTable,
+        element: int,
+        motion: BodyMotion,
+        data: Data,
+        rows: Float64Array,
+        jacobian: Float64Array,
+    ) -> None:
+        """Add the rows of one element."""
+        group, stated, integers = table.group, state_rows(table.group), table.integers[element]
+        n, first = len(rows), int(integers[0])
+        given = {WEIGHT: np.asarray(self.weight)}
+        for k, names in enumerate(stated.frame_names):
+            given |= _columns(names, _frame(table, element, k, motion, data))
+        for k, name in enumerate(stated.coordinate_names):
+            given[name] = motion.joint_q[:, integers[coordinate_column(group, k)]]
+        for k, names in enumerate(stated.quaternion_names):
+            start = int(integers[quaternion_column(group, k)])
+            given |= _columns(names, motion.joint_q[:, start : start + 4])
+        given |= dict(zip(stated.constant_names, table.constants[element], strict=True))
+        fields = [*(name for name, _ in group.data), ROW_WEIGHTS]
+        for k, (name, names) in enumerate(zip(fields, stated.data_names, strict=True)):
+            start = int(integers[data_column(group, k)])
+            given |= _columns(names, data[name][:, start : start + len(names)])
+        outputs = [*stated.rows, *_derivatives(stated)]
+        found = np.stack([np.broadcast_to(value, n) for value in evaluate(outputs, given)], axis=-1)
+        own = slice(first, first + group.row_count)
+        rows[:, own] += found[:, : group.row_count]
+        by_each = found[:, group.row_count :]
+        for dofs, twists in _motions(table, element, stated, motion):
+            width = group.row_count * twists.shape[-1]
+            derivatives = by_each[:, :width].reshape(n, group.row_count, -1)
+            jacobian[:, own, dofs] += np.einsum("nrk,ndk->nrd", derivatives, twists)
+            by_each = by_each[:, width:]
+
+
+def host_values(robot: RobotModel, blocks: Sequence[HostBlock], motion: BodyMotion, data: Sequence[Data]) -> RowValues:
+    """Evaluate the rows of all blocks, one after the other.
+
+    Args:
+        robot: The robot.
+        blocks: The blocks.
+        motion: Poses and motion subspace in the configurations.
+        data: Numbers of each block's fields.
+    """
+    found = [block.values(robot, motion, own) for block, own in zip(blocks, data, strict=True)]
+    return RowValues(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
+
+
+def active_columns(robot: RobotModel) -> Float64Array:
+    """Give how DOFs follow the active ones, shape [joint_dof_count, active_dof_count]; nothing moves locked ones."""
+    columns = np.zeros((robot.joint_dof_count, robot.active_dof_count))
+    moving = np.flatnonzero(robot.dof_active >= 0)
+    leads = robot.dof_leader[moving] == moving
+    columns[moving, robot.dof_active[moving]] = np.where(leads, 1.0, robot.dof_multiplier[moving])
+    return columns
+
+
+def _columns(names: Sequence[str], values: Float64Array) -> dict[str, Float64Array]:
+    return {name: values[:, k] for k, name in enumerate(names)}
+
+
+def _frame(table: ElementTable, element: int, k: int, motion: BodyMotion, data: Data) -> Float64Array:
+    """Give the pose of frame k of an element in the world, shape [n, 7]."""
+    body = int(table.integers[element, frame_column(k)])
+    pose = np.broadcast_to(table.frame_offsets[element, k], (len(motion.joint_q), 7))
+    if body >= 0:
+        pose = transform_multiply(motion.T_world_body[:, body], pose)
+    offsets = dict(table.group.offsets)
+    name = table.group.frames[k]
+    if name in offsets:
+        pose = transform_multiply(pose, np.broadcast_to(data[offsets[name]], pose.shape))
+    return pose
+
+
+def _derivatives(stated: StatedRows) -> list[Expression]:
+    """Give the derivatives of all rows, by one thing that moves after the other, row after row."""
+    by_frames = [part for frame in stated.frame_derivatives for row in frame for part in row]
+    by_coordinates = [part for coordinate in stated.coordinate_derivatives for part in coordinate]
+    by_quaternions = [part for own in stated.quaternion_derivatives for row in own for part in row]
+    return [*by_frames, *by_coordinates, *by_quaternions]
+
+
+def _motions(
+    table: ElementTable, element: int, stated: StatedRows, motion: BodyMotion
+) -> list[tuple[NDArray[np.intp], Float64Array]]:
+    """Give which DOFs move what rows are derived by, and how, in the same order: [n, DOFs, 6, 1 or 3]."""
+    integers, group, n = table.integers[element], table.group, len(motion.joint_q)
+    found = []
+    for k in range(len(stated.frame_derivatives)):
+        column = frame_column(k)
+        dofs = table.moving_dofs[integers[column + 1] : integers[column + 2]].astype(np.intp)
+        found.append((dofs, motion.S[:, dofs]))
+    for k in range(len(stated.coordinate_derivatives)):
+        found.append((integers[coordinate_column(group, k) + 1 :][:1].astype(np.intp), np.ones((n, 1, 1))))
+    for k in range(len(stated.quaternion_derivatives)):
+        first = int(integers[quaternion_column(group, k) + 1])
+        found.append((np.arange(first, first + 3), np.broadcast_to(np.eye(3), (n, 3, 3))))
+    return found

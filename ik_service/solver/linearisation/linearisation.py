@@ -1,0 +1,103 @@
+"""How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ik_service.robots.transforms import Float64Array
+from objectives.errors import InputError
+
+TWIST = 6
+
+
+class DofState(IntEnum):
+    """What holds a DOF at an answer."""
+
+    FREE = 0
+    """Nothing: it follows the targets."""
+    AT_LOWER = 1
+    AT_UPPER = 2
+    FIXED = 3
+    """It is locked, or no row depends on it."""
+
+
+class TargetTangents(NamedTuple):
+    """A change of targets, or the derivative of a number by it.
+
+    Attributes:
+        positions: [m], shape [n, targets, 3].
+        rotations: Rotation vectors about the axes of the frame that targets are given in [rad], shape [n, targets, 3].
+    """
+
+    positions: Float64Array
+    rotations: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class Linearisation:
+    """First derivatives of answers by their targets.
+
+    They are those of the minimum that was found, as it moves with its targets; that it is found from a start plays no
+    part. Configurations change by tangents, one number for each DOF [m or rad]; those of ball and floating joints are
+    rotation vectors as in `RobotModel.integrate`. Where the robot can move without moving what it is to reach, answers
+    follow on the shortest way.
+
+    Attributes:
+        joint_q: The minima that answers are, in float64, shape [n, joint_coord_count]: an answer in float32 is near to
+            one, and derivatives are those there.
+        by_targets: Change of each DOF with the position and the rotation vector of each target, shape [n,
+            joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
+        is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum.
+        dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
+        one_sided: DOFs at a limit that nothing presses against it: they have another derivative to the other side,
+            bool [n, joint_dof_count].
+        rank: Rank of the rows that are met, int [n].
+    """
+
+    joint_q: Float64Array
+    by_targets: Float64Array
+    is_differentiable: NDArray[np.bool_]
+    dof_state: NDArray[np.int8]
+    one_sided: NDArray[np.bool_]
+    rank: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        """Return the number of problems."""
+        return len(self.by_targets)
+
+    def jvp(self, positions: ArrayLike, rotations: ArrayLike) -> Float64Array:
+        """Give how configurations change with a change of the targets, shape [n, joint_dof_count].
+
+        Args:
+            positions: Change of each target's position [m], shape [n, targets, 3].
+            rotations: Its rotation vector [rad], alike.
+
+        Raises:
+            InputError: Wrong shapes.
+        """
+        shape = (len(self), self.by_targets.shape[2], 3)
+        change = np.concatenate([_shaped("positions", positions, shape), _shaped("rotations", rotations, shape)], -1)
+        return np.asarray(np.einsum("ndtk,ntk->nd", self.by_targets, change))
+
+    def vjp(self, joint_q: ArrayLike) -> TargetTangents:
+        """Give the derivative of a number by the targets from that by the configurations.
+
+        Args:
+            joint_q: Derivative of the number by each DOF, shape [n, joint_dof_count].
+
+        Raises:
+            InputError: A wrong shape.
+        """
+        given = _shaped("joint_q", joint_q, self.by_targets.shape[:2])
+        found = np.einsum("ndtk,nd->ntk", self.by_targets, given)
+        return TargetTangents(found[..., :3], found[..., 3:])
+
+
+def _shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Float64Array:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape:
+        raise InputError(f"{name} has shape {list(array.shape)}. Allowed: {list(shape)}.")
+    return array

@@ -1,0 +1,201 @@
+"""Derivatives of answers by their targets, against minima of targets a little apart, and what they are where."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, SolverOptions, load_robot
+from ik_service.errors import EngineError
+from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
+from ik_service.solver.linearisation.linearisation import DofState
+from objectives import IKObjectivePosture, InputError
+from tests.solver.quick_objective import QuickObjective
+
+HANDS = ["left_panda_hand", "right_panda_hand"]
+PRECISE = SolverOptions(precision="float64")
+APART = 1e-4
+"""By how much targets are moved for differences of fourth order [m or rad]."""
+WELL_APART_FROM_SINGULAR = 0.05
+
+
+def posture(robot):
+    return IKObjectivePosture(robot.mid_joint_q, weight=0.05)
+
+
+def reachable(robot, links, count, random_seed=0):
+    """Poses of random configurations that are far from singular, with these."""
+    joint_q = robot.random_joint_q(np.random.default_rng(random_seed), 20 * count)
+    jacobian = robot.jacobian(joint_q, links).reshape(len(joint_q), -1, robot.joint_dof_count)
+    least = np.linalg.svd(jacobian[..., robot.active_dof], compute_uv=False).min(axis=1)
+    joint_q = joint_q[least > WELL_APART_FROM_SINGULAR][:count]
+    poses = robot.forward_kinematics(joint_q, links)
+    return poses.positions, poses.orientations_xyzw, joint_q
+
+
+def moved(positions, orientations_xyzw, target, axis, by):
+    """Targets of which one has moved or turned."""
+    positions, orientations_xyzw = positions.copy(), orientations_xyzw.copy()
+    if axis < 3:
+        positions[:, target, axis] += by
+    else:
+        turn = quaternion_exp(by * np.eye(3)[axis - 3])
+        orientations_xyzw[:, target] = quaternion_multiply(turn, orientations_xyzw[:, target])
+    return positions, orientations_xyzw
+
+
+def by_differences(solver, found, positions, orientations_xyzw):
+    """Derivatives of the minima, shape [n, coordinates, targets, 6], of a robot of scalar joints."""
+
+    def minima(target, axis, by):
+        targets = moved(positions, orientations_xyzw, target, axis, by)
+        result = solver.solve(*targets, initial_joint_q=found.joint_q)
+        return solver.linearise(result, *targets).joint_q
+
+    def derivative(target, axis):
+        near, far = (minima(target, axis, h) - minima(target, axis, -h) for h in (APART, 2.0 * APART))
+        return (8.0 * near - far) / (12.0 * APART)
+
+    count = positions.shape[1]
+    return np.stack([np.stack([derivative(k, a) for a in range(6)], axis=-1) for k in range(count)], axis=-2)
+
+
+CASES = {
+    "ur5e": ("ur5e", ["tool0"], False, 12),
+    "panda": ("panda", ["panda_hand"], True, 6),
+    "dual_panda": ("dual_panda", HANDS, True, 3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_derivatives_are_those_of_the_minima(case):
+    name, links, has_posture, count = CASES[case]
+    robot = load_robot(name, collision="ignore")
+    objectives = [posture(robot)] if has_posture else []
+    solver = IKSolver(robot, links, device="cpu", objectives=objectives, options=PRECISE)
+    positions, orientations, start = reachable(robot, links, count)
+    result = solver.solve(positions, orientations, initial_joint_q=start)
+    assert result.success.all()
+    found = solver.linearise(result, positions, orientations)
+    assert found.is_differentiable.all()
+    np.testing.assert_allclose(found.joint_q, result.joint_q, atol=1e-2 if has_posture else 1e-7)
+    expected = by_differences(solver, found, positions, orientations)
+    scale = np.abs(expected).max(axis=(1, 2, 3), keepdims=True)
+    np.testing.assert_allclose(found.by_targets / scale, expected / scale, atol=1e-6)
+
+
+def test_a_redundant_arm_follows_on_the_shortest_way():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    solver = IKSolver(robot, links, device="cpu")
+    positions, orientations, start = reachable(robot, links, 8)
+    result = solver.solve(positions, orientations, initial_joint_q=start)
+    found = solver.linearise(result, positions, orientations)
+    expected = np.linalg.pinv(robot.jacobian(found.joint_q, links)[:, 0])
+    np.testing.assert_allclose(found.by_targets[:, :, 0], expected, atol=1e-8)
+    assert (found.rank == 6).all()
+
+
+def test_islands_do_not_follow_each_others_targets():
+    robot = load_robot("dual_panda", collision="ignore")
+    solver = IKSolver(robot, HANDS, device="cpu", objectives=[posture(robot)], options=PRECISE)
+    positions, orientations, start = reachable(robot, HANDS, 2)
+    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    left = np.array([name.startswith("left") for name in robot.dof_names])
+    assert not found.by_targets[:, left, 1].any()
+    assert not found.by_targets[:, ~left, 0].any()
+    assert found.by_targets[:, left, 0].any()
+    assert found.by_targets[:, ~left, 1].any()
+
+
+def test_targets_out_of_reach_pull_their_minimum_along():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    solver = IKSolver(robot, links, device="cpu", options=PRECISE)
+    positions, orientations, start = reachable(robot, links, 4)
+    positions += 1.0
+    result = solver.solve(positions, orientations, initial_joint_q=start)
+    assert not result.success.any()
+    found = solver.linearise(result, positions, orientations)
+    kept = found.is_differentiable
+    assert kept.any()
+    expected = by_differences(solver, found, positions, orientations)
+    np.testing.assert_allclose(found.by_targets[kept], expected[kept], atol=1e-5)
+    assert not found.by_targets[~kept].any()
+
+
+def test_a_joint_that_a_limit_holds_stays():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    outside = robot.mid_joint_q.copy()
+    outside[1] = robot.joint_limit_upper[1] + 1.0  # where the posture would have it
+    solver = IKSolver(
+        robot, [], device="cpu", objectives=[IKObjectivePosture(outside)], options=SolverOptions(joint_limits="hard")
+    )
+    result = solver.solve(problem_count=1)
+    assert result.joint_q[0, 1] == np.float32(robot.joint_limit_upper[1])
+    arm = IKSolver(robot, links, device="cpu", objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE)
+    poses = robot.forward_kinematics(result.joint_q, links)
+    answer = arm.solve(poses.positions, poses.orientations_xyzw, initial_joint_q=result.joint_q)
+    assert answer.success.all()
+    found = arm.linearise(answer, poses.positions, poses.orientations_xyzw)
+    assert found.is_differentiable.all()
+    assert found.dof_state[0, 1] == DofState.AT_UPPER
+    assert not found.one_sided[0, 1]
+    assert not found.by_targets[0, 1].any()
+    assert found.by_targets[0, 2:].any()
+
+
+def test_joints_that_no_target_moves_are_fixed():
+    robot = load_robot("panda_gripper", collision="ignore")
+    solver = IKSolver(robot, ["panda_hand"], device="cpu")
+    positions, orientations, start = reachable(robot.lock({"panda_finger_joint1": 0.01}), ["panda_hand"], 2)
+    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    fingers = np.array(["finger" in name for name in robot.dof_names])
+    assert (found.dof_state[:, fingers] == DofState.FIXED).all()
+    assert not found.by_targets[:, fingers].any()
+    assert (found.dof_state[:, ~fingers] == DofState.FREE).all()
+
+
+def test_products_are_each_others_transpose():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    solver = IKSolver(robot, links, device="cpu")
+    positions, orientations, start = reachable(robot, links, 5)
+    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    rng = np.random.default_rng(1)
+    change, turn, by_q = rng.normal(size=(5, 1, 3)), rng.normal(size=(5, 1, 3)), rng.normal(size=(5, 6))
+    back = found.vjp(by_q)
+    forth = found.jvp(change, turn)
+    assert forth.shape == (5, 6)
+    np.testing.assert_allclose((forth * by_q).sum(), (back.positions * change).sum() + (back.rotations * turn).sum())
+    with pytest.raises(InputError, match=r"joint_q has shape \[6\]"):
+        found.vjp(by_q[0])
+
+
+def test_positions_alone_have_no_derivatives_by_rotations():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    solver = IKSolver(robot, links, device="cpu")
+    positions, _, start = reachable(robot, links, 3)
+    result = solver.solve(positions, initial_joint_q=start)
+    found = solver.linearise(result, positions)
+    assert (found.rank == 3).all()
+    assert not found.by_targets[..., 3:].any()
+    follows = robot.jacobian(found.joint_q, links)[:, 0, :3] @ found.by_targets[:, :, 0, :3]
+    np.testing.assert_allclose(follows, np.broadcast_to(np.eye(3), (3, 3, 3)), atol=1e-9)
+
+
+def test_answers_that_are_no_minimum_have_none():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    solver = IKSolver(robot, links, device="cpu", options=SolverOptions(seeds=1, max_iterations=2))
+    positions, orientations, _ = reachable(robot, links, 20)
+    result = solver.solve(positions, orientations)
+    found = solver.linearise(result, positions, orientations)
+    lost = ~found.is_differentiable
+    assert lost.any()
+    assert not found.by_targets[lost].any()
+
+
+def test_what_cannot_be_derived_is_refused():
+    robot = load_robot("panda", collision="ignore")
+    solver = IKSolver(robot, ["panda_hand"], device="cpu", objectives=[QuickObjective(6, [[0.4, 0.1, 0.5]])])
+    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
+    result = solver.solve(*pose)
+    with pytest.raises(EngineError, match="does not state its rows"):
+        solver.linearise(result, *pose)
+    with pytest.raises(InputError, match="targets of 2 problems and 1 answers"):
+        solver.linearise(result, np.repeat(pose[0], 2, axis=0), np.repeat(pose[1], 2, axis=0))
