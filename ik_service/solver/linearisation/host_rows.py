@@ -61,45 +61,46 @@ class HostBlock:
         n = len(motion.joint_q)
         rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, robot.joint_dof_count))
         for table in self.tables:
-            for element in range(len(table.integers)):
-                self._add(table, element, motion, data, rows, jacobian)
+            self._add(table, motion, data, rows, jacobian)
         return RowValues(rows, jacobian @ active_columns(robot))
 
     def _add(
-        self,
-        table: ElementTable,
-        element: int,
-        motion: BodyMotion,
-        data: Data,
-        rows: Float64Array,
-        jacobian: Float64Array,
+        self, table: ElementTable, motion: BodyMotion, data: Data, rows: Float64Array, jacobian: Float64Array
     ) -> None:
-        """Add the rows of one element."""
-        group, stated, integers = table.group, state_rows(table.group), table.integers[element]
-        n, first = len(rows), int(integers[0])
-        given = {WEIGHT: np.asarray(self.weight)}
-        for k, names in enumerate(stated.frame_names):
-            given |= _columns(names, _frame(table, element, k, motion, data))
-        for k, name in enumerate(stated.coordinate_names):
-            given[name] = motion.joint_q[:, integers[coordinate_column(group, k)]]
-        for k, names in enumerate(stated.quaternion_names):
-            start = int(integers[quaternion_column(group, k)])
-            given |= _columns(names, motion.joint_q[:, start : start + 4])
-        given |= dict(zip(stated.constant_names, table.constants[element], strict=True))
-        fields = [*(name for name, _ in group.data), ROW_WEIGHTS]
-        for k, (name, names) in enumerate(zip(fields, stated.data_names, strict=True)):
-            start = int(integers[data_column(group, k)])
-            given |= _columns(names, data[name][:, start : start + len(names)])
+        """Add the rows of all elements of a table, which are evaluated side by side."""
+        group, stated, shape = table.group, state_rows(table.group), (len(rows), len(table.integers))
         outputs = [*stated.rows, *_derivatives(stated)]
-        found = np.stack([np.broadcast_to(value, n) for value in evaluate(outputs, given)], axis=-1)
-        own = slice(first, first + group.row_count)
-        rows[:, own] += found[:, : group.row_count]
-        by_each = found[:, group.row_count :]
-        for dofs, twists in _motions(table, element, stated, motion):
-            width = group.row_count * twists.shape[-1]
-            derivatives = by_each[:, :width].reshape(n, group.row_count, -1)
-            jacobian[:, own, dofs] += np.einsum("nrk,ndk->nrd", derivatives, twists)
-            by_each = by_each[:, width:]
+        values = evaluate(outputs, {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)})
+        found = np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
+        for element in range(shape[1]):
+            first = int(table.integers[element, 0])
+            own = slice(first, first + group.row_count)
+            rows[:, own] += found[:, element, : group.row_count]
+            by_each = found[:, element, group.row_count :]
+            for dofs, moving in _motions(table, element, stated, motion):
+                width = group.row_count * moving.shape[-1]
+                derivatives = by_each[:, :width].reshape(len(rows), group.row_count, -1)
+                jacobian[:, own, dofs] += np.einsum("nrk,ndk->nrd", derivatives, moving)
+                by_each = by_each[:, width:]
+
+
+def _inputs(table: ElementTable, stated: StatedRows, motion: BodyMotion, data: Data) -> dict[str, Float64Array]:
+    """Give the values of all variables, shape [n, elements] or one that broadcasts to it."""
+    group, integers, joint_q = table.group, table.integers, motion.joint_q
+    given: dict[str, Float64Array] = {}
+    for k, names in enumerate(stated.frame_names):
+        poses = np.stack([_frame(table, element, k, motion, data) for element in range(len(integers))], axis=1)
+        given |= {name: poses[:, :, c] for c, name in enumerate(names)}
+    for k, name in enumerate(stated.coordinate_names):
+        given[name] = joint_q[:, integers[:, coordinate_column(group, k)]]
+    for k, names in enumerate(stated.quaternion_names):
+        first = integers[:, quaternion_column(group, k)]
+        given |= {name: joint_q[:, first + c] for c, name in enumerate(names)}
+    given |= {name: table.constants[:, c] for c, name in enumerate(stated.constant_names)}
+    for k, (field, names) in enumerate(zip((*dict(group.data), ROW_WEIGHTS), stated.data_names, strict=True)):
+        first = integers[:, data_column(group, k)]
+        given |= {name: data[field][:, first + c] for c, name in enumerate(names)}
+    return given
 
 
 def host_values(robot: RobotModel, blocks: Sequence[HostBlock], motion: BodyMotion, data: Sequence[Data]) -> RowValues:
@@ -122,10 +123,6 @@ def active_columns(robot: RobotModel) -> Float64Array:
     leads = robot.dof_leader[moving] == moving
     columns[moving, robot.dof_active[moving]] = np.where(leads, 1.0, robot.dof_multiplier[moving])
     return columns
-
-
-def _columns(names: Sequence[str], values: Float64Array) -> dict[str, Float64Array]:
-    return {name: values[:, k] for k, name in enumerate(names)}
 
 
 def _frame(table: ElementTable, element: int, k: int, motion: BodyMotion, data: Data) -> Float64Array:

@@ -6,8 +6,9 @@ First derivatives of rows are exact; those of the gradient, and those by targets
 order, of all problems at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues, active_columns, host_values
 from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
 from ik_service.solver.linearisation.minimum import Minimum, multipliers
-from ik_service.solver.problems.rows.binding import is_secondary
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.expression_objective import ExpressionObjective
@@ -29,8 +29,11 @@ from objectives.statement.rows import ROW_WEIGHTS
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 
-STEP = 1e-3
-"""Of differences [m or rad]."""
+STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
+SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
+"""Of differences [m or rad], and how much each counts."""
+LINES_AT_ONCE = 4096
+"""Configurations that are evaluated together, where there are not as many answers."""
 AT_LIMIT = 1e-6
 """Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""
 PRESSED = 1e-6
@@ -62,7 +65,8 @@ class HostRows:
             self._blocks.append(HostBlock(tuple(objective.element_tables(rows.model)), size, objective.weight))
         sizes = rows.sizes
         self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
-        self.yields = np.repeat([is_secondary(objective) for objective in self._objectives], sizes)
+        self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)
+        self.dof_tree = self.robot.trees.active_treeid
 
     def data(self, targets: Sequence[Target], given: TargetArrays) -> list[Data]:
         """Give the numbers of all fields, those of targets as the caller has them, not rounded."""
@@ -99,6 +103,33 @@ def _of_target(
     return found
 
 
+class Islands(NamedTuple):
+    """Islands of problems.
+
+    Attributes:
+        number: How many each problem has, shape [n].
+        tree: Island of each tree, -1 for none, shape [n, trees].
+        row: Island of each row, -1 for none, shape [n, rows].
+    """
+
+    number: NDArray[np.integer]
+    tree: NDArray[np.integer]
+    row: NDArray[np.integer]
+
+    def of(
+        self, p: int, is_hard: NDArray[np.bool_], dof_tree: NDArray[np.integer]
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Give the hard rows and the active DOFs of each island of a problem.
+
+        Args:
+            p: The problem.
+            is_hard: Which rows are hard, shape [rows].
+            dof_tree: Tree of each active DOF.
+        """
+        for island in range(int(self.number[p])):
+            yield np.flatnonzero(is_hard & (self.row[p] == island)), np.flatnonzero(self.tree[p, dof_tree] == island)
+
+
 @dataclass(frozen=True, eq=False)
 class _Answers:
     """Answers, and which of their rows are what.
@@ -114,7 +145,7 @@ class _Answers:
 
     rows: HostRows
     joint_q: Float64Array
-    data: list[Data]
+    data: Sequence[Data]
     is_hard: NDArray[np.bool_]
     is_soft: NDArray[np.bool_]
     multipliers: Float64Array
@@ -127,34 +158,50 @@ class _Answers:
         """Give the gradient of the Lagrangian, shape [n, active DOFs]."""
         return _applied(values.jacobian, np.where(self.is_soft, values.rows, self.multipliers))
 
+    def repeated(self, times: int) -> "_Answers":
+        """Give the answers so many times, one after the other."""
+        data = [
+            {name: _tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()}
+            for own in self.data
+        ]
+        soft, pulls, joint_q = (_tiled(one, times) for one in (self.is_soft, self.multipliers, self.joint_q))
+        return replace(self, joint_q=joint_q, data=data, is_soft=soft, multipliers=pulls)
+
     def curvature(self) -> Float64Array:
         """Give the second derivatives of the Lagrangian, shape [n, active DOFs, active DOFs]; 0 without soft rows."""
-        robot, count = self.rows.robot, self.rows.robot.active_dof_count
-        found = np.zeros((len(self.joint_q), count, count))
-        for dof in range(count if self.is_soft.any() else 0):
-
-            def moved(by: float, dof: int = dof) -> Float64Array:
-                joint_q = robot.integrate(self.joint_q, by * self.rows.columns[:, dof])
-                return self.slope(self.rows.values(body_motion(robot, joint_q), self.data))
-
-            found[:, :, dof] = _central(moved)
+        robot, count, n = self.rows.robot, self.rows.robot.active_dof_count, len(self.joint_q)
+        found = np.zeros((n, count, count))
+        each = max(LINES_AT_ONCE // (len(STEPS) * n), 1)
+        for first in range(0, count if self.is_soft.any() else 0, each):
+            columns = self.rows.columns[:, first : first + each]
+            tangents = (columns.T[:, None] * STEPS[:, None]).reshape(-1, len(columns))
+            many = self.repeated(len(tangents))
+            motion = body_motion(robot, robot.integrate(many.joint_q, np.repeat(tangents, n, axis=0)))
+            slopes = many.slope(self.rows.values(motion, many.data)).reshape(-1, len(STEPS), n, count)
+            found[:, :, first : first + each] = np.einsum("s,dsnc->ncd", SHARES, slopes)
         return found
 
-    def by_target(self, target: int, axis: int, motion: BodyMotion) -> tuple[Float64Array, Float64Array]:
-        """Give how rows and the gradient of the Lagrangian change with a target, [n, rows] and [n, active DOFs]."""
-        count = self.is_hard.shape[1]
+    def by_target(self, target: int, axes: NDArray[np.intp], motion: BodyMotion) -> Float64Array:
+        """Give how rows, and after them the gradient of the Lagrangian, change with a target.
 
-        def changed(by: float) -> Float64Array:
-            own = dict(self.data[target])
-            if axis < 3:
-                own[POSITION] = own[POSITION] + by * np.eye(3)[axis]
-            else:
-                own[ORIENTATION] = quaternion_multiply(quaternion_exp(by * np.eye(3)[axis - 3]), own[ORIENTATION])
-            values = self.rows.values(motion, [*self.data[:target], own, *self.data[target + 1 :]])
-            return np.concatenate([values.rows, self.slope(values)], axis=1)
+        Args:
+            target: The target.
+            axes: Three of its position, then three of its rotation vector.
+            motion: Poses in the answers.
 
-        found = _central(changed)
-        return found[:, :count], found[:, count:]
+        Returns:
+            Shape [n, rows + active DOFs, axes].
+        """
+        times, n = len(axes) * len(STEPS), len(self.joint_q)
+        many = self.repeated(times)
+        own = dict(many.data[target])
+        moves = np.repeat((np.eye(TWIST)[axes, None] * STEPS[:, None]).reshape(times, TWIST), n, axis=0)
+        own[POSITION] = own[POSITION] + moves[:, :3]
+        own[ORIENTATION] = quaternion_multiply(quaternion_exp(moves[:, 3:]), _lines(own[ORIENTATION], len(moves)))
+        still = BodyMotion(*(_tiled(one, times) for one in motion))
+        values = self.rows.values(still, [*many.data[:target], own, *many.data[target + 1 :]])
+        changed = np.concatenate([values.rows, many.slope(values)], axis=1)
+        return np.asarray(np.einsum("s,asnk->nka", SHARES, changed.reshape(len(axes), len(STEPS), n, -1)))
 
 
 def linearise(
@@ -163,6 +210,7 @@ def linearise(
     given: TargetArrays,
     joint_q: NDArray[np.floating],
     is_met: NDArray[np.bool_],
+    islands: Islands,
 ) -> Linearisation:
     """Give the derivatives of answers by their targets.
 
@@ -172,24 +220,26 @@ def linearise(
         given: Their values.
         joint_q: The answers, shape [n, joint_coord_count].
         is_met: Whether an answer meets its targets and constraints, shape [n].
+        islands: Islands of the problems.
     """
     robot, n = rows.robot, given.problem_count
     answers = _sorted(rows, rows.data(targets, given), joint_q.astype(np.float64), is_met)
-    answers, state, pressed, settled = _at_minimum(answers)
+    answers, state, pressed, settled = _at_minimum(answers, islands)
     is_differentiable = settled & (is_met | ~(rows.yields & (answers.is_soft | answers.is_hard)).any(axis=1))
     motion = body_motion(robot, answers.joint_q)
     values, curvature = rows.values(motion, answers.data), answers.curvature()
-    numbers = [(k, axis) for k in range(len(targets)) for axis in range(TWIST) if _is_given(given, k, axis)]
-    changes = [answers.by_target(k, axis, motion) for k, axis in numbers]
+    given_axes = [_axes(given, k) for k in range(len(targets))]
+    changes = np.concatenate([answers.by_target(k, axes, motion) for k, axes in enumerate(given_axes)], axis=-1)
+    by_rows, by_slope = np.split(changes, [values.rows.shape[1]], axis=1)
     found = np.zeros((n, robot.active_dof_count, len(targets) * TWIST))
-    rank, places = np.zeros(n, np.int32), [TWIST * k + axis for k, axis in numbers]
-    for p in np.flatnonzero(is_differentiable):
-        hard = answers.is_hard[p]
-        minimum = Minimum(values.jacobian[p, hard], curvature[p], state[p] == DofState.FREE)
-        by_rows = np.stack([own[p, hard] for own, _ in changes], axis=1)
-        by_slope = np.stack([own[p] for _, own in changes], axis=1)
-        followed = minimum.following(by_rows, by_slope)
-        found[p][:, places], rank[p] = followed.change, followed.rank
+    rank, places = np.zeros(n, np.int32), np.concatenate([TWIST * k + axes for k, axes in enumerate(given_axes)])
+    for p in np.flatnonzero(is_differentiable).tolist():
+        free = state[p] == DofState.FREE
+        for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
+            minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
+            followed = minimum.following(by_rows[p, hard], by_slope[p, dofs])
+            found[p][np.ix_(dofs, places)] = followed.change
+            rank[p] += followed.rank
     by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, len(targets), TWIST)
     of_dofs = np.full((n, robot.joint_dof_count), DofState.FIXED, np.int8)
     of_dofs[:, robot.active_dof] = state
@@ -198,11 +248,13 @@ def linearise(
     return Linearisation(answers.joint_q, by_targets, is_differentiable, of_dofs, one_sided, rank)
 
 
-def _is_given(given: TargetArrays, target: int, axis: int) -> bool:
-    return (given.positions if axis < 3 else given.orientations_xyzw)[target] is not None
+def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:
+    """Give the numbers of a target's position and rotation vector that it was given."""
+    on = [given.positions[target] is not None, given.orientations_xyzw[target] is not None]
+    return np.flatnonzero(np.repeat(on, 3))
 
 
-def _sorted(rows: HostRows, data: list[Data], joint_q: Float64Array, is_met: NDArray[np.bool_]) -> _Answers:
+def _sorted(rows: HostRows, data: Sequence[Data], joint_q: Float64Array, is_met: NDArray[np.bool_]) -> _Answers:
     """Sort rows into those that are met and those that cost: targets are met unless other rows weigh against them."""
     on = rows.weights(data, len(joint_q)) > 0.0
     against = (on & (rows.kind == RowKind.SOFT) & ~rows.yields).any(axis=1)
@@ -212,7 +264,7 @@ def _sorted(rows: HostRows, data: list[Data], joint_q: Float64Array, is_met: NDA
 
 
 def _at_minimum(
-    answers: _Answers,
+    answers: _Answers, islands: Islands
 ) -> tuple[_Answers, NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_]]:
     """Go from answers to their minima by Newton's method.
 
@@ -227,12 +279,13 @@ def _at_minimum(
         answers, state, pressed = _with_limits(answers, values)
         slope, curvature = answers.slope(values), answers.curvature()
         step = np.zeros((n, robot.active_dof_count))
-        for p in np.flatnonzero(alive & (last > NEWTON_SETTLED)):
-            hard = answers.is_hard[p]
-            minimum = Minimum(values.jacobian[p, hard], curvature[p], state[p] == DofState.FREE)
-            followed = minimum.following(values.rows[p, hard, None], slope[p, :, None])
-            step[p] = followed.change[:, 0]
-            last[p] = np.abs(step[p]).max(initial=0.0) if followed.is_least else np.inf
+        for p in np.flatnonzero(alive & (last > NEWTON_SETTLED)).tolist():
+            last[p], free = 0.0, state[p] == DofState.FREE
+            for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
+                minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
+                followed = minimum.following(values.rows[p, hard, None], slope[p, dofs, None])
+                step[p, dofs] = followed.change[:, 0]
+                last[p] = max(last[p], np.abs(followed.change).max(initial=0.0) if followed.is_least else np.inf)
         alive &= last <= NEWTON_LONGEST
         step[~alive] = 0.0
         answers = replace(answers, joint_q=robot.integrate(answers.joint_q, step @ rows.columns.T))
@@ -268,8 +321,9 @@ def _applied(jacobian: Float64Array, rows: Float64Array) -> Float64Array:
     return found
 
 
-def _central(function: Callable[[float], Float64Array]) -> Float64Array:
-    """Give the derivative of a function of one number at 0."""
-    near, far = function(STEP) - function(-STEP), function(2.0 * STEP) - function(-2.0 * STEP)
-    found: Float64Array = (8.0 * near - far) / (12.0 * STEP)
-    return found
+def _tiled(array: NDArray[Any], times: int) -> NDArray[Any]:
+    return np.tile(array, (times, *[1] * (array.ndim - 1)))
+
+
+def _lines(array: Float64Array, count: int) -> Float64Array:
+    return np.broadcast_to(array, (count, array.shape[1]))

@@ -76,7 +76,7 @@ def test_derivatives_are_those_of_the_minima(case):
     assert result.success.all()
     found = solver.linearise(result, positions, orientations)
     assert found.is_differentiable.all()
-    np.testing.assert_allclose(found.joint_q, result.joint_q, atol=1e-2 if has_posture else 1e-7)
+    np.testing.assert_allclose(found.joint_q, result.joint_q, atol=0.05 if has_posture else 1e-7)
     expected = by_differences(solver, found, positions, orientations)
     scale = np.abs(expected).max(axis=(1, 2, 3), keepdims=True)
     np.testing.assert_allclose(found.by_targets / scale, expected / scale, atol=1e-6)
