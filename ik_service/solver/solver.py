@@ -27,7 +27,7 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.linearisation.linearisation import Linearisation
-from ik_service.solver.linearisation.linearise import HostRows, Islands, linearise
+from ik_service.solver.linearisation.linearise import AnswerIslands, HostRows, linearise
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
@@ -212,7 +212,7 @@ class IKSolver:
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
         joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
         rows = HostRows(self.robot, self._core.layout.rows)
-        islands = Islands(result.islands.nisland, result.islands.tree_island, result.islands.row_island)
+        islands = AnswerIslands(result.islands.nisland, result.islands.tree_island, result.islands.row_island)
         return linearise(rows, self.targets, given, np.atleast_2d(joint_q), result.success, islands)
 
     def follow(

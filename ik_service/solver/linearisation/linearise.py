@@ -103,8 +103,8 @@ def _of_target(
     return found
 
 
-class Islands(NamedTuple):
-    """Islands of problems.
+class AnswerIslands(NamedTuple):
+    """AnswerIslands of problems.
 
     Attributes:
         number: How many each problem has, shape [n].
@@ -210,7 +210,7 @@ def linearise(
     given: TargetArrays,
     joint_q: NDArray[np.floating],
     is_met: NDArray[np.bool_],
-    islands: Islands,
+    islands: AnswerIslands,
 ) -> Linearisation:
     """Give the derivatives of answers by their targets.
 
@@ -220,7 +220,7 @@ def linearise(
         given: Their values.
         joint_q: The answers, shape [n, joint_coord_count].
         is_met: Whether an answer meets its targets and constraints, shape [n].
-        islands: Islands of the problems.
+        islands: AnswerIslands of the problems.
     """
     robot, n = rows.robot, given.problem_count
     answers = _sorted(rows, rows.data(targets, given), joint_q.astype(np.float64), is_met)
@@ -237,7 +237,7 @@ def linearise(
         free = state[p] == DofState.FREE
         for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
             minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
-            followed = minimum.following(by_rows[p, hard], by_slope[p, dofs])
+            followed = minimum.shift(by_rows[p, hard], by_slope[p, dofs])
             found[p][np.ix_(dofs, places)] = followed.change
             rank[p] += followed.rank
     by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, len(targets), TWIST)
@@ -264,7 +264,7 @@ def _sorted(rows: HostRows, data: Sequence[Data], joint_q: Float64Array, is_met:
 
 
 def _at_minimum(
-    answers: _Answers, islands: Islands
+    answers: _Answers, islands: AnswerIslands
 ) -> tuple[_Answers, NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_]]:
     """Go from answers to their minima by Newton's method.
 
@@ -283,7 +283,7 @@ def _at_minimum(
             last[p], free = 0.0, state[p] == DofState.FREE
             for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
                 minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
-                followed = minimum.following(values.rows[p, hard, None], slope[p, dofs, None])
+                followed = minimum.shift(values.rows[p, hard, None], slope[p, dofs, None])
                 step[p, dofs] = followed.change[:, 0]
                 last[p] = max(last[p], np.abs(followed.change).max(initial=0.0) if followed.is_least else np.inf)
         alive &= last <= NEWTON_LONGEST

@@ -21,7 +21,7 @@ CURVATURE_SHARE = 1e-7
 """The same for the curvature in directions that hard rows leave open, which comes from differences."""
 
 
-class Following(NamedTuple):
+class MinimumShift(NamedTuple):
     """How a minimum follows some numbers.
 
     Attributes:
@@ -48,7 +48,7 @@ class Minimum(NamedTuple):
     curvature: Float64Array
     free: NDArray[np.bool_]
 
-    def following(self, hard: Float64Array, slope: Float64Array) -> Following:
+    def shift(self, hard: Float64Array, slope: Float64Array) -> MinimumShift:
         """Give how the configuration follows some numbers.
 
         Args:
@@ -57,7 +57,7 @@ class Minimum(NamedTuple):
         """
         change = np.zeros_like(slope)
         if not self.free.any():
-            return Following(change, 0, is_least=True)
+            return MinimumShift(change, 0, is_least=True)
         left, singular, right = np.linalg.svd(self.hard[:, self.free])
         rank = int((singular > RANK_SHARE * singular.max(initial=0.0)).sum())
         meeting = right[:rank].T @ ((left[:, :rank].T @ -hard) / singular[:rank, None])
@@ -70,7 +70,7 @@ class Minimum(NamedTuple):
         is_bent = values > straight
         along = vectors[:, is_bent] @ ((vectors[:, is_bent].T @ -pull) / values[is_bent, None])
         change[self.free] = meeting + still @ along
-        return Following(change, rank, is_least=bool((values >= -straight).all()))
+        return MinimumShift(change, rank, is_least=bool((values >= -straight).all()))
 
 
 def multipliers(hard: Float64Array, gradient: Float64Array, free: NDArray[np.bool_]) -> Float64Array:
