@@ -9,13 +9,7 @@ from numpy.typing import ArrayLike
 
 from ik_service.client.actions import Steps, Wait
 from ik_service.client.messages import requests
-from ik_service.client.messages.replies import (
-    forward_result,
-    read_reply,
-    robot_description,
-    robot_list,
-    solve_result,
-)
+from ik_service.client.messages.replies import forward_result, read_reply, robot_description, robot_list, solve_result
 from ik_service.client.messages.reply_errors import check_reply, failure
 from ik_service.client.messages.requests import Call, Encoding, SolveTarget
 from ik_service.client.messages.results import ForwardResult, SolveResult

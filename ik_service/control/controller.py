@@ -20,14 +20,7 @@ from ik_service.control.limits import (
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.task import (
-    BRAKES,
-    DT,
-    ORIENTATION_TOLERANCE,
-    POSITION_TOLERANCE,
-    ROBOTS,
-    SCALES,
-)
+from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
 from ik_service.control.tick.tick_launches import TickLaunches
 from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines
 from ik_service.control.tick_islands import TickIslands

@@ -12,14 +12,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.compiler import (
-    FLOAT64_ERROR,
-    IslandProgram,
-    IslandSignature,
-    Lanes,
-    error_outputs,
-    uncovered,
-)
+from ik_service.compiler import FLOAT64_ERROR, IslandProgram, IslandSignature, Lanes, error_outputs, uncovered
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick.kernel import tick_code

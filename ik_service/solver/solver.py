@@ -16,12 +16,7 @@ from ik_service.solver.collisions.ways import WayCheck
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.enabled_loops import read_enabled
-from ik_service.solver.inputs.reading import (
-    check_one_line,
-    raise_fault,
-    read_start,
-    read_targets,
-)
+from ik_service.solver.inputs.reading import check_one_line, raise_fault, read_start, read_targets
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds

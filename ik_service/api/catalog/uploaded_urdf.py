@@ -6,15 +6,7 @@ import re
 from ik_service.api.errors.exceptions import MjcfRefusedError
 from ik_service.api.schema.limits import MAX_ACTIVE_DOFS, MAX_LOOP_COUNT
 from ik_service.errors import RobotFileError
-from ik_service.robots import (
-    RobotModel,
-    Sphere,
-    builtin_robot_names,
-    builtin_urdf,
-    choose_pairs,
-    load_robot,
-    load_urdf,
-)
+from ik_service.robots import RobotModel, Sphere, builtin_robot_names, builtin_urdf, choose_pairs, load_robot, load_urdf
 from ik_service.robots.files.urdf import read_urdf
 
 MAX_CHOICES_BYTES = 256

@@ -29,12 +29,7 @@ from ik_service.robots.files.geometry.urdf_shapes import read_link_shapes
 from ik_service.robots.files.xml_reader import XmlElement, read_xml, shortened
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.number_bounds import MAX_NUMBER, UNBOUNDED, UNBOUNDED_RATE
-from ik_service.robots.transforms import (
-    Float64Array,
-    quaternion_between,
-    quaternion_from_rpy,
-    quaternion_multiply,
-)
+from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_from_rpy, quaternion_multiply
 from objectives.errors import InputError
 
 MAX_COUNT = 2048

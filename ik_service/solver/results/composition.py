@@ -4,15 +4,7 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.lm.codes import (
-    BLOCKED_BY_LIMITS,
-    CONVERGED,
-    INVALID,
-    LOOP_OPEN,
-    NO_TARGET,
-    STALLED,
-    STATIONARY,
-)
+from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, CONVERGED, INVALID, LOOP_OPEN, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.lm.termination import is_minimum
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
