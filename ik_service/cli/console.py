@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 
+import orjson
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,6 +23,11 @@ def output_console() -> Console:
     """Return the console for results."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
+
+
+def print_json(document: object) -> None:
+    """Print a document as indented JSON, which no width of a terminal breaks."""
+    output_console().out(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), highlight=False)
 
 
 def message_console() -> Console:

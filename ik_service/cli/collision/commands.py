@@ -58,6 +58,6 @@ def grid(
 ) -> None:
     """Sample the signed distance from a mesh on a grid, an obstacle of any form for worlds."""
     with reported_errors():
-        from ik_service.cli.collision.grid_command import GridJob, print_grid
+        from ik_service.cli.collision.grid_command import print_grid
 
-        print_grid(GridJob(mesh, output, spacing, padding, scale))
+        print_grid(mesh, output, spacing=spacing, padding=padding, scale=scale)

@@ -4,7 +4,6 @@ file of the mesh -> its solid -> distances at the nodes -> file, and how far dis
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,49 +21,35 @@ POINTS = 20_000
 """Random points at which distances are compared."""
 
 
-@dataclass(frozen=True)
-class GridJob:
-    """What to sample, and how.
+def print_grid(mesh: Path, output: Path, *, spacing: float, padding: float, scale: float) -> None:
+    """Sample a mesh, write the file, and print how far distances between the nodes are off.
 
-    Attributes:
+    Args:
         mesh: File of the mesh; its axes are those of the grid.
         output: File to write.
         spacing: Between nodes [m].
         padding: How far the grid goes beyond the mesh [m].
         scale: Metres in a unit of the mesh.
-    """
-
-    mesh: Path
-    output: Path
-    spacing: float
-    padding: float
-    scale: float
-
-
-def print_grid(job: GridJob) -> None:
-    """Sample a mesh, write the file, and print how far distances between the nodes are off.
 
     Raises:
         InputError: An option is not allowed, or the mesh cannot be read.
     """
-    for name in ("spacing", "padding", "scale"):
-        if not 0.0 < getattr(job, name) < math.inf:
-            raise InputError(f"--{name} must be above 0, got {getattr(job, name):g}.")
-    solid = mesh_solid(read_mesh(MeshReference(job.mesh.name, (job.scale,) * 3, IDENTITY_POSE), job.mesh))
-    grid = DistanceGrid.sampled(
-        solid.signed_distance, solid.lower - job.padding, solid.upper + job.padding, job.spacing
-    )
-    write_grid(grid, job.output)
+    for name, length in (("spacing", spacing), ("padding", padding), ("scale", scale)):
+        if not 0.0 < length < math.inf:
+            raise InputError(f"--{name} must be above 0, got {length:g}.")
+    solid = mesh_solid(read_mesh(MeshReference(mesh.name, (scale,) * 3, IDENTITY_POSE), mesh))
+    grid = DistanceGrid.sampled(solid.signed_distance, solid.lower - padding, solid.upper + padding, spacing)
+    write_grid(grid, output)
     errors = 1e3 * grid_errors(grid, solid)
     nodes = " x ".join(map(str, grid.values.shape))
     console = output_console()
-    console.print(f"{nodes} nodes, {1e3 * job.spacing:g} mm apart.", markup=False)
+    console.print(f"{nodes} nodes, {1e3 * spacing:g} mm apart.", markup=False)
     console.print(
         f"At the surface distances are off by {errors.mean():.2f} mm on average, by {errors.max():.2f} mm at most.",
         markup=False,
         soft_wrap=True,
     )
-    console.print(f"Wrote {job.output}.", markup=False, soft_wrap=True)
+    console.print(f"Wrote {output}.", markup=False, soft_wrap=True)
 
 
 def grid_errors(grid: DistanceGrid, solid: Solid) -> np.ndarray:

@@ -6,13 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import orjson
 import warp as wp
 from rich.table import Table
 
 from ik_service.bench.pose_problems import TOLERANCES
 from ik_service.bench.robot_bench import Batches, BenchPlan, BenchReport, Spread, run_bench
-from ik_service.cli.console import message_console, output_console
+from ik_service.cli.console import message_console, output_console, print_json
 from ik_service.cli.default_links import default_links
 from ik_service.compiler import cpu_target
 from ik_service.robots import load_robot
@@ -35,8 +34,7 @@ def bench_robot(name: str, links: Sequence[str], *, as_json: bool, **plan: Any) 
     message_console().print(f"{robot.name}: {planned.count} targets for {', '.join(planned.links)} ...", markup=False)
     report = run_bench(planned)
     if as_json:
-        document = asdict(report) | {"machine": machine()}
-        output_console().out(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), highlight=False)
+        print_json(asdict(report) | {"machine": machine()})
     else:
         print_bench(report)
     return any(batches.solved_share > 0.0 for batches in report.batches)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from rich.table import Table
 
-from ik_service.cli.console import escaped, output_console
+from ik_service.cli.console import escaped, output_console, print_json
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.constraint_kinematics.results import ClosureStatus, SweptPath
 from objectives.errors import InputError
@@ -55,7 +55,7 @@ def print_constraints(name: str, *, as_json: bool) -> None:
     report = report_constraints(load_robot(name))
     console = output_console()
     if as_json:
-        console.out(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode(), highlight=False)
+        print_json(asdict(report))
         return
     if report.constraints:
         console.print(_table(report))

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import orjson
 from rich.tree import Tree
 
-from ik_service.cli.console import escaped, output_console
+from ik_service.cli.console import escaped, output_console, print_json
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver import IKSolver, Target
 from ik_service.solver.results.island_report import IslandReport
@@ -63,7 +62,7 @@ def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as
         report = report_trees(robot)
     console = output_console()
     if as_json:
-        console.out(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode(), highlight=False)
+        print_json(asdict(report))
     elif console.is_terminal:
         console.print(_tree_view(str(report)))
     else:

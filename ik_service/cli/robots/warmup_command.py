@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import orjson
 import warp as wp
 
 from ik_service.api.warm_up import first_request
 from ik_service.batching.kernels.kernel_marks import mark_compiled
 from ik_service.batching.requests.solve_request import SolveRequest
-from ik_service.cli.console import message_console, output_console
+from ik_service.cli.console import message_console, output_console, print_json
 from ik_service.compiler import cpu_target
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
@@ -91,7 +90,7 @@ def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
     folder, target = str(wp.config.kernel_cache_dir), cpu_target().name
     if as_json:
         report = {"cache": folder, "cpu_target": target, "robots": [asdict(warmed) for warmed in done]}
-        output_console().out(orjson.dumps(report, option=orjson.OPT_INDENT_2).decode(), highlight=False)
+        print_json(report)
     else:
         message_console().print(f"The cache is {folder}; code for CPUs is {target}.", markup=False)
 

@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from rich.table import Table
 
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.timed_result import TimedResult
 from ik_service.bench.pose_problems import PoseProblems
-from ik_service.cli.console import output_console
+from ik_service.cli.console import output_console, print_json
 from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
 from ik_service.solver import IKResult, Target
@@ -119,7 +118,7 @@ def print_report(report: RandomSolveReport, *, as_json: bool) -> None:
     """Print a report, as JSON or as a table."""
     console = output_console()
     if as_json:
-        console.out(orjson.dumps(asdict(report), option=orjson.OPT_INDENT_2).decode(), highlight=False)
+        print_json(asdict(report))
         return
     title = f"{report.robot}: {report.problem_count} random reachable targets for {', '.join(report.links)}"
     table = Table(title=title, show_header=False, title_justify="left")
