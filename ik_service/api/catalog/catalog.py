@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from ik_service.api.catalog.entries import Entry, Precondition
 from ik_service.api.catalog.file_store import ENTRY_NAME, Files, FileStore, disk_errors
 from ik_service.api.errors.exceptions import CatalogFullError, UploadsDisabledError
-from objectives.errors import InputError
+from objectives.errors import InputError, UnknownNameError
 
 _logger = logging.getLogger(__name__)
 
@@ -34,9 +34,13 @@ class Catalog(ABC, Generic[AnyEntry]):
 
     Attributes:
         noun: What an entry is.
+        unknown_error: The error that there is no entry of a name.
+        name_error: The error that nothing can be put under a name.
     """
 
     noun: str
+    unknown_error: type[UnknownNameError]
+    name_error: type[InputError]
 
     def __init__(
         self,
@@ -63,14 +67,6 @@ class Catalog(ABC, Generic[AnyEntry]):
             InputError: It is none.
         """
 
-    @abstractmethod
-    def _unknown(self, message: str) -> Exception:
-        """Return the error that there is no entry of a name."""
-
-    @abstractmethod
-    def _misnamed(self, message: str) -> Exception:
-        """Return the error that nothing can be put under a name."""
-
     def _require_free(self, name: str) -> None:
         """Refuse a name that something has which stays as it is."""
 
@@ -92,7 +88,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         found = self._served.get(name)
         if found is None:
             noun = self.noun.capitalize()
-            raise self._unknown(f"{noun} {name[:100]!r} is not served. {noun}s: {', '.join(self._served)}.")
+            raise self.unknown_error(f"{noun} {name[:100]!r} is not served. {noun}s: {', '.join(self._served)}.")
         return found
 
     def serves(self, name: str) -> bool:
@@ -165,7 +161,7 @@ class Catalog(ABC, Generic[AnyEntry]):
                 f"{self.noun.capitalize()}s cannot be put or deleted here; see the setting uploads_enabled."
             )
         if not ENTRY_NAME.fullmatch(name):
-            raise self._misnamed(
+            raise self.name_error(
                 f"{name[:100]!r} cannot be a {self.noun}'s name. Allowed: a lower-case letter, then lower-case "
                 "letters, digits, '_' and '-', 64 characters at most."
             )

@@ -31,7 +31,7 @@ class RobotCatalog(Catalog[ServedRobot]):
         is_open: Whether robots may be put and deleted.
     """
 
-    noun = "robot"
+    noun, unknown_error, name_error = "robot", UnknownRobotError, RobotNameError
 
     def __init__(
         self,
@@ -46,12 +46,6 @@ class RobotCatalog(Catalog[ServedRobot]):
 
     def _entry_of(self, text: bytes) -> ServedRobot:
         return ServedRobot(read_uploaded(text), "uploaded", text)
-
-    def _unknown(self, message: str) -> UnknownRobotError:
-        return UnknownRobotError(message)
-
-    def _misnamed(self, message: str) -> RobotNameError:
-        return RobotNameError(message)
 
     def _require_free(self, name: str) -> None:
         served = self._served.get(name)

@@ -41,7 +41,7 @@ class WorldCatalog(Catalog[KeptWorld]):
         is_open: Whether worlds may be put and deleted.
     """
 
-    noun = "world"
+    noun, unknown_error, name_error = "world", UnknownWorldError, WorldNameError
 
     def __init__(self, store: FileStore | None = None, *, max_uploaded: int = 64, is_open: bool = False) -> None:
         super().__init__({}, store, max_uploaded=max_uploaded, is_open=is_open)
@@ -60,9 +60,3 @@ class WorldCatalog(Catalog[KeptWorld]):
         if not isinstance(document, dict) or document.keys() != {"objects"}:
             raise InputError("It is no world.")
         return KeptWorld(read_objects(document["objects"], "/objects", KEPT_LIMITS), text)
-
-    def _unknown(self, message: str) -> UnknownWorldError:
-        return UnknownWorldError(message)
-
-    def _misnamed(self, message: str) -> WorldNameError:
-        return WorldNameError(message)

@@ -92,15 +92,6 @@ def sequence_of(document: Any) -> int | None:
     return seq if type(seq) is int and 0 <= seq <= MAX_SEQUENCE else None
 
 
-def read_tick(document: Any) -> Tick:
-    """Return a tick; its columns are not checked yet.
-
-    Raises:
-        FaultyFieldsError: A field that is not as the schema says.
-    """
-    return read_envelope(Tick, document)
-
-
 def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequest:
     """Return the problem of a tick.
 

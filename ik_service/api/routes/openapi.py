@@ -9,10 +9,10 @@ from pydantic.json_schema import models_json_schema
 from ik_service.api.codecs.msgpack_codec import MsgpackCodec
 from ik_service.api.codecs.npz_codec import NpzCodec
 from ik_service.api.errors.problem_schema import ProblemBody
-from ik_service.api.schema.close import CLOSE_REQUEST, CloseRequestBody
-from ik_service.api.schema.collision import CHECK_REQUEST, WORLD, CheckRequestBody, WorldBody
+from ik_service.api.schema.close import CloseRequestBody
+from ik_service.api.schema.collision import CheckRequestBody, WorldBody
 from ik_service.api.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
-from ik_service.api.schema.forward import FORWARD_REQUEST, ForwardRequestBody
+from ik_service.api.schema.forward import ForwardRequestBody
 from ik_service.api.schema.solve import SolveAnswerBody, SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
@@ -65,33 +65,20 @@ def solve_request_body() -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def forward_request_body() -> dict[str, Any]:
-    """Return the declaration of the body of a request for forward kinematics."""
-    return _document_body(ForwardRequestBody, "one link (panda)", FORWARD_REQUEST)
-
-
-def close_request_body() -> dict[str, Any]:
-    """Return the declaration of the body of a request to close loops."""
-    return _document_body(CloseRequestBody, "both modes (four_bar)", CLOSE_REQUEST)
-
-
-def check_request_body() -> dict[str, Any]:
-    """Return the declaration of the body of a request to check configurations."""
-    return _document_body(CheckRequestBody, "with a table (panda)", CHECK_REQUEST)
-
-
-def world_request_body() -> dict[str, Any]:
-    """Return the declaration of the body that puts a world."""
-    return _document_body(WorldBody, "a table", WORLD)
-
-
 def world_content() -> dict[str, Any]:
     """Return the declaration of a world in both codecs."""
     schema = {"$ref": REF_TEMPLATE.format(model=WorldBody.__name__)}
     return {"application/json": {"schema": schema}, MsgpackCodec.media_type: {"schema": schema}}
 
 
-def _document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -> dict[str, Any]:
+def document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the declaration of a body in both codecs of documents.
+
+    Args:
+        model: What the body holds.
+        summary: What the example is, and its robot in parentheses.
+        value: The example.
+    """
     schema = {"$ref": REF_TEMPLATE.format(model=model.__name__)}
     examples = {summary.partition(" (")[0].replace(" ", "_"): {"summary": summary, "value": value}}
     content = {

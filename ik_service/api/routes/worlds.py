@@ -21,8 +21,8 @@ from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.worlds.objects import read_objects
 from ik_service.api.errors.exceptions import BodyTooLargeError, NotAcceptableError
 from ik_service.api.errors.problem_schema import problem_answers
-from ik_service.api.routes.openapi import world_content, world_request_body
-from ik_service.api.schema.collision import MAX_KEPT_BYTES, WorldBody, WorldList, WorldSummary
+from ik_service.api.routes.openapi import document_body, world_content
+from ik_service.api.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
 from ik_service.api.server.body_limits import read_body
 from ik_service.api.state import IfMatch, IfNoneMatch, State
 from ik_service.robots import DistanceGrid
@@ -69,7 +69,7 @@ async def get_world(world: WorldName, request: Request, state: State) -> Respons
         201: {"model": WorldSummary, "description": "The world is new."},
         **problem_answers(400, 401, 403, 406, 408, 409, 412, 413, 415, 422, 429, 500, 507),
     },
-    openapi_extra=world_request_body(),
+    openapi_extra=document_body(WorldBody, "a table", WORLD),
 )
 async def put_world(
     world: WorldName, request: Request, state: State, if_match: IfMatch = None, if_none_match: IfNoneMatch = None

@@ -209,6 +209,11 @@ class Timing(BaseModel):
     total: float
 
 
+def _optional(kind: Any, description: str) -> tuple[Any, Any]:
+    """The field of what an answer has where a request asks for it."""
+    return kind | None, Field(default=None, description=description)
+
+
 def _columns(*, included: bool) -> dict[str, Any]:
     """The fields of the columns that every answer has, or of those that a request has to include."""
     types = {"status": Status, "bool": bool, "int32": int, "precision": float, "float32": float, "float64": float}
@@ -232,38 +237,19 @@ SolveAnswerBody: type[BaseModel] = create_model(
     joint_names=(list[str], ...),
     coordinate_names=(list[str], Field(description="Names of the columns of `joint_q`.")),
     **_columns(included=False),
-    targets=(list[TargetErrors] | None, Field(default=None, description="Per target; only where there are several.")),
+    targets=_optional(list[TargetErrors], "Per target; only where there are several."),
     **_columns(included=True),
-    dof_names=(list[str] | None, Field(default=None, description="With `active_limits`: names of its columns.")),
-    constraint_names=(
-        list[str] | None,
-        Field(default=None, description="With `constraints`: names of the columns of `constraint_error`."),
+    dof_names=_optional(list[str], "With `active_limits`: names of its columns."),
+    constraint_names=_optional(list[str], "With `constraints`: names of the columns of `constraint_error`."),
+    closing_coordinate_names=_optional(list[str], "With `constraints`: names of the columns of `closing_joint_q`."),
+    collision_names=_optional(
+        list[str], "With `clearance`: links that have spheres, attached objects, objects of the world."
     ),
-    closing_coordinate_names=(
-        list[str] | None,
-        Field(default=None, description="With `constraints`: names of the columns of `closing_joint_q`."),
+    islands=_optional(
+        list[list[IslandBody]],
+        "The islands of each problem, if asked for; none where nothing moves a target's link.",
     ),
-    collision_names=(
-        list[str] | None,
-        Field(
-            default=None,
-            description="With `clearance`: links that have spheres, attached objects, objects of the world.",
-        ),
-    ),
-    islands=(
-        list[list[IslandBody]] | None,
-        Field(
-            default=None,
-            description="The islands of each problem, if asked for; none where nothing moves a target's link.",
-        ),
-    ),
-    advice=(
-        list[str] | None,
-        Field(
-            default=None,
-            description="What to do about each problem, if asked for. For people; branch on `status`.",
-        ),
-    ),
+    advice=_optional(list[str], "What to do about each problem, if asked for. For people; branch on `status`."),
     resolved=(Resolved, ...),
     timing_ms=(Timing, ...),
 )

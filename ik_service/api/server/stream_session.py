@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.codecs.codec import Codec
+from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.stream_messages import (
     JSON,
     Message,
@@ -26,13 +27,12 @@ from ik_service.api.documents.stream_messages import (
     decode_message,
     error_message,
     read_configuration,
-    read_tick,
     sequence_of,
     tick_request,
 )
 from ik_service.api.errors.problem_documents import kind_of
 from ik_service.api.schema.limits import MAX_STREAM_MESSAGE_BYTES
-from ik_service.api.schema.stream import CloseCode
+from ik_service.api.schema.stream import CloseCode, Tick
 from ik_service.batching.errors import ClosedError, SolverLostError
 from ik_service.batching.loop_bridge import LoopBridge
 from ik_service.batching.requests.solve_request import SolveRequest
@@ -186,7 +186,7 @@ class StreamSession:
             try:
                 document = decode_message(message)
                 seq = sequence_of(document)
-                tick = read_tick(document)
+                tick = read_envelope(Tick, document)
                 answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
             except ClosedError:
                 raise

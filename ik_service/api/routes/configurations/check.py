@@ -15,8 +15,8 @@ from ik_service.api.documents.worlds.surroundings import Surroundings, read_surr
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.configurations.host_calculation import HostCalculation
-from ik_service.api.routes.openapi import check_request_body
-from ik_service.api.schema.collision import MAX_CHECK_EFFORT, CheckAnswerBody, CheckRequestBody
+from ik_service.api.routes.openapi import document_body
+from ik_service.api.schema.collision import CHECK_REQUEST, MAX_CHECK_EFFORT, CheckAnswerBody, CheckRequestBody
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
@@ -48,7 +48,7 @@ class _AskedCheck(NamedTuple):
         200: {"model": CheckAnswerBody, "description": "Distances from contact."},
         **problem_answers(400, 404, 406, 408, 413, 415, 422, 500, 503),
     },
-    openapi_extra=check_request_body(),
+    openapi_extra=document_body(CheckRequestBody, "with a table (panda)", CHECK_REQUEST),
 )
 async def check(robot: RobotName, request: Request, state: State) -> Response:
     """Tell how far configurations are from contact, with themselves and with a world; needs a collision model."""

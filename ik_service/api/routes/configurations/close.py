@@ -17,8 +17,8 @@ from ik_service.api.documents.frames import read_disabled
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.configurations.host_calculation import HostCalculation
-from ik_service.api.routes.openapi import close_request_body
-from ik_service.api.schema.close import EFFORT_OF_ONE, MAX_EFFORT, CloseAnswerBody, CloseRequestBody
+from ik_service.api.routes.openapi import document_body
+from ik_service.api.schema.close import CLOSE_REQUEST, EFFORT_OF_ONE, MAX_EFFORT, CloseAnswerBody, CloseRequestBody
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
@@ -50,7 +50,7 @@ class _AskedClosing:
         200: {"model": CloseAnswerBody, "description": "Closed configurations, or not; see `status`."},
         **problem_answers(400, 404, 406, 408, 413, 415, 422, 500, 503),
     },
-    openapi_extra=close_request_body(),
+    openapi_extra=document_body(CloseRequestBody, "both modes (four_bar)", CLOSE_REQUEST),
 )
 async def close(robot: RobotName, request: Request, state: State) -> Response:
     """Find configurations near to given ones in which all loops are closed, in float64 and without the solver."""

@@ -14,8 +14,8 @@ from ik_service.api.documents.frames import check_link
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
 from ik_service.api.routes.configurations.host_calculation import HostCalculation
-from ik_service.api.routes.openapi import forward_request_body
-from ik_service.api.schema.forward import MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
+from ik_service.api.routes.openapi import document_body
+from ik_service.api.schema.forward import FORWARD_REQUEST, MAX_POSE_COUNT, ForwardAnswerBody, ForwardRequestBody
 from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["robots"])
         200: {"model": ForwardAnswerBody, "description": "Poses in the world frame."},
         **problem_answers(400, 404, 406, 408, 413, 415, 422, 500),
     },
-    openapi_extra=forward_request_body(),
+    openapi_extra=document_body(ForwardRequestBody, "one link (panda)", FORWARD_REQUEST),
 )
 async def forward(robot: RobotName, request: Request, state: State) -> Response:
     """Compute forward kinematics; the answer's `poses` can be sent as the `targets` of a solve."""
