@@ -3,8 +3,6 @@
 import dataclasses
 import math
 
-import numpy as np
-
 from ik_service.api.schema.robot import (
     CollisionBody,
     CoordinateConstraintBody,
@@ -19,6 +17,7 @@ from ik_service.api.schema.robot import (
 )
 from ik_service.robots import CollisionModel, LoopConstraint, RobotModel
 from ik_service.robots.joint_type import JointType
+from ik_service.robots.structure.constraint_ends import moved_link
 from ik_service.robots.structure.names import leaf_links
 
 
@@ -43,7 +42,7 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
         dof_names=list(robot.dof_names),
         home_joint_q=robot.mid_joint_q.tolist(),
         tree_count=robot.trees.ntree,
-        joints=[_joint(robot, index, child) for index, child in enumerate(_child_links(robot))],
+        joints=[_joint(robot, index) for index in range(robot.joint_count)],
         links=[_link(robot, index) for index in range(len(robot.link_names))],
         loops=[_loop(loop) for loop in robot.loops],
         coordinate_constraints=[
@@ -54,7 +53,7 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
     )
 
 
-def _joint(robot: RobotModel, index: int, child_link: str) -> JointBody:
+def _joint(robot: RobotModel, index: int) -> JointBody:
     kind = JointType(int(robot.joint_type[index]))
     dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))
     coordinates = slice(int(robot.joint_q_start[index]), int(robot.joint_q_start[index + 1]))
@@ -64,7 +63,7 @@ def _joint(robot: RobotModel, index: int, child_link: str) -> JointBody:
         name=robot.joint_names[index],
         type=kind.name.lower(),
         parent=None if parent < 0 else robot.joint_names[parent],
-        child_link=child_link,
+        child_link=robot.link_names[moved_link(robot, index)],
         origin=_pose(robot.joint_X_p[index].tolist()),
         axis=robot.joint_axis[dofs[-1]].tolist() if has_axis else None,
         coordinates=list(robot.coordinate_names[coordinates]),
@@ -117,13 +116,6 @@ def _loop(loop: LoopConstraint) -> LoopBody:
         pitch=loop.pitch,
         distance=loop.distance,
     )
-
-
-def _child_links(robot: RobotModel) -> list[str]:
-    """Return the link that each joint moves: the first one of its body."""
-    first = np.unique(robot.link_body, return_index=True)
-    links = dict(zip(first[0].tolist(), first[1].tolist(), strict=True))
-    return [robot.link_names[links[body]] for body in range(robot.joint_count)]
 
 
 def _pose(transform: list[float]) -> Pose:

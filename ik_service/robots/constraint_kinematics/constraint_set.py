@@ -88,7 +88,7 @@ class ConstraintSet(ConstraintList):
     def error_acceleration(self, joint_q: ArrayLike, joint_qd: ArrayLike, joint_qdd: ArrayLike) -> Float64Array:
         """Give the time derivative of `error_velocity`, shape [n, error_count]."""
         rows, (whole_q, qd) = self._error_rows, self._moving(joint_q, joint_qd)
-        whole_q, qdd = _alike("joint_q", whole_q, "joint_qdd", rows.accelerations(whole_q, qd, joint_qdd))
+        whole_q, qdd = _alike(whole_q, "joint_qdd", rows.accelerations(whole_q, qd, joint_qdd))
         motion = body_motion(rows.whole, whole_q)
         return applied(rows.jacobian(motion), qdd) + rows.drift(motion, np.broadcast_to(qd, qdd.shape))
 
@@ -98,7 +98,7 @@ class ConstraintSet(ConstraintList):
     def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
         """Read configurations of the whole and rates of all DOFs."""
         whole_q = self._error_rows.configurations(joint_q)
-        return _alike("joint_q", whole_q, "joint_qd", self._error_rows.velocities(whole_q, joint_qd))
+        return _alike(whole_q, "joint_qd", self._error_rows.velocities(whole_q, joint_qd))
 
     # ------------------------------------------------------------------ residual packing
     @cached_property
@@ -144,7 +144,7 @@ class ConstraintSet(ConstraintList):
         if min(solutions, attempts) < 1:
             raise InputError(f"solutions is {solutions} and attempts {attempts}. Allowed: 1 and above.")
         start = complete_joint_q(self.robot, joint_q)
-        start, on = _alike("joint_q", start, "enabled", self._rows_on(enabled, of_positions=True))
+        start, on = _alike(start, "enabled", self._rows_on(enabled, of_positions=True))
         free, rng = free_dofs(self.robot, frozen), np.random.default_rng(seed)
         found = closing.nearest_closed(self._residual, start, free, on, attempts, rng)
         modes = number = None
@@ -176,10 +176,8 @@ class ConstraintSet(ConstraintList):
             frozen: Names of joints or DOFs that keep their velocities to the bit.
             enabled: Constraints that count; None for all.
         """
-        q, qd = _alike(
-            "joint_q", checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd)
-        )
-        q, on = _alike("joint_q", q, "enabled", self._rows_on(enabled))
+        q, qd = _alike(checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd))
+        q, on = _alike(q, "enabled", self._rows_on(enabled))
         jacobian = self.residual_jacobian(q)
         drift, free = np.zeros(jacobian.shape[:2]), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, jacobian, drift, np.broadcast_to(qd, (len(q), qd.shape[1])), free, on)
@@ -204,11 +202,9 @@ class ConstraintSet(ConstraintList):
             frozen: Names of joints or DOFs that keep their accelerations to the bit.
             enabled: Constraints that count; None for all.
         """
-        q, qd = _alike(
-            "joint_q", checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd)
-        )
-        q, qdd = _alike("joint_q", q, "joint_qdd", checked_tangent(self.robot, joint_qdd))
-        q, on = _alike("joint_q", q, "enabled", self._rows_on(enabled))
+        q, qd = _alike(checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd))
+        q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd))
+        q, on = _alike(q, "enabled", self._rows_on(enabled))
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
         drift, free = self._residual.accelerations(q, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
@@ -229,7 +225,7 @@ class ConstraintSet(ConstraintList):
             InputError: The named ones are not as many as there are freedoms, or do not drive it; the message has the
                 rank and the reason.
         """
-        q, on = _alike("joint_q", checked_joint_q(self.robot, joint_q), "enabled", self._rows_on(enabled))
+        q, on = _alike(checked_joint_q(self.robot, joint_q), "enabled", self._rows_on(enabled))
         values, jacobian = self._residual.values_and_jacobian(q)
         return partitioned(self.robot, values, jacobian, on, self._residual_map, independent)
 
@@ -265,7 +261,7 @@ class ConstraintSet(ConstraintList):
         start = complete_joint_q(self.robot, given) if is_tree else self._error_rows.configurations(given)
         row_map = self._residual_map if is_tree else self._error_map
         mask = self.mask(enabled) & self._holds_positions
-        start, on = _alike("joint_q", start, "enabled", row_map.of_rows(mask))
+        start, on = _alike(start, "enabled", row_map.of_rows(mask))
         free = free_dofs(robot, [*frozen, robot.dof_names[dof]]) & close
         path, status = sweep.swept(rows, start, int(robot.dof_coordinate[dof]), values, free, on)
         tree_q = path[..., : self.robot.joint_coord_count]
@@ -300,13 +296,13 @@ class ConstraintSet(ConstraintList):
         return np.asarray(self._residual_map.of_rows(mask & self._holds_positions if of_positions else mask))
 
 
-def _alike(what: str, a: np.ndarray, other: str, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give two arrays with as many lines; one line counts for all.
+def _alike(joint_q: np.ndarray, other: str, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give configurations and another array with as many lines; one line counts for all.
 
     Raises:
         InputError: They have different numbers of lines, and neither has one.
     """
-    if len(a) != len(b) and 1 not in (len(a), len(b)):
-        raise InputError(f"{what} has {len(a)} lines and {other} {len(b)}; they must be as many, or one.")
-    n = len(b) if len(a) == 1 else len(a)
-    return np.broadcast_to(a, (n, *a.shape[1:])), np.broadcast_to(b, (n, *b.shape[1:]))
+    if len(joint_q) != len(b) and 1 not in (len(joint_q), len(b)):
+        raise InputError(f"joint_q has {len(joint_q)} lines and {other} {len(b)}; they must be as many, or one.")
+    n = len(b) if len(joint_q) == 1 else len(joint_q)
+    return np.broadcast_to(joint_q, (n, *joint_q.shape[1:])), np.broadcast_to(b, (n, *b.shape[1:]))

@@ -21,11 +21,12 @@ def constraints_of(robot: RobotArrays) -> tuple[Constraint, ...]:
 def constraint_ends(robot: KinematicRobot, constraint: Constraint) -> tuple[int, int]:
     """Give the links of both frames, the root for the world; or those that both joints move."""
     if isinstance(constraint, CoordinateConstraint):
-        return _moved_link(robot, constraint.joint), _moved_link(robot, constraint.reference_joint)
+        joint, reference_joint = map(robot.joint_index, constraint.joints)
+        return moved_link(robot, joint), moved_link(robot, reference_joint)
     reference = constraint.reference_link
     return robot.link_index(constraint.link), 0 if reference is None else robot.link_index(reference)
 
 
-def _moved_link(robot: KinematicRobot, joint: str) -> int:
-    """Give the link that stands on the body of a joint: its first one."""
-    return int(np.argmax(robot.link_body == robot.joint_index(joint)))
+def moved_link(robot: RobotArrays, joint: int) -> int:
+    """Give the link whose frame is that of the body of a joint: the first that stands on the body."""
+    return int(np.argmax(robot.link_body == joint))

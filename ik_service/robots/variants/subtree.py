@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from ik_service.robots.arrays import CONSTRAINTS
 from ik_service.robots.constraints.coordinates import CoordinateConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot, Robot
-from ik_service.robots.structure.constraint_ends import Constraint, constraints_of
+from ik_service.robots.structure.constraint_ends import Constraint, constraints_of, moved_link
+from ik_service.robots.structure.link_paths import path_to_root
 from ik_service.robots.structure.names import unknown_name
 from ik_service.robots.transforms import Float64Array, checked_transform, transform_inverse, transform_multiply
 from objectives.errors import InputError, UnknownNameError
@@ -79,10 +80,7 @@ def _on_branches(robot: KinematicRobot, tips: list[int]) -> BoolArray:
     on = np.zeros(len(robot.link_names), dtype=bool)
     for tip in tips:
         on |= _below(robot, tip)
-        link = tip
-        while link >= 0:
-            on[link] = True
-            link = int(robot.link_parent[link])
+        on[path_to_root(robot, tip)] = True
     return on
 
 
@@ -102,7 +100,7 @@ def cut(robot: Robot, base: int, kept_links: BoolArray, constraints: Sequence[st
     links = np.flatnonzero(kept_links)
     moving = set(links.tolist()) - {base}
     # A joint stays when the link that it moves stays below the base: that link is the body's first one.
-    joints = np.array([j for j in range(robot.joint_count) if _own_link(robot, j) in moving], dtype=np.int64)
+    joints = np.array([j for j in range(robot.joint_count) if moved_link(robot, j) in moving], dtype=np.int64)
     new_body = _renumbering(robot.body_count, joints)
     T_base_body = transform_inverse(robot.link_X_body[base])
     on_base = robot.link_body[links] == robot.link_body[base]
@@ -190,11 +188,6 @@ def _renumbering(count: int, kept: NDArray[np.int64]) -> NDArray[np.int32]:
     renumbering = np.full(count + 1, -1, dtype=np.int32)
     renumbering[kept] = np.arange(len(kept), dtype=np.int32)
     return renumbering
-
-
-def _own_link(robot: KinematicRobot, joint: int) -> int:
-    """Give the link whose frame is the body's own: the first that stands on the body."""
-    return int(np.argmax(robot.link_body == joint))
 
 
 class _Couplings(NamedTuple):
