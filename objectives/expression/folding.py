@@ -4,8 +4,11 @@ Constants are folded, operations with 0 and 1 vanish, operands of sums and produ
 move outwards, where a sum absorbs them as a difference.
 """
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 from objectives.expression.node import Expression
-from objectives.expression.operation import COMPARISONS, FUNCTIONS, Operation
+from objectives.expression.operation import COMPARISONS, CONDITIONS, FUNCTIONS, Operation
 
 
 def by_index(node: Expression) -> tuple[bool, int]:
@@ -130,3 +133,15 @@ def choose(condition: Expression, a: Expression, b: Expression) -> Expression:
     if condition.value is not None:
         return a if condition.value != 0.0 else b
     return a if a is b else a.graph.apply(Operation.WHERE, condition, a, b)
+
+
+RULES: Mapping[Operation, Callable[..., Expression]] = {
+    Operation.ADD: add,
+    Operation.SUBTRACT: subtract,
+    Operation.MULTIPLY: multiply,
+    Operation.DIVIDE: divide,
+    Operation.NEGATE: negate,
+    Operation.WHERE: choose,
+    **{operation: partial(condition, operation) for operation in CONDITIONS},
+}
+"""What gives an operation in its simplest form, from its operands."""

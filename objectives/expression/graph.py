@@ -49,29 +49,9 @@ class ExpressionGraph:
         """Give the node of an operation if it exists already."""
         return self._known.get((operation, *(node.index for node in operands)))
 
-    def add(self, a: Expression, b: Expression) -> Expression:
-        """Give a + b in its simplest form."""
-        return folding.add(a, b)
-
-    def subtract(self, a: Expression, b: Expression) -> Expression:
-        """Give a - b in its simplest form."""
-        return folding.subtract(a, b)
-
-    def multiply(self, a: Expression, b: Expression) -> Expression:
-        """Give a b in its simplest form."""
-        return folding.multiply(a, b)
-
-    def divide(self, a: Expression, b: Expression) -> Expression:
-        """Give a / b in its simplest form."""
-        return folding.divide(a, b)
-
-    def negate(self, a: Expression) -> Expression:
-        """Give -a in its simplest form."""
-        return folding.negate(a)
-
-    def condition(self, operation: Operation, a: Expression, b: Expression) -> Expression:
-        """Give a comparison, or two conditions combined, in its simplest form."""
-        return folding.condition(operation, a, b)
+    def fold(self, operation: Operation, *operands: Expression) -> Expression:
+        """Give an operation of `folding.RULES` in its simplest form."""
+        return folding.RULES[operation](*operands)
 
     def _node(
         self,

@@ -21,23 +21,8 @@ class ExpressionBuilder(Protocol):
     def find(self, operation: Operation, *operands: "Expression") -> "Expression | None":
         """Give the node of an operation if it exists already."""
 
-    def add(self, a: "Expression", b: "Expression") -> "Expression":
-        """Give a + b in its simplest form."""
-
-    def subtract(self, a: "Expression", b: "Expression") -> "Expression":
-        """Give a - b in its simplest form."""
-
-    def multiply(self, a: "Expression", b: "Expression") -> "Expression":
-        """Give a b in its simplest form."""
-
-    def divide(self, a: "Expression", b: "Expression") -> "Expression":
-        """Give a / b in its simplest form."""
-
-    def negate(self, a: "Expression") -> "Expression":
-        """Give -a in its simplest form."""
-
-    def condition(self, operation: Operation, a: "Expression", b: "Expression") -> "Expression":
-        """Give a comparison, or two conditions combined, in its simplest form."""
+    def fold(self, operation: Operation, *operands: "Expression") -> "Expression":
+        """Give an operation of `folding.RULES` in its simplest form."""
 
 
 class Condition:
@@ -67,7 +52,7 @@ class Condition:
             other = Condition(graph.constant(float(other)))
         if not isinstance(other, Condition):
             raise TypeError(f"A condition combines with conditions, not with {type(other).__name__}.")
-        return Condition(graph.condition(operation, self.node, other.node))
+        return Condition(graph.fold(operation, self.node, other.node))
 
     def __bool__(self) -> bool:
         """Refuse: whether it holds is not known before the rows are computed.
@@ -116,53 +101,53 @@ class Expression:
 
     def __add__(self, other: "Scalar") -> "Expression":
         """Sum."""
-        return self.graph.add(self, self._lift(other))
+        return self.graph.fold(Operation.ADD, self, self._lift(other))
 
     def __sub__(self, other: "Scalar") -> "Expression":
         """Difference."""
-        return self.graph.subtract(self, self._lift(other))
+        return self.graph.fold(Operation.SUBTRACT, self, self._lift(other))
 
     def __rsub__(self, other: float) -> "Expression":
         """Difference from a number."""
-        return self.graph.subtract(self._lift(other), self)
+        return self.graph.fold(Operation.SUBTRACT, self._lift(other), self)
 
     def __mul__(self, other: "Scalar") -> "Expression":
         """Product."""
-        return self.graph.multiply(self, self._lift(other))
+        return self.graph.fold(Operation.MULTIPLY, self, self._lift(other))
 
     def __truediv__(self, other: "Scalar") -> "Expression":
         """Quotient."""
-        return self.graph.divide(self, self._lift(other))
+        return self.graph.fold(Operation.DIVIDE, self, self._lift(other))
 
     def __rtruediv__(self, other: float) -> "Expression":
         """Quotient of a number and this."""
-        return self.graph.divide(self._lift(other), self)
+        return self.graph.fold(Operation.DIVIDE, self._lift(other), self)
 
     def __neg__(self) -> "Expression":
         """Negative."""
-        return self.graph.negate(self)
+        return self.graph.fold(Operation.NEGATE, self)
 
     def __abs__(self) -> "Expression":
         """Absolute value; its derivative at 0 is 1."""
         if self.value is not None:
             return self.graph.constant(abs(self.value))
-        return self.graph.multiply(self.graph.apply(Operation.SIGN, self), self)
+        return self.graph.fold(Operation.MULTIPLY, self.graph.apply(Operation.SIGN, self), self)
 
     def __lt__(self, other: "Scalar") -> Condition:
         """Whether this is less."""
-        return Condition(self.graph.condition(Operation.LESS, self, self._lift(other)))
+        return Condition(self.graph.fold(Operation.LESS, self, self._lift(other)))
 
     def __le__(self, other: "Scalar") -> Condition:
         """Whether this is less or equal."""
-        return Condition(self.graph.condition(Operation.LESS_EQUAL, self, self._lift(other)))
+        return Condition(self.graph.fold(Operation.LESS_EQUAL, self, self._lift(other)))
 
     def __gt__(self, other: "Scalar") -> Condition:
         """Whether this is greater."""
-        return Condition(self.graph.condition(Operation.LESS, self._lift(other), self))
+        return Condition(self.graph.fold(Operation.LESS, self._lift(other), self))
 
     def __ge__(self, other: "Scalar") -> Condition:
         """Whether this is greater or equal."""
-        return Condition(self.graph.condition(Operation.LESS_EQUAL, self._lift(other), self))
+        return Condition(self.graph.fold(Operation.LESS_EQUAL, self._lift(other), self))
 
     __radd__ = __add__
     __rmul__ = __mul__

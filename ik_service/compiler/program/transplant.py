@@ -1,9 +1,8 @@
 """Expressions of one graph rebuilt in another, with other things in place of its variables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from objectives.expression import (
-    Condition,
     Expression,
     ExpressionGraph,
     Scalar,
@@ -17,13 +16,13 @@ from objectives.expression import (
     sign,
     sqrt,
     step,
-    where,
 )
 from objectives.expression import cos as cosine
 from objectives.expression import sin as sine
-from objectives.expression.operation import CONDITIONS, Operation
+from objectives.expression.folding import RULES
+from objectives.expression.operation import Operation
 
-_UNARY = {
+_FUNCTIONS: Mapping[Operation, Callable[..., Scalar]] = {
     Operation.SQRT: sqrt,
     Operation.SIN: sine,
     Operation.COS: cosine,
@@ -32,12 +31,6 @@ _UNARY = {
     Operation.ACOS: acos,
     Operation.SIGN: sign,
     Operation.STEP: step,
-}
-_BINARY = {
-    Operation.ADD: lambda a, b: a + b,
-    Operation.SUBTRACT: lambda a, b: a - b,
-    Operation.MULTIPLY: lambda a, b: a * b,
-    Operation.DIVIDE: lambda a, b: a / b,
     Operation.ATAN2: atan2,
     Operation.MINIMUM: minimum,
     Operation.MAXIMUM: maximum,
@@ -62,17 +55,8 @@ def transplant(outputs: Sequence[Expression], values: Mapping[str, Scalar], grap
             result: Scalar = values[node.name]
         elif node.value is not None:
             result = node.value
-        elif node.operation is Operation.NEGATE:
-            result = -made[node.operands[0]]
-        elif node.operation in CONDITIONS:
-            result = graph.condition(node.operation, *(made[operand] for operand in node.operands))
-        elif node.operation is Operation.WHERE:
-            condition, *branches = (made[operand] for operand in node.operands)
-            result = where(Condition(condition), *branches)
-        elif node.operation in _UNARY:
-            result = _UNARY[node.operation](made[node.operands[0]])
         else:
-            a, b = (made[operand] for operand in node.operands)
-            result = _BINARY[node.operation](a, b)
+            apply = RULES.get(node.operation) or _FUNCTIONS[node.operation]
+            result = apply(*(made[operand] for operand in node.operands))
         made[node] = zero + result
     return [made[output] for output in outputs]
