@@ -8,7 +8,7 @@ environment has this value. It has no effect where HAProxy replaces Ray's proxy.
 import re
 import secrets
 from collections.abc import Iterable
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 import orjson
@@ -85,7 +85,7 @@ class _Answer:
             status = message["status"]
             if status >= 400 and _header(headers, b"content-type") != MEDIA_TYPE:
                 self._is_replaced = True
-                problem = PROXY_PROBLEMS.get(status, (status, f"http_{status}", _phrase(status)))
+                problem = PROXY_PROBLEMS.get(status, (status, f"http_{status}", responses.get(status, "Error")))
                 return await self.send_problem(problem, f"{problem[2]}.", _header(headers, b"retry-after"))
             self._head = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
             return None
@@ -112,10 +112,6 @@ def _document(problem: Problem, detail: str, own_id: str) -> dict[str, Any]:
     status, code, title = problem
     kind = f"urn:ik-service:problem:{code}"
     return {"type": kind, "title": title, "status": status, "code": code, "detail": detail, "request_id": own_id}
-
-
-def _phrase(status: int) -> str:
-    return next((known.phrase for known in HTTPStatus if known.value == status), "Error")
 
 
 def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:

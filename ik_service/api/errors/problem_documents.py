@@ -6,7 +6,7 @@ answered without its text.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 import orjson
@@ -199,8 +199,7 @@ def framework_kind(status: int) -> ProblemKind:
     """Return the row for an error of which only the status is known."""
     if status in FRAMEWORK_PROBLEMS:
         return FRAMEWORK_PROBLEMS[status]
-    phrases = {known.value: known.phrase for known in HTTPStatus}
-    return ProblemKind(status, f"http_{status}", phrases.get(status, "Error"))
+    return ProblemKind(status, f"http_{status}", responses.get(status, "Error"))
 
 
 async def send_error(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:

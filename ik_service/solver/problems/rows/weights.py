@@ -136,10 +136,8 @@ class IslandScales:
     """
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
-        self.lightest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
-        self.heaviest2 = HostDeviceArray((lines, tree_count), wp.float32, device)
-        self.secondary = HostDeviceArray((lines, tree_count), wp.float32, device)
-        self.tertiary = HostDeviceArray((lines, tree_count), wp.float32, device)
+        arrays = [HostDeviceArray((lines, tree_count), wp.float32, device) for _ in range(4)]
+        self.lightest2, self.heaviest2, self.secondary, self.tertiary = arrays
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
         """Take the scales of the islands of a solve.
@@ -169,7 +167,5 @@ class IslandScales:
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
             with np.errstate(over="ignore"):  # infinite is what the kernels take for too large
                 self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
-        self.lightest2.push(n)
-        self.heaviest2.push(n)
-        self.secondary.push(n)
-        self.tertiary.push(n)
+        for scales in (self.lightest2, self.heaviest2, self.secondary, self.tertiary):
+            scales.push(n)
