@@ -5,6 +5,7 @@ The functions stand in `structure`, `host_kinematics` and `variants`; `RobotMode
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -71,38 +72,54 @@ class KinematicTrees:
         return f"<KinematicTrees: {self.ntree} of {self.tree_dofnum.tolist()} active DOFs>"
 
 
+@dataclass(frozen=True, eq=False)
+class ActiveMap:
+    """The DOFs that a solver may move, all arrays read-only; see the properties of `KinematicRobot`."""
+
+    dof_active: Int32Array
+    active_dof: Int32Array
+    active_limit_lower: Float64Array
+    active_limit_upper: Float64Array
+    mid_joint_q: Float64Array
+
+
 class KinematicRobot(RobotArrays, ABC):
-    """A robot's arrays and what is computed from them; `RobotModel` documents each member."""
+    """A robot's arrays and what is computed from them; `RobotModel` documents each abstract member."""
 
     @property
     @abstractmethod
+    def active_map(self) -> ActiveMap:
+        """Which DOFs a solver may move, within which limits, and the configuration in the middle."""
+
+    @property
     def active_dof_count(self) -> int:
-        """Number of DOFs that a solver may move."""
+        """Number of DOFs that a solver may move: neither locked nor followers."""
+        return len(self.active_dof)
 
     @property
-    @abstractmethod
-    def active_dof(self) -> Int32Array:
-        """DOF of each active DOF, increasing, shape [active_dof_count]."""
-
-    @property
-    @abstractmethod
     def dof_active(self) -> Int32Array:
         """Active DOF that moves each DOF, -1 where locked, shape [joint_dof_count]."""
+        return self.active_map.dof_active
 
     @property
-    @abstractmethod
+    def active_dof(self) -> Int32Array:
+        """DOF of each active DOF, increasing, shape [active_dof_count]."""
+        return self.active_map.active_dof
+
+    @property
     def active_limit_lower(self) -> Float64Array:
-        """Lower limit of each active DOF, shape [active_dof_count]."""
+        """Lower limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
+        return self.active_map.active_limit_lower
 
     @property
-    @abstractmethod
     def active_limit_upper(self) -> Float64Array:
-        """Upper limit of each active DOF, shape [active_dof_count]."""
+        """Upper limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
+        return self.active_map.active_limit_upper
 
     @property
-    @abstractmethod
     def mid_joint_q(self) -> Float64Array:
-        """Configuration in the middle of the limits, shape [joint_coord_count]."""
+        """The middle of the limits, 0 (clamped) without; locked joints where they are, shape [joint_coord_count]."""
+        return self.active_map.mid_joint_q
 
     @property
     @abstractmethod
@@ -134,10 +151,10 @@ class KinematicRobot(RobotArrays, ABC):
     def joint_steps(self) -> tuple[JointStep, ...]:
         """Constants of each joint for forward kinematics."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def device_models(self) -> dict[str, Any]:
-        """Views of the robot for kernels (`DeviceModel`), by device."""
+        """Views of the robot for kernels (`DeviceModel`) that `on_device` has made, by device."""
+        return {}
 
     @property
     @abstractmethod
@@ -152,9 +169,16 @@ class KinematicRobot(RobotArrays, ABC):
     def link_index(self, name: str) -> int:
         """Give the index of a link."""
 
-    @abstractmethod
     def link_frame(self, name: str) -> tuple[int, Float64Array]:
-        """Give the body that carries a link, and ``T_body_link``."""
+        """Give the body that carries a link and ``T_body_link`` [m, xyzw], shape [7].
+
+        The body is -1 for a static link, and the transform ``T_world_link`` then.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+        """
+        index = self.link_index(name)
+        return int(self.link_body[index]), self.link_X_body[index]
 
     @abstractmethod
     def body_poses(self, joint_q: ArrayLike) -> Float64Array:

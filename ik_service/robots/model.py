@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.robots.arrays import Int32Array
 from ik_service.robots.collision_checks.colliding_robot import CollidingRobot
 from ik_service.robots.constraint_kinematics.constraint_set import ConstraintSet
 from ik_service.robots.constraints.coordinates import CoordinateConstraint, checked_coordinate_constraints
@@ -23,9 +22,8 @@ from ik_service.robots.constraints.velocities import VelocityConstraint, checked
 from ik_service.robots.host_kinematics import forward, link_motion, masses, tangent
 from ik_service.robots.host_kinematics.forward import LinkPoses
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.kinematic_robot import JointStep, KinematicTrees
+from ik_service.robots.kinematic_robot import ActiveMap, JointStep, KinematicTrees
 from ik_service.robots.structure import coupling, names, size
-from ik_service.robots.structure.coupling import ActiveMap
 from ik_service.robots.structure.names import DofInfo
 from ik_service.robots.structure.trees import kinematic_trees
 from ik_service.robots.transforms import Float64Array
@@ -49,36 +47,6 @@ class RobotModel(CollidingRobot):
     def active_map(self) -> ActiveMap:
         """Which DOFs a solver may move, within which limits, and the configuration in the middle."""
         return coupling.active_map(self)
-
-    @property
-    def active_dof_count(self) -> int:
-        """Number of DOFs that a solver may move: neither locked nor followers."""
-        return len(self.active_dof)
-
-    @property
-    def dof_active(self) -> Int32Array:
-        """Active DOF that moves each DOF, -1 where locked, shape [joint_dof_count]."""
-        return self.active_map.dof_active
-
-    @property
-    def active_dof(self) -> Int32Array:
-        """DOF of each active DOF, increasing, shape [active_dof_count]."""
-        return self.active_map.active_dof
-
-    @property
-    def active_limit_lower(self) -> Float64Array:
-        """Lower limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
-        return self.active_map.active_limit_lower
-
-    @property
-    def active_limit_upper(self) -> Float64Array:
-        """Upper limit of each active DOF, its followers' limits counted in, shape [active_dof_count]."""
-        return self.active_map.active_limit_upper
-
-    @property
-    def mid_joint_q(self) -> Float64Array:
-        """The middle of the limits, 0 (clamped) without; locked joints where they are, shape [joint_coord_count]."""
-        return self.active_map.mid_joint_q
 
     @cached_property
     def length_unit(self) -> float:
@@ -120,11 +88,6 @@ class RobotModel(CollidingRobot):
         """What forward kinematics needs of each joint, computed once."""
         return forward.joint_steps(self)
 
-    @cached_property
-    def device_models(self) -> dict[str, "DeviceModel"]:
-        """Views that ``on_device`` has made, by device."""
-        return {}
-
     def dof_at(self, index: int) -> DofInfo:
         """Describe DOF ``index``.
 
@@ -148,17 +111,6 @@ class RobotModel(CollidingRobot):
             UnknownNameError: The robot has no such moving joint.
         """
         return names.index_of(self, "Joint", self.joint_names, name)
-
-    def link_frame(self, name: str) -> tuple[int, Float64Array]:
-        """Give the body that carries a link and ``T_body_link`` [m, xyzw], shape [7].
-
-        The body is -1 for a static link, and the transform ``T_world_link`` then.
-
-        Raises:
-            UnknownNameError: The robot has no such link.
-        """
-        index = self.link_index(name)
-        return int(self.link_body[index]), self.link_X_body[index]
 
     def forward_kinematics(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
         """Give the poses of links in the world frame, in float64.

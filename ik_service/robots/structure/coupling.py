@@ -5,31 +5,19 @@ the leader, narrow the leader's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ik_service.robots.arrays import Int32Array, RobotArrays, read_only
+from ik_service.robots.arrays import RobotArrays, read_only
 from ik_service.robots.joint_type import JointType
-from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.kinematic_robot import ActiveMap, KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
 
 LIMIT_SLACK = 1e-9
 """Limits of a leader and its followers may miss each other by this much [m or rad]: decimals in files are rounded."""
-
-
-@dataclass(frozen=True, eq=False)
-class ActiveMap:
-    """The DOFs that a solver may move, all arrays read-only; see the properties of ``RobotModel``."""
-
-    dof_active: Int32Array
-    active_dof: Int32Array
-    active_limit_lower: Float64Array
-    active_limit_upper: Float64Array
-    mid_joint_q: Float64Array
 
 
 def narrow_leader(robot: KinematicRobot, follower: int, lower: Float64Array, upper: Float64Array) -> int:
