@@ -220,7 +220,7 @@ class ExpressionObjective(IKObjective):
 
     def row_support(self, model: IKModel) -> BoolArray:
         """Tell which DOFs each row can depend on, shape [residual_dim, joint_dof_count]."""
-        tables = self._tables_on(model)
+        tables = self.element_tables(model)
         support = np.zeros((self.residual_dim(), model.joint_dof_count), dtype=bool)
         for table in tables:
             first_rows, group = table.integers[:, 0], table.group
@@ -246,19 +246,16 @@ class ExpressionObjective(IKObjective):
         """
         super().init_buffers(model, jacobian_mode)
         if not self._blocks:
-            self._blocks = [ElementBlock.on_device(table, self.device) for table in self._tables_on(model)]
+            self._blocks = [ElementBlock.on_device(table, self.device) for table in self.element_tables(model)]
         for block in self._blocks:  # a module must not be loaded while a graph is recorded
             block.load_kernels(with_jacobian=jacobian_mode.name != "AUTODIFF")
 
-    def _tables_on(self, model: IKModel) -> list[ElementTable]:
+    def element_tables(self, model: IKModel) -> Sequence[ElementTable]:
+        """Give the elements of each row group on a robot."""
         if self._tables is None:
             self.bind_model(model)
         assert self._tables is not None
         return self._tables
-
-    def element_tables(self, model: IKModel) -> Sequence[ElementTable]:
-        """Give the elements of each row group on a robot."""
-        return self._tables_on(model)
 
     def compute_residuals(
         self,

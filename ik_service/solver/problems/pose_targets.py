@@ -22,6 +22,7 @@ class PoseTargets:
         with_lines: Those with a tool or weights per problem.
         touches: Which trees each touches, bool [targets, trees].
         objectives: Their objectives, once there are arrays.
+        is_replaced: Whether `replace` has been called since the last `upload`.
 
     Raises:
         UnknownNameError: A link is not in the robot.
@@ -33,7 +34,7 @@ class PoseTargets:
         self._take(tuple(as_target(target, robot) for target in targets))
         self.touches = touched_trees(robot, self.all)
         self.objectives: tuple[IKObjectivePose, ...] = ()
-        self._is_replaced = False
+        self.is_replaced = False
 
     def _take(self, targets: tuple[Target, ...]) -> None:
         self.all = targets
@@ -68,12 +69,7 @@ class PoseTargets:
             InputError: There is no such target, or a value is not allowed.
         """
         self._take(replaced(self.all, number, offset, row_weights, self._robot))
-        self._is_replaced = True
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether `replace` has been called since the last `upload`."""
-        return self._is_replaced
+        self.is_replaced = True
 
     def upload(self) -> bool:
         """Copy replaced offsets to the device; return whether an array was exchanged for a larger one."""
@@ -81,5 +77,5 @@ class PoseTargets:
         for objective, target in zip(self.objectives, self.all, strict=True):
             if target.offset is not None:
                 objective.set_offset(target.offset)
-        self._is_replaced = False
+        self.is_replaced = False
         return versions != [objective.data_version for objective in self.objectives]
