@@ -54,7 +54,7 @@ def export_solver(
 
     Raises:
         InputError: The prefix is no identifier, solver and controller have different robots, or there is a world and
-            the robot has no collision model.
+            the robot has no collision model, or next to no room in it.
         EngineError: The solver is staged, has objectives besides its targets, or data for every problem; or the
             controller cannot be exported.
     """

@@ -88,8 +88,8 @@ class SolveEntry:
 
     def example_data(self) -> bytes:
         """Return what the example program reads."""
-        count, with_orientations = self._problem_count, self._orientations
-        return example_problems(self._solver, count, orientations=with_orientations, world=self._world)
+        given = {"orientations": self._orientations, "is_checked": "clearance" in self.recorded.lines}
+        return example_problems(self._solver, self._problem_count, **given, world=self._world)
 
 
 def solve_words(solver: IKSolver, prefix: str, recorded: RecordedLaunches, *, orientations: bool) -> dict[str, object]:
