@@ -206,7 +206,7 @@ class IKSolver:
         if given.problem_count != len(result):
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
         joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
-        rows = HostRows(self.robot, self._core.layout.rows)
+        rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
         islands = AnswerIslands(result.islands.nisland, result.islands.tree_island, result.islands.row_island)
         return linearise(rows, self.targets, given, np.atleast_2d(joint_q), result.success, islands)
 

@@ -38,7 +38,7 @@ AT_LIMIT = 1e-6
 """Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""
 PRESSED = 1e-6
 """Share of the largest gradient from which on a limit holds a DOF that would leave it otherwise."""
-NEWTON_STEPS = 6
+NEWTON_STEPS = 10
 NEWTON_LONGEST, NEWTON_SETTLED = 0.5, 1e-9
 """Steps of Newton's method from an answer to its minimum: the longest of an answer at one, and where it is reached."""
 
@@ -49,13 +49,14 @@ class HostRows:
     Args:
         robot: The robot.
         rows: Its rows on the device.
+        hard_limits: Whether answers keep the limits of joints.
 
     Raises:
         EngineError: An objective does not state its rows.
     """
 
-    def __init__(self, robot: RobotModel, rows: Rows) -> None:
-        self.robot, self.columns = robot, active_columns(robot)
+    def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
+        self.robot, self.columns, self.hard_limits = robot, active_columns(robot), hard_limits
         self._objectives = list[ExpressionObjective]()
         self._blocks = list[HostBlock]()
         for objective, size in zip(rows.objectives, rows.sizes, strict=True):
@@ -224,7 +225,7 @@ def linearise(
     """
     robot, n = rows.robot, given.problem_count
     answers = _sorted(rows, rows.data(targets, given), joint_q.astype(np.float64), is_met)
-    answers, state, pressed, settled = _at_minimum(answers, islands)
+    answers, held, settled = _at_minimum(answers, islands)
     is_differentiable = settled & (is_met | ~(rows.yields & (answers.is_soft | answers.is_hard)).any(axis=1))
     motion = body_motion(robot, answers.joint_q)
     values, curvature = rows.values(motion, answers.data), answers.curvature()
@@ -234,7 +235,7 @@ def linearise(
     found = np.zeros((n, robot.active_dof_count, len(targets) * TWIST))
     rank, places = np.zeros(n, np.int32), np.concatenate([TWIST * k + axes for k, axes in enumerate(given_axes)])
     for p in np.flatnonzero(is_differentiable).tolist():
-        free = state[p] == DofState.FREE
+        free = held.state[p] == DofState.FREE
         for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
             minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
             followed = minimum.shift(by_rows[p, hard], by_slope[p, dofs])
@@ -242,9 +243,9 @@ def linearise(
             rank[p] += followed.rank
     by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, len(targets), TWIST)
     of_dofs = np.full((n, robot.joint_dof_count), DofState.FIXED, np.int8)
-    of_dofs[:, robot.active_dof] = state
-    one_sided = np.zeros((n, robot.joint_dof_count), dtype=bool)
-    one_sided[:, robot.active_dof] = ~pressed & ((state == DofState.AT_LOWER) | (state == DofState.AT_UPPER))
+    of_dofs[:, robot.active_dof] = held.state
+    one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
+    one_sided[:, robot.active_dof] &= ~held.is_pressed
     return Linearisation(answers.joint_q, by_targets, is_differentiable, of_dofs, one_sided, rank)
 
 
@@ -263,44 +264,57 @@ def _sorted(rows: HostRows, data: Sequence[Data], joint_q: Float64Array, is_met:
     return _Answers(rows, joint_q, data, is_hard, on & ~is_hard, np.zeros(on.shape))
 
 
-def _at_minimum(
-    answers: _Answers, islands: AnswerIslands
-) -> tuple[_Answers, NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_]]:
+class _Held(NamedTuple):
+    """What holds the active DOFs of answers, shape [n, active DOFs] each.
+
+    Attributes:
+        state: `DofState`.
+        is_pressed: Whether a DOF would leave through the limit that holds it.
+        way: How far it is from that limit [m or rad], 0 for others.
+    """
+
+    state: NDArray[np.int8]
+    is_pressed: NDArray[np.bool_]
+    way: Float64Array
+
+
+def _at_minimum(answers: _Answers, islands: AnswerIslands) -> tuple[_Answers, _Held, NDArray[np.bool_]]:
     """Go from answers to their minima by Newton's method.
 
     Returns:
-        The answers there, `DofState` of each active DOF, which of them a limit presses, and whether each has settled.
+        The answers there, what holds their DOFs, and whether each has settled.
     """
     rows, robot = answers.rows, answers.rows.robot
     n = len(answers.joint_q)
     last, alive = np.full(n, np.inf), np.ones(n, dtype=bool)
     for _ in range(NEWTON_STEPS):
         values = rows.values(body_motion(robot, answers.joint_q), answers.data)
-        answers, state, pressed = _with_limits(answers, values)
-        slope, curvature = answers.slope(values), answers.curvature()
-        step = np.zeros((n, robot.active_dof_count))
+        answers, held = _with_limits(answers, values)
+        slope, curvature, step = answers.slope(values), answers.curvature(), held.way.copy()
         for p in np.flatnonzero(alive & (last > NEWTON_SETTLED)).tolist():
-            last[p], free = 0.0, state[p] == DofState.FREE
+            last[p], free = np.abs(held.way[p]).max(initial=0.0), held.state[p] == DofState.FREE
             for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
                 minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
-                followed = minimum.shift(values.rows[p, hard, None], slope[p, dofs, None])
-                step[p, dofs] = followed.change[:, 0]
-                last[p] = max(last[p], np.abs(followed.change).max(initial=0.0) if followed.is_least else np.inf)
+                shift = minimum.shift(values.rows[p, hard, None], slope[p, dofs, None])
+                step[p, dofs] += shift.change[:, 0]
+                last[p] = max(last[p], np.abs(shift.change).max(initial=0.0) if shift.is_least else np.inf)
         alive &= last <= NEWTON_LONGEST
         step[~alive] = 0.0
-        answers = replace(answers, joint_q=robot.integrate(answers.joint_q, step @ rows.columns.T))
+        joint_q = robot.integrate(answers.joint_q, step @ rows.columns.T)
+        answers = replace(answers, joint_q=robot.clamp_joint_q(joint_q) if rows.hard_limits else joint_q)
         if not (alive & (last > NEWTON_SETTLED)).any():
             break
-    return answers, state, pressed, alive & (last <= NEWTON_SETTLED)
+    return answers, held, alive & (last <= NEWTON_SETTLED)
 
 
-def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, NDArray[np.int8], NDArray[np.bool_]]:
-    """Find what holds each active DOF, whether a limit presses it, and the multipliers of the hard rows."""
+def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, _Held]:
+    """Find what holds each active DOF, and the multipliers of the hard rows."""
     robot, gradient = answers.rows.robot, answers.gradient(values)
     coordinate = robot.dof_coordinate[robot.active_dof]
     place = np.where(coordinate >= 0, answers.joint_q[:, np.maximum(coordinate, 0)], np.nan)
-    at_lower = place <= robot.active_limit_lower + AT_LIMIT
-    at_upper = place >= robot.active_limit_upper - AT_LIMIT
+    lower, upper = robot.active_limit_lower, robot.active_limit_upper
+    at_lower = (place <= lower + AT_LIMIT) & answers.rows.hard_limits
+    at_upper = (place >= upper - AT_LIMIT) & answers.rows.hard_limits
     counted = (answers.is_hard | answers.is_soft)[..., None] & (values.jacobian != 0.0)
     touched = counted.any(axis=1)
     found = np.zeros(answers.is_hard.shape)
@@ -313,7 +327,8 @@ def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, NDArra
     held = (at_lower | at_upper) & ~leaves
     state = np.where(held, np.where(at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
     state = np.where(touched, state, DofState.FIXED).astype(np.int8)
-    return answers, state, held & (np.abs(slope) > least)
+    way = np.where(held & touched, np.where(at_lower, lower, upper) - place, 0.0)
+    return answers, _Held(state, held & (np.abs(slope) > least), way)
 
 
 def _applied(jacobian: Float64Array, rows: Float64Array) -> Float64Array:

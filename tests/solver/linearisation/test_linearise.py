@@ -141,6 +141,27 @@ def test_a_joint_that_a_limit_holds_stays():
     assert found.by_targets[0, 2:].any()
 
 
+def test_answers_at_limits_follow_along_them():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    outside = robot.mid_joint_q.copy()
+    outside[1] = robot.joint_limit_lower[1] - 1.0
+    solver = IKSolver(
+        robot, links, device="cpu", objectives=[IKObjectivePosture(outside, weight=0.05)], options=PRECISE
+    )
+    positions, orientations, start = reachable(robot, links, 30)
+    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    at_limit = found.is_differentiable & ((found.dof_state != DofState.FREE).sum(axis=1) == 1)
+    assert at_limit.sum() > 3
+    held = found.dof_state[at_limit] != DofState.FREE
+    limits = np.where(found.dof_state[at_limit] == DofState.AT_LOWER, robot.joint_limit_lower, robot.joint_limit_upper)
+    assert np.array_equal(found.joint_q[at_limit][held], limits[held])
+    expected = by_differences(solver, found, positions, orientations)[at_limit]
+    own = found.by_targets[at_limit]
+    smooth = np.abs(own).max(axis=(1, 2, 3)) < 10.0
+    np.testing.assert_allclose(own[smooth], expected[smooth], atol=1e-4)
+    assert not own[held].any()
+
+
 def test_joints_that_no_target_moves_are_fixed():
     robot = load_robot("panda_gripper", collision="ignore")
     solver = IKSolver(robot, ["panda_hand"], device="cpu")
