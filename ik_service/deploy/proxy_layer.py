@@ -60,7 +60,12 @@ class ProxyLayer:
         own_id = given if given is not None and _SANE_ID.fullmatch(given) else secrets.token_hex(8).encode()
         kept = [field for field in scope["headers"] if field[0] not in (REQUEST_ID, *_FOR_RAY_ALONE)]
         answer = _Answer(send, own_id)
-        await self._app({**scope, "headers": [*kept, (REQUEST_ID, own_id)]}, receive, answer.send)
+        try:
+            await self._app({**scope, "headers": [*kept, (REQUEST_ID, own_id)]}, receive, answer.send)
+        except Exception:
+            if answer.is_cut:
+                await answer.send_problem(REPLICA_LOST, LOST_DETAIL)
+            raise
         if scope["type"] == "http" and not answer.is_started:
             await answer.send_problem(REPLICA_LOST, LOST_DETAIL)
         return None
@@ -77,6 +82,11 @@ class _Answer:
         self._send, self._id = send, own_id
         self.is_started, self._is_replaced = False, False
         self._head: Message | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a head has come and nothing of a body."""
+        return self._head is not None
 
     async def send(self, message: Message) -> None:
         """Send a message, or a problem document instead."""

@@ -43,8 +43,9 @@ def export_solver(
     are not combined anew there: they say `blocked_by_collision`.
 
     Args:
-        solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, those of
-            `joint_limits` are fixed. Its code is of the level of CPUs that IK_SERVICE_CPU_TARGET names.
+        solver: A solver of pose targets by the compiled engine on a CPU. Its options become the defaults in C, but for
+            `best_of`, `solutions` and `precision`, which C does not have; `joint_limits` and `collision` are fixed. Its
+            code is of the level of CPUs that IK_SERVICE_CPU_TARGET names.
         controller: A controller of the same robot that goes into the same files, as from `export_controller`.
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.

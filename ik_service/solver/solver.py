@@ -16,13 +16,14 @@ from ik_service.solver.collisions.ways import WayCheck
 from ik_service.solver.construction import check_construction, resolve_device
 from ik_service.solver.core import SolverCore
 from ik_service.solver.inputs.enabled_loops import read_enabled
-from ik_service.solver.inputs.reading import check_one_line, raise_fault, read_start, read_targets
-from ik_service.solver.inputs.target_arrays import host_array
+from ik_service.solver.inputs.reading import check_lines, check_one_line, raise_fault, read_start, read_targets
+from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
 from ik_service.solver.linearisation.linearisation import Linearisation
-from ik_service.solver.linearisation.linearise import AnswerIslands, HostRows, linearise
+from ik_service.solver.linearisation.linearise import AnswerIslands, linearise
+from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
@@ -169,7 +170,10 @@ class IKSolver:
     def solve_as_recorded(
         self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None
     ) -> IKResult:
-        """Return what the launches of `recorded` answer: as `solve`, but islands in contact are not combined anew.
+        """Return what the launches of `recorded` answer.
+
+        That is what `solve` answers without `best_of`, `solutions` and `precision`; islands in contact with each other
+        are not combined anew.
 
         Args:
             positions: As in `solve`.
@@ -180,35 +184,54 @@ class IKSolver:
             InputError: A value that is not allowed.
         """
         given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
-        worlds = read_worlds(self.robot, self.options, world, None, None, None, given.problem_count)
-        result = self._core.solve(self._head, given, None, self.options, worlds=worlds, combines=False)
+        chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
+        worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
+        result = self._core.solve(self._head, given, None, chosen, worlds=worlds, combines=False)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
 
-    def linearise(self, result: IKResult, positions: Any = None, orientations_xyzw: Any = None) -> Linearisation:
+    def linearise(
+        self,
+        result: IKResult,
+        positions: Any = None,
+        orientations_xyzw: Any = None,
+        *,
+        constraint_enabled: Any = None,
+    ) -> Linearisation:
         """Return how the answers of a solve follow its targets: first derivatives of the minima that they are.
 
         Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
-        conditions that answers keep; other rows have the least cost beside them, with exact second derivatives. The
-        data of objectives are those of now.
+        conditions that answers keep; other rows have the least cost beside them, with exact second derivatives. Where
+        targets are not met, or rows of priority 0 act against them, and further rows yield to them, there are none.
+        Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
 
         Args:
             result: Answers of this solver.
             positions: The targets that they were solved for, as in `solve`.
             orientations_xyzw: Alike.
+            constraint_enabled: Alike.
 
         Raises:
-            InputError: A value that is not allowed, or as many targets as there are no answers.
+            UnknownNameError: The robot has no loop of a name.
+            InputError: A value that is not allowed, or another number of targets than of answers.
             EngineError: An objective does not state its rows.
         """
-        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
+        count = None if self.targets else len(result)
+        given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self._wxyz)
+        check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
         if given.problem_count != len(result):
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
+        check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)
+        enabled = None
+        if constraint_enabled is not None:
+            enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
         rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
-        islands = AnswerIslands(result.islands.nisland, result.islands.tree_island, result.islands.row_island)
-        return linearise(rows, self.targets, given, np.atleast_2d(joint_q), result.success, islands)
+        found = result.islands
+        islands = AnswerIslands(found.nisland, found.tree_island, found.row_island, found.success)
+        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled)
+        return derived if self._order.is_own else derived.ordered(self._order.coordinates, self._order.dofs)
 
     def follow(
         self,

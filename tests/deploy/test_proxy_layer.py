@@ -61,6 +61,16 @@ def test_an_answer_of_which_only_the_head_comes_is_an_answer_lost():
     assert reply.json()["request_id"] == reply.headers["x-request-id"]
 
 
+def test_so_is_one_whose_proxy_fails_behind_the_head():
+    async def failing(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("the replica is gone")
+
+    layer = ProxyLayer(failing)
+    reply = TestClient(layer, raise_server_exceptions=False).get("/v1/robots")
+    assert (reply.status_code, reply.json()["code"]) == (503, "replica_lost")
+
+
 def test_an_answer_in_parts_comes_as_it_is():
     async def in_parts(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})

@@ -46,15 +46,15 @@ class Linearisation:
     follow on the shortest way.
 
     Attributes:
-        joint_q: The minima that answers are, in float64, shape [n, joint_coord_count]: an answer in float32 is near to
-            one, and derivatives are those there.
+        joint_q: The minima that answers are near to, in float64, shape [n, joint_coord_count]; derivatives are those
+            there. Answers with a posture may be some hundredths of a radian away from it.
         by_targets: Change of each DOF with the position and the rotation vector of each target, shape [n,
             joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
         is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum.
         dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
         one_sided: DOFs at a limit that nothing presses against it: they have another derivative to the other side,
             bool [n, joint_dof_count].
-        rank: Rank of the rows that are met, int [n].
+        rank: Rank of the rows that are met, by the DOFs that are free, int [n]; 0 where none are met.
     """
 
     joint_q: Float64Array
@@ -63,6 +63,11 @@ class Linearisation:
     dof_state: NDArray[np.int8]
     one_sided: NDArray[np.bool_]
     rank: NDArray[np.int32]
+
+    def ordered(self, coordinates: NDArray[np.intp], dofs: NDArray[np.intp]) -> "Linearisation":
+        """Return the same in another order of coordinates and DOFs, given which of them stand there."""
+        of_dofs = self.by_targets[:, dofs], self.is_differentiable, self.dof_state[:, dofs], self.one_sided[:, dofs]
+        return Linearisation(self.joint_q[:, coordinates], *of_dofs, self.rank)
 
     def __len__(self) -> int:
         """Return the number of problems."""

@@ -7,33 +7,28 @@ order, of all problems at once.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.errors import EngineError
-from ik_service.robots import RobotModel
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues, active_columns, host_values
+from ik_service.solver.linearisation.host_rows import Data, RowValues
 from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
 from ik_service.solver.linearisation.minimum import Minimum, multipliers
-from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.problems.rows.kinds import RowKind
-from objectives.expression_objective import ExpressionObjective
-from objectives.statement.rows import ROW_WEIGHTS
-from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 
 STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
 SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
 """Of differences [m or rad], and how much each counts."""
-LINES_AT_ONCE = 4096
-"""Configurations that are evaluated together, where there are not as many answers."""
+LINES_AT_ONCE, ANSWERS_AT_ONCE = 4096, 256
+"""Configurations that are evaluated together, and answers."""
 AT_LIMIT = 1e-6
 """Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""
 PRESSED = 1e-6
@@ -43,79 +38,24 @@ NEWTON_LONGEST, NEWTON_SETTLED = 0.5, 1e-9
 """Steps of Newton's method from an answer to its minimum: the longest of an answer at one, and where it is reached."""
 
 
-class HostRows:
-    """The rows of a solver on the host.
-
-    Args:
-        robot: The robot.
-        rows: Its rows on the device.
-        hard_limits: Whether answers keep the limits of joints.
-
-    Raises:
-        EngineError: An objective does not state its rows.
-    """
-
-    def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
-        self.robot, self.columns, self.hard_limits = robot, active_columns(robot), hard_limits
-        self._objectives = list[ExpressionObjective]()
-        self._blocks = list[HostBlock]()
-        for objective, size in zip(rows.objectives, rows.sizes, strict=True):
-            if not isinstance(objective, ExpressionObjective):
-                raise EngineError(f"{type(objective).__name__} does not state its rows: answers have no derivatives.")
-            self._objectives.append(objective)
-            self._blocks.append(HostBlock(tuple(objective.element_tables(rows.model)), size, objective.weight))
-        sizes = rows.sizes
-        self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
-        self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)
-        self.dof_tree = self.robot.trees.active_treeid
-
-    def data(self, targets: Sequence[Target], given: TargetArrays) -> list[Data]:
-        """Give the numbers of all fields, those of targets as the caller has them, not rounded."""
-        found = list[Data]()
-        for k, objective in enumerate(self._objectives):
-            own = {name: objective.data(name).numpy().astype(np.float64) for name in objective.data_rows()}
-            if k < len(targets):
-                own |= _of_target(targets[k], given.positions[k], given.orientations_xyzw[k], self.robot.length_unit)
-            found.append({name: lines[: given.problem_count] for name, lines in own.items()})
-        return found
-
-    def weights(self, data: Sequence[Data], n: int) -> Float64Array:
-        """Give the weights of all rows, shape [n, rows]."""
-        return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
-
-    def values(self, motion: BodyMotion, data: Sequence[Data]) -> RowValues:
-        """Evaluate all rows."""
-        return host_values(self.robot, self._blocks, motion, data)
-
-
-def _of_target(
-    target: Target, position: NDArray[np.floating] | None, orientation: NDArray[np.floating] | None, length_unit: float
-) -> Data:
-    """Give the numbers of a target's rows."""
-    on = np.repeat([position is not None, orientation is not None], 3)
-    found = {ROW_WEIGHTS: np.atleast_2d(target.weights_in_metres(length_unit)) * on}
-    if position is not None:
-        found[POSITION] = np.asarray(position, np.float64)
-    if orientation is not None:
-        unit = np.asarray(orientation, np.float64)
-        found[ORIENTATION] = unit / np.linalg.norm(unit, axis=-1, keepdims=True)
-    if target.offset is not None:
-        found[OFFSET] = np.atleast_2d(np.asarray(target.offset, np.float64))
-    return found
-
-
 class AnswerIslands(NamedTuple):
-    """AnswerIslands of problems.
+    """Islands of problems.
 
     Attributes:
         number: How many each problem has, shape [n].
         tree: Island of each tree, -1 for none, shape [n, trees].
         row: Island of each row, -1 for none, shape [n, rows].
+        success: Whether the targets of each are met, shape [n, trees].
     """
 
     number: NDArray[np.integer]
     tree: NDArray[np.integer]
     row: NDArray[np.integer]
+    success: NDArray[np.bool_]
+
+    def part(self, problems: slice) -> "AnswerIslands":
+        """Give those of some of the problems."""
+        return AnswerIslands(self.number[problems], self.tree[problems], self.row[problems], self.success[problems])
 
     def of(
         self, p: int, is_hard: NDArray[np.bool_], dof_tree: NDArray[np.integer]
@@ -194,6 +134,8 @@ class _Answers:
             Shape [n, rows + active DOFs, axes].
         """
         times, n = len(axes) * len(STEPS), len(self.joint_q)
+        if times == 0:
+            return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
         many = self.repeated(times)
         own = dict(many.data[target])
         moves = np.repeat((np.eye(TWIST)[axes, None] * STEPS[:, None]).reshape(times, TWIST), n, axis=0)
@@ -210,8 +152,8 @@ def linearise(
     targets: Sequence[Target],
     given: TargetArrays,
     joint_q: NDArray[np.floating],
-    is_met: NDArray[np.bool_],
     islands: AnswerIslands,
+    enabled: NDArray[np.bool_] | None,
 ) -> Linearisation:
     """Give the derivatives of answers by their targets.
 
@@ -220,28 +162,47 @@ def linearise(
         targets: Its targets.
         given: Their values.
         joint_q: The answers, shape [n, joint_coord_count].
-        is_met: Whether an answer meets its targets and constraints, shape [n].
-        islands: AnswerIslands of the problems.
+        islands: Islands of the problems.
+        enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
     """
-    robot, n = rows.robot, given.problem_count
-    answers = _sorted(rows, rows.data(targets, given), joint_q.astype(np.float64), is_met)
+    data = rows.data(targets, given, enabled)
+    axes = [_axes(given, k) for k in range(len(targets))]
+    parts = []
+    for first in range(0, given.problem_count, ANSWERS_AT_ONCE):
+        part = slice(first, min(first + ANSWERS_AT_ONCE, given.problem_count))
+        own = [{name: lines[part] if len(lines) > 1 else lines for name, lines in one.items()} for one in data]
+        parts.append(_of_part(rows, axes, own, joint_q[part].astype(np.float64), islands.part(part)))
+    columns = (np.concatenate([getattr(one, field.name) for one in parts]) for field in fields(Linearisation))
+    return Linearisation(*columns)
+
+
+def _of_part(
+    rows: HostRows,
+    axes: Sequence[NDArray[np.intp]],
+    data: Sequence[Data],
+    joint_q: Float64Array,
+    islands: AnswerIslands,
+) -> Linearisation:
+    """Give the derivatives of some answers."""
+    robot, n, targets = rows.robot, len(joint_q), len(axes)
+    answers, is_mixed = _sorted(rows, data, joint_q, islands)
     answers, held, settled = _at_minimum(answers, islands)
-    is_differentiable = settled & (is_met | ~(rows.yields & (answers.is_soft | answers.is_hard)).any(axis=1))
+    is_differentiable = settled & ~is_mixed
     motion = body_motion(robot, answers.joint_q)
     values, curvature = rows.values(motion, answers.data), answers.curvature()
-    given_axes = [_axes(given, k) for k in range(len(targets))]
-    changes = np.concatenate([answers.by_target(k, axes, motion) for k, axes in enumerate(given_axes)], axis=-1)
+    nothing = np.zeros((n, values.rows.shape[1] + robot.active_dof_count, 0))
+    changes = np.concatenate([nothing, *(answers.by_target(k, own, motion) for k, own in enumerate(axes))], axis=-1)
     by_rows, by_slope = np.split(changes, [values.rows.shape[1]], axis=1)
-    found = np.zeros((n, robot.active_dof_count, len(targets) * TWIST))
-    rank, places = np.zeros(n, np.int32), np.concatenate([TWIST * k + axes for k, axes in enumerate(given_axes)])
+    found, rank = np.zeros((n, robot.active_dof_count, targets * TWIST)), np.zeros(n, np.int32)
+    places = np.concatenate([np.zeros(0, np.intp), *(TWIST * k + own for k, own in enumerate(axes))])
     for p in np.flatnonzero(is_differentiable).tolist():
         free = held.state[p] == DofState.FREE
         for hard, dofs in islands.of(p, answers.is_hard[p], rows.dof_tree):
             minimum = Minimum(values.jacobian[p][np.ix_(hard, dofs)], curvature[p][np.ix_(dofs, dofs)], free[dofs])
-            followed = minimum.shift(by_rows[p, hard], by_slope[p, dofs])
-            found[p][np.ix_(dofs, places)] = followed.change
-            rank[p] += followed.rank
-    by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, len(targets), TWIST)
+            shift = minimum.shift(by_rows[p, hard], by_slope[p, dofs])
+            found[p][np.ix_(dofs, places)] = shift.change
+            rank[p] += shift.rank
+    by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, targets, TWIST)
     of_dofs = np.full((n, robot.joint_dof_count), DofState.FIXED, np.int8)
     of_dofs[:, robot.active_dof] = held.state
     one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
@@ -255,13 +216,29 @@ def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.repeat(on, 3))
 
 
-def _sorted(rows: HostRows, data: Sequence[Data], joint_q: Float64Array, is_met: NDArray[np.bool_]) -> _Answers:
-    """Sort rows into those that are met and those that cost: targets are met unless other rows weigh against them."""
-    on = rows.weights(data, len(joint_q)) > 0.0
-    against = (on & (rows.kind == RowKind.SOFT) & ~rows.yields).any(axis=1)
-    targets_hold = (is_met & ~against)[:, None]
-    is_hard = on & ((rows.kind == RowKind.CONSTRAINT) | ((rows.kind == RowKind.TARGET) & targets_hold))
-    return _Answers(rows, joint_q, data, is_hard, on & ~is_hard, np.zeros(on.shape))
+def _sorted(
+    rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands
+) -> tuple[_Answers, NDArray[np.bool_]]:
+    """Sort rows into those that are met and those that cost, island by island.
+
+    Targets are met unless rows of priority 0 weigh against them there. Where they are not, and others yield to them,
+    there are two costs of which one comes first.
+
+    Returns:
+        The answers, and where that is so, shape [n].
+    """
+    values = rows.values(body_motion(rows.robot, joint_q), data)
+    on = (rows.weights(data, len(joint_q)) > 0.0) & (islands.row >= 0)
+    acts = (values.rows != 0.0) | values.jacobian.any(axis=2)  # limits do not while they are kept
+    against, is_target = on & acts & (rows.kind == RowKind.SOFT) & ~rows.yields, on & (rows.kind == RowKind.TARGET)
+    is_hard, is_mixed = on & (rows.kind == RowKind.CONSTRAINT), np.zeros(len(joint_q), dtype=bool)
+    for island in range(int(islands.number.max(initial=0))):
+        own = islands.row == island
+        holds = islands.success[:, island] & ~(against & own).any(axis=1)
+        is_hard |= is_target & own & holds[:, None]
+        has_target, yields = (is_target & own).any(axis=1), (on & rows.yields & own).any(axis=1)
+        is_mixed |= has_target & ~holds & yields
+    return _Answers(rows, joint_q, data, is_hard, on & ~is_hard, np.zeros(on.shape)), is_mixed
 
 
 class _Held(NamedTuple):
@@ -324,7 +301,7 @@ def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, _Held]
     answers = replace(answers, multipliers=found)
     slope, least = answers.slope(values), PRESSED * np.abs(gradient).max(axis=1, initial=0.0)[:, None]
     leaves = np.where(at_lower, slope < -least, slope > least)
-    held = (at_lower | at_upper) & ~leaves
+    held = (at_lower | at_upper) & (~leaves | (at_lower & at_upper))
     state = np.where(held, np.where(at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
     state = np.where(touched, state, DofState.FIXED).astype(np.int8)
     way = np.where(held & touched, np.where(at_lower, lower, upper) - place, 0.0)

@@ -6,6 +6,7 @@ import pytest
 from ik_service import IKSolver, SolverOptions, load_robot
 from ik_service.errors import EngineError
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
+from ik_service.solver.linearisation import linearise as linearise_module
 from ik_service.solver.linearisation.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
 from tests.solver.quick_objective import QuickObjective
@@ -220,3 +221,107 @@ def test_what_cannot_be_derived_is_refused():
         solver.linearise(result, *pose)
     with pytest.raises(InputError, match="targets of 2 problems and 1 answers"):
         solver.linearise(result, np.repeat(pose[0], 2, axis=0), np.repeat(pose[1], 2, axis=0))
+
+
+def test_limits_that_weigh_nothing_do_not_act_against_targets():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    options = SolverOptions(precision="float64", joint_limits="soft")
+    solver = IKSolver(robot, links, device="cpu", objectives=[posture(robot)], options=options)
+    positions, orientations, start = reachable(robot, links, 6)
+    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    derived = found.is_differentiable
+    assert derived.sum() > 3
+    follows = robot.jacobian(found.joint_q, links)[derived, 0] @ found.by_targets[derived, :, 0]
+    np.testing.assert_allclose(follows, np.broadcast_to(np.eye(6), follows.shape), atol=1e-8)
+
+
+def test_two_costs_of_which_one_comes_first_have_no_derivatives():
+    robot = load_robot("dual_panda", collision="ignore")
+    first = IKObjectivePosture(robot.mid_joint_q + 0.3, weight=0.01)
+    first.priority = 0
+    solver = IKSolver(robot, HANDS, device="cpu", objectives=[first, posture(robot)], options=PRECISE)
+    positions, orientations, start = reachable(robot, HANDS, 2)
+    found = solver.linearise(solver.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    assert not found.is_differentiable.any()
+    assert not found.by_targets.any()
+
+
+def test_columns_are_in_the_order_of_the_caller():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    own = IKSolver(robot, links, device="cpu")
+    turned = IKSolver(robot, links, device="cpu", joint_order=robot.joint_names[::-1])
+    positions, orientations, start = reachable(robot, links, 3)
+    expected = own.linearise(own.solve(positions, orientations, initial_joint_q=start), positions, orientations)
+    result = turned.solve(positions, orientations, initial_joint_q=start[:, ::-1])
+    found = turned.linearise(result, positions, orientations)
+    np.testing.assert_allclose(found.joint_q, expected.joint_q[:, ::-1], atol=1e-6)
+    np.testing.assert_allclose(found.by_targets, expected.by_targets[:, ::-1], atol=1e-4)
+    np.testing.assert_allclose(found.joint_q, result.joint_q, atol=1e-5)
+
+
+def test_loops_that_are_open_do_not_count():
+    robot = load_robot("delta")
+    solver = IKSolver(robot, ["platform"], device="cpu")
+    joint_q = robot.constraints.close(robot.random_joint_q(np.random.default_rng(0), 2)).joint_q
+    positions = robot.forward_kinematics(joint_q, ["platform"]).positions
+    open_one = [False, True, True]
+    closed = solver.solve(positions)
+    loose = solver.solve(positions, constraint_enabled=open_one)
+    of_loose = solver.linearise(loose, positions, constraint_enabled=open_one)
+    of_closed = solver.linearise(closed, positions)
+    assert (of_loose.rank < of_closed.rank).all()
+    each = solver.solve(positions, constraint_enabled=[open_one, [True] * 3])
+    both = solver.linearise(each, positions, constraint_enabled=[open_one, [True] * 3])
+    assert both.rank.tolist() == [of_loose.rank[0], of_closed.rank[1]]
+
+
+def test_data_of_more_problems_before_do_not_count():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    near = IKObjectivePosture(robot.mid_joint_q, weight=0.01)
+    solver = IKSolver(robot, links, device="cpu", objectives=[near])
+    positions, orientations, start = reachable(robot, links, 4)
+    near.set_reference(np.stack([robot.mid_joint_q, robot.mid_joint_q + 0.1]))
+    solver.solve(positions[:2], orientations[:2])
+    near.set_reference(robot.mid_joint_q)
+    result = solver.solve(positions, orientations, initial_joint_q=start)
+    assert len(solver.linearise(result, positions, orientations)) == 4
+
+
+def test_a_target_that_is_left_out_has_no_derivatives():
+    robot = load_robot("dual_panda", collision="ignore")
+    solver = IKSolver(robot, HANDS, device="cpu")
+    positions, orientations, _ = reachable(robot, HANDS, 2)
+    targets = [positions[:, 0], None], [orientations[:, 0], None]
+    found = solver.linearise(solver.solve(*targets), *targets)
+    assert found.by_targets[:, :, 0].any()
+    assert not found.by_targets[:, :, 1].any()
+
+
+def test_objectives_alone_have_a_minimum_and_no_targets():
+    robot = load_robot("ur5e")
+    solver = IKSolver(robot, [], device="cpu", objectives=[IKObjectivePosture(robot.mid_joint_q + 0.1)])
+    found = solver.linearise(solver.solve(problem_count=3))
+    assert found.is_differentiable.all()
+    assert found.by_targets.shape == (3, 6, 0, 6)
+    np.testing.assert_allclose(found.joint_q, np.tile(robot.mid_joint_q + 0.1, (3, 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("positions", "orientations"), [([[np.nan, 0.0, 0.0]], [[1.0, 0, 0, 0]]), ([[0.4, 0.1, 0.5]], [[0.0, 0, 0, 0]])]
+)
+def test_numbers_of_targets_are_checked(positions, orientations):
+    solver = IKSolver(load_robot("ur5e"), ["tool0"], device="cpu")
+    result = solver.solve([[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]])
+    with pytest.raises(InputError, match=r"positions|orientations_xyzw"):
+        solver.linearise(result, np.array(positions), np.array(orientations))
+
+
+def test_long_batches_are_derived_in_parts(monkeypatch):
+    robot, links = load_robot("ur5e"), ["tool0"]
+    solver = IKSolver(robot, links, device="cpu")
+    positions, orientations, start = reachable(robot, links, 7)
+    result = solver.solve(positions, orientations, initial_joint_q=start)
+    expected = solver.linearise(result, positions, orientations)
+    monkeypatch.setattr(linearise_module, "ANSWERS_AT_ONCE", 3)
+    found = solver.linearise(result, positions, orientations)
+    np.testing.assert_allclose(found.by_targets, expected.by_targets, rtol=1e-9, atol=1e-9)

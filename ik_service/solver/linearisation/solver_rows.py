@@ -1,0 +1,96 @@
+"""The rows of a solver on the host: which there are, and the numbers that they are made of, as a caller has them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.errors import EngineError
+from ik_service.robots import RobotModel
+from ik_service.robots.host_kinematics.tangent import BodyMotion
+from ik_service.robots.transforms import Float64Array
+from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.targets import Target
+from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues, active_columns, host_values
+from ik_service.solver.problems.rows.binding import is_robot_constraint
+from ik_service.solver.problems.rows.blocks import Rows
+from objectives.expression_objective import ExpressionObjective
+from objectives.statement.rows import ROW_WEIGHTS
+from objectives.tasks.frame_objective import OFFSET
+from objectives.tasks.pose import ORIENTATION, POSITION
+
+
+class HostRows:
+    """The rows of a solver on the host.
+
+    Args:
+        robot: The robot.
+        rows: Its rows on the device.
+        hard_limits: Whether answers keep the limits of joints.
+
+    Raises:
+        EngineError: An objective does not state its rows.
+    """
+
+    def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
+        self.robot, self.columns, self.hard_limits = robot, active_columns(robot), hard_limits
+        self._objectives = list[ExpressionObjective]()
+        self._blocks = list[HostBlock]()
+        for objective, size in zip(rows.objectives, rows.sizes, strict=True):
+            if not isinstance(objective, ExpressionObjective):
+                raise EngineError(f"{type(objective).__name__} does not state its rows: answers have no derivatives.")
+            self._objectives.append(objective)
+            self._blocks.append(HostBlock(tuple(objective.element_tables(rows.model)), size, objective.weight))
+        sizes = rows.sizes
+        self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
+        self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)
+        self.dof_tree = self.robot.trees.active_treeid
+
+    def data(
+        self, targets: Sequence[Target], given: TargetArrays, enabled: NDArray[np.bool_] | None
+    ) -> list[dict[str, Float64Array]]:
+        """Give the numbers of all fields, those of targets as the caller has them, not rounded.
+
+        Args:
+            targets: The targets.
+            given: Their values.
+            enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
+        """
+        found, constraints = list[dict[str, Float64Array]](), 0
+        for k, objective in enumerate(self._objectives):
+            own = {
+                name: objective.data(name).numpy()[:lines].astype(np.float64)
+                for name, lines in objective.data_rows().items()
+            }
+            if k < len(targets):
+                own |= _of_target(targets[k], given.positions[k], given.orientations_xyzw[k], self.robot.length_unit)
+            elif is_robot_constraint(objective):
+                on = np.ones((1, 1)) if enabled is None else enabled[:, constraints, None].astype(np.float64)
+                own[ROW_WEIGHTS] = np.repeat(on, objective.residual_dim(), axis=1)
+                constraints += 1
+            found.append({name: lines[: given.problem_count] for name, lines in own.items()})
+        return found
+
+    def weights(self, data: Sequence[Data], n: int) -> Float64Array:
+        """Give the weights of all rows, shape [n, rows]."""
+        return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
+
+    def values(self, motion: BodyMotion, data: Sequence[Data]) -> RowValues:
+        """Evaluate all rows."""
+        return host_values(self.robot, self._blocks, motion, data)
+
+
+def _of_target(
+    target: Target, position: NDArray[np.floating] | None, orientation: NDArray[np.floating] | None, length_unit: float
+) -> Data:
+    """Give the numbers of a target's rows."""
+    on = np.repeat([position is not None, orientation is not None], 3)
+    found = {ROW_WEIGHTS: np.atleast_2d(target.weights_in_metres(length_unit)) * on}
+    if position is not None:
+        found[POSITION] = np.asarray(position, np.float64)
+    if orientation is not None:
+        unit = np.asarray(orientation, np.float64)
+        found[ORIENTATION] = unit / np.linalg.norm(unit, axis=-1, keepdims=True)
+    if target.offset is not None:
+        found[OFFSET] = np.atleast_2d(np.asarray(target.offset, np.float64))
+    return found
