@@ -202,8 +202,9 @@ class IKSolver:
         """Return how the answers of a solve follow its targets: first derivatives of the minima that they are.
 
         Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
-        conditions that answers keep; other rows have the least cost beside them, with exact second derivatives. Where
-        targets are not met, or rows of priority 0 act against them, and further rows yield to them, there are none.
+        conditions that answers keep; other rows have the least cost beside them, with the second derivatives of all
+        rows. Where targets are not met, or rows of priority 0 act against them, and further rows yield to them, there
+        are none.
         Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
 
         Args:
@@ -219,7 +220,7 @@ class IKSolver:
         """
         count = None if self.targets else len(result)
         given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self._wxyz)
-        check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
+        given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
         if given.problem_count != len(result):
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
         check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)

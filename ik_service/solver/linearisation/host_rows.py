@@ -1,18 +1,17 @@
-"""Rows of objectives in float64 on the host, with their derivatives by the active DOFs.
+"""Rows of objectives in float64 on the host, with their derivatives by the DOFs.
 
     statement of a row group -> symbols, derived once -> values at the frames and data of each element -> rows, Jacobian
 
 The statements are those from which the kernels are made; nothing else is shared with them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.robots import RobotModel
 from ik_service.robots.host_kinematics.tangent import BodyMotion
 from ik_service.robots.transforms import Float64Array, transform_multiply
 from objectives.element_table import ElementTable
@@ -29,7 +28,7 @@ class RowValues(NamedTuple):
 
     Attributes:
         rows: Weighted rows, shape [n, rows].
-        jacobian: Their derivatives by the active DOFs, shape [n, rows, active_dof_count].
+        jacobian: Their derivatives by the DOFs, shape [n, rows, DOFs].
     """
 
     rows: Float64Array
@@ -50,19 +49,18 @@ class HostBlock:
     size: int
     weight: float
 
-    def values(self, robot: RobotModel, motion: BodyMotion, data: Data) -> RowValues:
-        """Evaluate the rows.
+    def values(self, motion: BodyMotion, data: Data) -> RowValues:
+        """Evaluate the rows, with their derivatives by all DOFs.
 
         Args:
-            robot: The robot.
             motion: Poses and motion subspace in the configurations.
             data: Numbers of the fields, with those of the rows' weights.
         """
-        n = len(motion.joint_q)
-        rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, robot.joint_dof_count))
+        n, dofs = motion.S.shape[:2]
+        rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, dofs))
         for table in self.tables:
             self._add(table, motion, data, rows, jacobian)
-        return RowValues(rows, jacobian @ active_columns(robot))
+        return RowValues(rows, jacobian)
 
     def _add(
         self, table: ElementTable, motion: BodyMotion, data: Data, rows: Float64Array, jacobian: Float64Array
@@ -101,28 +99,6 @@ def _inputs(table: ElementTable, stated: StatedRows, motion: BodyMotion, data: D
         first = integers[:, data_column(group, k)]
         given |= {name: data[field][:, first + c] for c, name in enumerate(names)}
     return given
-
-
-def host_values(robot: RobotModel, blocks: Sequence[HostBlock], motion: BodyMotion, data: Sequence[Data]) -> RowValues:
-    """Evaluate the rows of all blocks, one after the other.
-
-    Args:
-        robot: The robot.
-        blocks: The blocks.
-        motion: Poses and motion subspace in the configurations.
-        data: Numbers of each block's fields.
-    """
-    found = [block.values(robot, motion, own) for block, own in zip(blocks, data, strict=True)]
-    return RowValues(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
-
-
-def active_columns(robot: RobotModel) -> Float64Array:
-    """Give how DOFs follow the active ones, shape [joint_dof_count, active_dof_count]; nothing moves locked ones."""
-    columns = np.zeros((robot.joint_dof_count, robot.active_dof_count))
-    moving = np.flatnonzero(robot.dof_active >= 0)
-    leads = robot.dof_leader[moving] == moving
-    columns[moving, robot.dof_active[moving]] = np.where(leads, 1.0, robot.dof_multiplier[moving])
-    return columns
 
 
 def _frame(table: ElementTable, element: int, k: int, motion: BodyMotion, data: Data) -> Float64Array:

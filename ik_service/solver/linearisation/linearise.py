@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import applied, least_change
 from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, RowValues
 from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
-from ik_service.solver.linearisation.minimum import Minimum, multipliers
+from ik_service.solver.linearisation.minimum import Minimum
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.tasks.pose import ORIENTATION, POSITION
@@ -93,11 +94,11 @@ class _Answers:
 
     def gradient(self, values: RowValues) -> Float64Array:
         """Give the gradient of the cost, shape [n, active DOFs]."""
-        return _applied(values.jacobian, np.where(self.is_soft, values.rows, 0.0))
+        return applied(values.jacobian.swapaxes(1, 2), np.where(self.is_soft, values.rows, 0.0))
 
     def slope(self, values: RowValues) -> Float64Array:
         """Give the gradient of the Lagrangian, shape [n, active DOFs]."""
-        return _applied(values.jacobian, np.where(self.is_soft, values.rows, self.multipliers))
+        return applied(values.jacobian.swapaxes(1, 2), np.where(self.is_soft, values.rows, self.multipliers))
 
     def repeated(self, times: int) -> "_Answers":
         """Give the answers so many times, one after the other."""
@@ -105,8 +106,8 @@ class _Answers:
             {name: _tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()}
             for own in self.data
         ]
-        soft, pulls, joint_q = (_tiled(one, times) for one in (self.is_soft, self.multipliers, self.joint_q))
-        return replace(self, joint_q=joint_q, data=data, is_soft=soft, multipliers=pulls)
+        lines = (_tiled(one, times) for one in (self.is_hard, self.is_soft, self.multipliers))
+        return _Answers(self.rows, _tiled(self.joint_q, times), data, *lines)
 
     def curvature(self) -> Float64Array:
         """Give the second derivatives of the Lagrangian, shape [n, active DOFs, active DOFs]; 0 without soft rows."""
@@ -140,7 +141,8 @@ class _Answers:
         own = dict(many.data[target])
         moves = np.repeat((np.eye(TWIST)[axes, None] * STEPS[:, None]).reshape(times, TWIST), n, axis=0)
         own[POSITION] = own[POSITION] + moves[:, :3]
-        own[ORIENTATION] = quaternion_multiply(quaternion_exp(moves[:, 3:]), _lines(own[ORIENTATION], len(moves)))
+        turned = np.broadcast_to(own[ORIENTATION], (len(moves), 4))
+        own[ORIENTATION] = quaternion_multiply(quaternion_exp(moves[:, 3:]), turned)
         still = BodyMotion(*(_tiled(one, times) for one in motion))
         values = self.rows.values(still, [*many.data[:target], own, *many.data[target + 1 :]])
         changed = np.concatenate([values.rows, many.slope(values)], axis=1)
@@ -295,9 +297,9 @@ def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, _Held]
     counted = (answers.is_hard | answers.is_soft)[..., None] & (values.jacobian != 0.0)
     touched = counted.any(axis=1)
     found = np.zeros(answers.is_hard.shape)
-    for p in np.flatnonzero(answers.is_soft.any(axis=1)):  # without cost they are zero
+    for p in np.flatnonzero(answers.is_soft.any(axis=1)).tolist():  # without cost they are zero
         hard, free = answers.is_hard[p], touched[p] & ~(at_lower[p] | at_upper[p])
-        found[p, hard] = multipliers(values.jacobian[p, hard], gradient[p], free)
+        found[p, hard] = least_change(values.jacobian[p, hard][:, free].T[None], gradient[p, free][None])[0]
     answers = replace(answers, multipliers=found)
     slope, least = answers.slope(values), PRESSED * np.abs(gradient).max(axis=1, initial=0.0)[:, None]
     leaves = np.where(at_lower, slope < -least, slope > least)
@@ -308,14 +310,5 @@ def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, _Held]
     return answers, _Held(state, held & (np.abs(slope) > least), way)
 
 
-def _applied(jacobian: Float64Array, rows: Float64Array) -> Float64Array:
-    found: Float64Array = np.einsum("nrd,nr->nd", jacobian, rows)
-    return found
-
-
 def _tiled(array: NDArray[Any], times: int) -> NDArray[Any]:
     return np.tile(array, (times, *[1] * (array.ndim - 1)))
-
-
-def _lines(array: Float64Array, count: int) -> Float64Array:
-    return np.broadcast_to(array, (count, array.shape[1]))

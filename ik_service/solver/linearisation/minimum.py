@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import RANK_TOLERANCE
 from ik_service.robots.transforms import Float64Array
 
-RANK_SHARE = 1e-9
-"""Singular values below this share of the largest are taken for zero."""
 CURVATURE_SHARE = 1e-7
-"""The same for the curvature in directions that hard rows leave open, which comes from differences."""
+"""Share of the largest curvature below which one is taken for zero, in directions that hard rows leave open."""
 
 
 class MinimumShift(NamedTuple):
@@ -59,7 +58,7 @@ class Minimum(NamedTuple):
         if not self.free.any():
             return MinimumShift(change, 0, is_least=True)
         left, singular, right = np.linalg.svd(self.hard[:, self.free])
-        rank = int((singular > RANK_SHARE * singular.max(initial=0.0)).sum())
+        rank = int((singular > RANK_TOLERANCE * singular.max(initial=0.0)).sum())
         meeting = right[:rank].T @ ((left[:, :rank].T @ -hard) / singular[:rank, None])
         still = right[rank:].T  # directions in which hard rows stay as they are
         bent = self.curvature[np.ix_(self.free, self.free)]
@@ -71,15 +70,3 @@ class Minimum(NamedTuple):
         along = vectors[:, is_bent] @ ((vectors[:, is_bent].T @ -pull) / values[is_bent, None])
         change[self.free] = meeting + still @ along
         return MinimumShift(change, rank, is_least=bool((values >= -straight).all()))
-
-
-def multipliers(hard: Float64Array, gradient: Float64Array, free: NDArray[np.bool_]) -> Float64Array:
-    """Give the multipliers of hard rows that come nearest to a minimum, shape [hard rows].
-
-    Args:
-        hard: Derivatives of the hard rows, shape [hard rows, active DOFs].
-        gradient: Of the cost, shape [active DOFs].
-        free: DOFs that no limit holds.
-    """
-    found: Float64Array = -np.linalg.pinv(hard[:, free].T, rcond=RANK_SHARE) @ gradient[free]
-    return found

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
+from ik_service.robots.constraint_kinematics.rows.linear_algebra import coupling_matrix
 from ik_service.robots.host_kinematics.tangent import BodyMotion
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues, active_columns, host_values
+from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
 from objectives.expression_objective import ExpressionObjective
@@ -33,7 +34,7 @@ class HostRows:
     """
 
     def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
-        self.robot, self.columns, self.hard_limits = robot, active_columns(robot), hard_limits
+        self.robot, self.columns, self.hard_limits = robot, coupling_matrix(robot), hard_limits
         self._objectives = list[ExpressionObjective]()
         self._blocks = list[HostBlock]()
         for objective, size in zip(rows.objectives, rows.sizes, strict=True):
@@ -53,7 +54,7 @@ class HostRows:
 
         Args:
             targets: The targets.
-            given: Their values.
+            given: Their values, checked.
             enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
         """
         found, constraints = list[dict[str, Float64Array]](), 0
@@ -76,8 +77,10 @@ class HostRows:
         return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
 
     def values(self, motion: BodyMotion, data: Sequence[Data]) -> RowValues:
-        """Evaluate all rows."""
-        return host_values(self.robot, self._blocks, motion, data)
+        """Evaluate all rows, with their derivatives by the active DOFs."""
+        found = [block.values(motion, own) for block, own in zip(self._blocks, data, strict=True)]
+        rows, jacobian = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+        return RowValues(rows, jacobian @ self.columns)
 
 
 def _of_target(
@@ -89,8 +92,7 @@ def _of_target(
     if position is not None:
         found[POSITION] = np.asarray(position, np.float64)
     if orientation is not None:
-        unit = np.asarray(orientation, np.float64)
-        found[ORIENTATION] = unit / np.linalg.norm(unit, axis=-1, keepdims=True)
+        found[ORIENTATION] = np.asarray(orientation, np.float64)
     if target.offset is not None:
         found[OFFSET] = np.atleast_2d(np.asarray(target.offset, np.float64))
     return found
