@@ -8,7 +8,7 @@ from ik_service import IKSolver
 from ik_service.robots import AttachedObject, Box, World
 from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
-from tests.solver.test_collision import HAND, WORLD, panda_with_spheres
+from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
 
 ROD = AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.04 * k, 0.03] for k in range(6)])
 BAG = AttachedObject(
@@ -27,33 +27,14 @@ def solver(panda):
     return IKSolver(panda, [HAND])
 
 
-def free_targets(robot, n, attached, world=None, links=(HAND,)):
-    """Poses of links in configurations that are free with what is attached."""
-    joint_q = robot.random_joint_q(np.random.default_rng(3), 12 * n)
-    joint_q = joint_q[robot.collision(joint_q, world, attached=attached).is_free][:n]
-    assert len(joint_q) == n
-    poses = robot.forward_kinematics(joint_q, links)
-    own = (poses.positions, poses.orientations_xyzw)
-    return [values[:, 0] for values in own] if len(links) == 1 else own
-
-
-def judged(robot, result, attached, world=None):
-    """Check that clearances are those of the host and that no success is in contact; give the host's check."""
-    check = robot.collision(result.joint_q.astype(float), world, attached=attached)
-    np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
-    np.testing.assert_array_equal(result.closest, check.closest)
-    assert (check.clearance[result.success] > 0.0).all()
-    return check
-
-
 @pytest.mark.parametrize("engine", ["compiled", "staged"])
 def test_what_links_carry_keeps_off_the_arm_and_the_world(panda, engine):
     count, held = 300 if engine == "compiled" else 40, {"rod": ROD, "bag": BAG}
-    solver, targets = IKSolver(panda, [HAND], engine=engine), free_targets(panda, count, held, WORLD)
+    solver, targets = IKSolver(panda, [HAND], engine=engine), free_targets(panda, count, WORLD, 3, held)
     empty = solver.solve(*targets, world=WORLD)
     assert not panda.collision(empty.joint_q.astype(float), WORLD, attached=held).is_free.all()
     result = solver.solve(*targets, world=WORLD, attached=held)
-    check = judged(panda, result, held, WORLD)
+    check = judged(panda, result, WORLD, attached=held)
     assert result.success.mean() >= 0.97
     assert {"rod", "bag"} <= {name for pair in check.closest_pairs for name in pair}
     clear = panda.collision(empty.joint_q.astype(float), WORLD, attached=held).clearance > 1e-4
@@ -70,7 +51,7 @@ def test_what_it_may_touch_is_not_looked_at(panda, solver):
     on_it = AttachedObject(HAND, PLATE.spheres, ["table"])
     result = solver.solve(position, down, world=table, attached={"plate": on_it})
     assert result.success[0]
-    judged(panda, result, {"plate": on_it}, table)
+    judged(panda, result, table, attached={"plate": on_it})
     lower = solver.solve(position - [0.0, 0.0, 0.12], down, world=table, attached={"plate": on_it})
     assert not lower.success[0]  # the hand
     other = World({**table.objects, "book": Box((0.3, 0.3, 0.02), (0.45, 0.1, 0.06, 0.0, 0.0, 0.0, 1.0))})
@@ -88,7 +69,7 @@ def test_worlds_differ_in_what_may_be_touched_by_name(panda, solver):
 
 def test_changing_what_is_attached_compiles_nothing(panda, solver, monkeypatch):
     held = [{}, {"rod": ROD}, {"plate": PLATE, "rod": ROD}, {"plate": PLATE}]
-    targets = free_targets(panda, 20, held[2], WORLD)
+    targets = free_targets(panda, 20, WORLD, 3, held[2])
     expected = [IKSolver(panda, [HAND]).solve(*targets, world=WORLD, attached=one) for one in held]
     solver.solve(*targets, world=WORLD)
     monkeypatch.setattr(solver._core.engine.kernels.launches, "kernel", None)  # what makes and compiles kernels
@@ -100,17 +81,17 @@ def test_changing_what_is_attached_compiles_nothing(panda, solver, monkeypatch):
 
 def test_most_that_can_be_attached_has_room(panda, solver):
     held = {f"rod {k}": AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.01 * i, 0.02] for i in range(16)]) for k in range(4)}
-    judged(panda, solver.solve(*free_targets(panda, 20, held), attached=held), held)
+    judged(panda, solver.solve(*free_targets(panda, 20, None, 3, held), attached=held), attached=held)
     counts = {f"panda_link{k + 4}": 1 + 20 * (k == 0) for k in range(4)}
     odd = {f"on {link}": AttachedObject(link, [[0.0, 0.0, 0.0, 0.01]] * n) for link, n in counts.items()}
-    judged(panda, solver.solve(*free_targets(panda, 20, {"rod": ROD}), attached=odd), odd)
+    judged(panda, solver.solve(*free_targets(panda, 20, None, 3, {"rod": ROD}), attached=odd), attached=odd)
 
 
 def test_arms_keep_off_what_the_other_carries():
     robot = ik_service.load_robot("dual_panda")
     hands = ["left_panda_hand", "right_panda_hand"]
     held = {"rod": AttachedObject(hands[0], ROD.spheres)}
-    targets = free_targets(robot, 200, held, links=hands)
+    targets = free_targets(robot, 200, None, 3, held, hands)
     solver = IKSolver(robot, hands)
     empty = solver.solve(*targets)
     assert not robot.collision(empty.joint_q.astype(float), attached=held).is_free.all()
@@ -123,8 +104,8 @@ def test_arms_keep_off_what_the_other_carries():
 
 def test_threads_of_a_gpu_check_what_is_attached(panda, threads):
     held = {"rod": ROD}
-    result = IKSolver(panda, [HAND]).solve(*free_targets(panda, 40, held, WORLD), world=WORLD, attached=held)
-    judged(panda, result, held, WORLD)
+    result = IKSolver(panda, [HAND]).solve(*free_targets(panda, 40, WORLD, 3, held), world=WORLD, attached=held)
+    judged(panda, result, WORLD, attached=held)
     assert result.success.mean() >= 0.95
 
 

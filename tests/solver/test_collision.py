@@ -53,18 +53,18 @@ def solver(panda):
     return IKSolver(panda, [HAND])
 
 
-def free_targets(robot, n, world=None, seed=0):
-    """Give poses of the hand in configurations without contact."""
-    joint_q = robot.random_joint_q(np.random.default_rng(seed), 6 * n)
-    joint_q = joint_q[robot.collision(joint_q, world).is_free][:n]
+def free_targets(robot, n, world=None, seed=0, attached=None, links=(HAND,)):
+    """Give poses of links in configurations without contact."""
+    joint_q = robot.random_joint_q(np.random.default_rng(seed), 12 * n)
+    joint_q = joint_q[robot.collision(joint_q, world, attached=attached).is_free][:n]
     assert len(joint_q) == n
-    poses = robot.forward_kinematics(joint_q, [HAND])
-    return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    poses = robot.forward_kinematics(joint_q, links)
+    return [values[:, 0] if len(links) == 1 else values for values in poses]
 
 
-def judged(panda, result, world=None, enabled=None):
-    """Check that clearances are those of the host and that no success is in contact; give the check."""
-    check = panda.collision(result.joint_q.astype(float), world, enabled)
+def judged(robot, result, world=None, enabled=None, attached=None):
+    """Check that clearances are those of the host and that no success is in contact; give the host's check."""
+    check = robot.collision(result.joint_q.astype(float), world, enabled, attached=attached)
     np.testing.assert_allclose(result.clearance, check.clearance, atol=1e-12)
     np.testing.assert_array_equal(result.closest, check.closest)
     assert (check.clearance[result.success] > 0.0).all()

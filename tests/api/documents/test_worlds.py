@@ -128,18 +128,17 @@ def test_an_answer_has_no_more_bytes_than_were_reserved(served_cell, cell, targe
     assert len(reply.content) <= solve_answer_bytes(cell, read_solve(document, cell), codec)
 
 
+def solved_by_client(served_cell, target, encoding, objects):
+    """What the client gives for a world of objects, with clearances."""
+    poses = target["positions"], target["orientations_xyzw"]
+    with Client("http://testserver", transport=served_cell._transport, encoding=encoding) as client:
+        return client.solve("cell", *poses, link=HAND, world={"objects": objects}, include=["clearance"])
+
+
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
 def test_the_client_gives_a_world_of_arrays(served_cell, cell, target, encoding):
     objects = {"table": {**OBJECTS["table"], "size": np.array([2, 2, 0.1]), "position": (0, 0, np.float32(-0.125))}}
-    with Client("http://testserver", transport=served_cell._transport, encoding=encoding) as client:
-        found = client.solve(
-            "cell",
-            target["positions"],
-            target["orientations_xyzw"],
-            link=HAND,
-            world={"objects": objects},
-            include=["clearance"],
-        )
+    found = solved_by_client(served_cell, target, encoding, objects)
     world = read_world({"objects": {"table": {**OBJECTS["table"], "position": [0, 0, -0.125]}}})
     np.testing.assert_allclose(cell.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
     assert found.collision_names[-1] == "table"
@@ -152,16 +151,9 @@ GRID = {"shape": "grid", "spacing": 0.3, "position": [0.2, -0.5, -0.2]}
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
 def test_the_client_gives_a_grid_as_an_array(served_cell, cell, target, encoding):
     values = np.random.default_rng(0).uniform(0.0, 0.3, (3, 4, 5)).astype(np.float32)
-    with Client("http://testserver", transport=served_cell._transport, encoding=encoding) as client:
-        found = client.solve(
-            "cell",
-            target["positions"],
-            target["orientations_xyzw"],
-            link=HAND,
-            world={"objects": {"rock": {**GRID, "values": values}}},
-            include=["clearance"],
-        )
-    world = read_world({"objects": {"rock": {**GRID, "values": values}}})
+    objects = {"rock": {**GRID, "values": values}}
+    found = solved_by_client(served_cell, target, encoding, objects)
+    world = read_world({"objects": objects})
     np.testing.assert_allclose(cell.collision(found.joint_q, world).clearance, found.clearance_m, atol=1e-9)
     assert (cell.collision(found.joint_q).clearance > found.clearance_m).any()
 
