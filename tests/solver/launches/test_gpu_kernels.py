@@ -126,6 +126,17 @@ def test_the_islands_are_the_kernels_that_a_solver_on_a_gpu_launches():
     assert SOLVE_EXTRAS in modules
 
 
+def test_kernels_that_check_for_collision_compile(tmp_path, monkeypatch):
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    plain, checked = (
+        gpu_modules(ik_service.IKSolver(ik_service.load_robot("ur5e", collision=collision), ["tool0"], device="cpu"))
+        for collision in ("ignore", "read")
+    )
+    own = {module: block for module, block in checked.items() if module not in plain}
+    assert len(own) == 2  # the island with its check, and the verdict
+    assert {path.suffix for path in compile_for_gpus(own, ARCHITECTURES[:1])} == {".cubin", ".ptx"}
+
+
 def test_what_the_cache_holds_adds_up(tmp_path, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
     assert shipped_kernels.read_gpu_code() == {}
