@@ -17,8 +17,6 @@ from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace
 from ik_service.robots.collision.world import Obstacle, World
 from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_conjugate, quaternion_rotate
 
-EVERYWHERE = 1.0e9
-"""Radius of the ball around a half-space [m]."""
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 _KNOWN_LINES: "WeakKeyDictionary[World, tuple[_Line, ...]]" = WeakKeyDictionary()
 
@@ -41,7 +39,6 @@ class CollisionWorlds:
     enabled: wp.array2d[wp.uint8]  # [1 or problems, most objects of a world]: 1 where an object is there
     kind: wp.array[wp.int32]  # [objects]: `ObjectKind`
     passes: wp.array[wp.int32]  # [objects]: bits of the attached objects that may touch each
-    bound: wp.array2d[wp.float32]  # [objects, 4]: a ball around each, centre and radius
     shape: wp.array2d[wp.float32]  # [objects, 16]: rotation from the world by rows, position, four lengths
     exact_shape: wp.array2d[wp.float64]  # the same
     grid: wp.array2d[wp.int32]  # [objects, 4]: of a grid its first value, and nodes along x, y and z
@@ -55,9 +52,8 @@ class WorldLines(NamedTuple):
         start: First object of each world and, last, their number, [worlds + 1].
         kind: `ObjectKind`, [objects].
         names: Names of the objects.
-        bound: A ball around each, centre and radius [m], [objects, 4].
         shape: Rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding
-            [m]; of a grid its spacing [m] and steepness, [objects, 16].
+            [m]; of a grid its spacing [m], steepness, and the radius of a ball around its middle [m], [objects, 16].
         grid: Of a grid its first value, and nodes along x, y and z, [objects, 4].
         values: Distances at the nodes of the grids [m], one grid after another.
         most: Most objects of a world.
@@ -66,7 +62,6 @@ class WorldLines(NamedTuple):
     start: NDArray[np.int64]
     kind: NDArray[np.int64]
     names: tuple[str, ...]
-    bound: Float64Array
     shape: Float64Array
     grid: NDArray[np.int64]
     values: tuple[NDArray[np.float32], ...]
@@ -84,7 +79,6 @@ def world_lines(worlds: Sequence[World]) -> WorldLines:
         np.cumsum([0, *counts]),
         np.array([line.kind for line in lines], dtype=np.int64),
         tuple(name for world in worlds for name in world.names),
-        np.array([line.ball for line in lines]).reshape(-1, 4),
         np.array([line.numbers for line in lines]).reshape(-1, 16),
         grid.reshape(-1, 4),
         tuple(own for own in values if len(own)),
@@ -97,14 +91,12 @@ class _Line(NamedTuple):
 
     Attributes:
         kind: How the distance from it is computed.
-        ball: A ball around it, centre and radius [m], [4].
         numbers: As in ``WorldLines.shape``, [16].
         nodes: Of a grid, along x, y and z.
         values: Distances at them [m].
     """
 
     kind: ObjectKind
-    ball: Float64Array
     numbers: Float64Array
     nodes: tuple[int, ...] = (0, 0, 0)
     values: NDArray[np.float32] = np.empty(0, np.float32)
@@ -121,20 +113,16 @@ def _lines(world: World) -> tuple[_Line, ...]:
 def _line(shape: Obstacle) -> _Line:
     if isinstance(shape, HalfSpace):
         normal = np.array(shape.normal)
-        center = shape.offset * normal
-        numbers = _numbers(quaternion_between(_Z_AXIS, normal), center, np.zeros(4))
-        return _Line(ObjectKind.HALF_SPACE, np.append(center, EVERYWHERE), numbers)
+        numbers = _numbers(quaternion_between(_Z_AXIS, normal), shape.offset * normal, np.zeros(4))
+        return _Line(ObjectKind.HALF_SPACE, numbers)
     pose = np.array(shape.pose)
     center, turn = pose[:3], pose[3:]
     if isinstance(shape, DistanceGrid):
         half = 0.5 * shape.spacing * (np.array(shape.values.shape) - 1)
-        ball = np.append(center + quaternion_rotate(turn, half), np.linalg.norm(half) + shape.depth)
-        numbers = _numbers(turn, center, np.array([shape.spacing, shape.steepness, 0.0, 0.0]))
-        return _Line(ObjectKind.GRID, ball, numbers, shape.values.shape, shape.values.ravel())
-    lengths = _lengths(shape)
+        lengths = np.array([shape.spacing, shape.steepness, np.linalg.norm(half) + shape.depth, 0.0])
+        return _Line(ObjectKind.GRID, _numbers(turn, center, lengths), shape.values.shape, shape.values.ravel())
     kind = ObjectKind.CYLINDER if isinstance(shape, Cylinder) else ObjectKind.ROUNDED_BOX
-    reach = np.hypot(*lengths[[0, 2]]) if isinstance(shape, Cylinder) else np.linalg.norm(lengths[:3]) + lengths[3]
-    return _Line(kind, np.append(center, reach), _numbers(turn, center, lengths))
+    return _Line(kind, _numbers(turn, center, _lengths(shape)))
 
 
 def _numbers(turn: Float64Array, position: Float64Array, lengths: Float64Array) -> Float64Array:

@@ -130,7 +130,6 @@ class CollisionData:
         numbers: dict[HostDeviceArray, NDArray[Any]] = {
             self._kind: lines.kind,
             self._passes: self._passes_of(lines.names),
-            self._bound: lines.bound,
             self._shape: lines.shape,
             self._exact: lines.shape,
             self._grid: lines.grid,
@@ -168,7 +167,7 @@ class CollisionData:
         self._room = room
         self._start = array(room.worlds + 1, dtype=wp.int32)
         self._kind, self._passes = (array(room.objects, dtype=wp.int32) for _ in range(2))
-        self._bound, self._shape = (array(room.objects, width, dtype=wp.float32) for width in (4, 16))
+        self._shape = array(room.objects, 16, dtype=wp.float32)
         self._exact = array(room.objects, 16, dtype=wp.float64)
         self._grid = array(room.objects, 4, dtype=wp.int32)
         self._value = array(room.values, dtype=wp.float32)
@@ -178,7 +177,6 @@ class CollisionData:
             "start": self._start,
             "kind": self._kind,
             "passes": self._passes,
-            "bound": self._bound,
             "shape": self._shape,
             "exact_shape": self._exact,
             "grid": self._grid,
