@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import hypothesis
 import pytest
 import warp as wp
 
@@ -17,6 +18,11 @@ from tests.bounded import until
 from tests.kept_code import code_is_kept
 
 wp.config.log_level = wp.LOG_WARNING
+# No test fails for the time that it takes: a machine may have other work.
+hypothesis.settings.register_profile(
+    "patient", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 SERVICE_START_S = 300.0  # the first solve on a machine compiles kernels
 SERVICE_END_S = 60.0

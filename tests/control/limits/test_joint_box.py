@@ -129,7 +129,7 @@ def test_braking_is_counted_in_ticks():
     assert brake(INF, 2.0, 0.1)[0] == INF
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     q=st.floats(-1.0, 1.0),
     dt=st.floats(1e-4, 0.1),
@@ -153,7 +153,7 @@ def test_whoever_keeps_to_the_interval_can_always_stop(q, dt, velocity, accelera
         q, qd = goal, speed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=2),
     st.floats(1e-4, 1.0),
