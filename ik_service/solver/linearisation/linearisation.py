@@ -1,12 +1,13 @@
 """How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.robots import RobotModel
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
@@ -63,6 +64,43 @@ class Linearisation:
     dof_state: NDArray[np.int8]
     one_sided: NDArray[np.bool_]
     rank: NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls,
+        robot: RobotModel,
+        joint_q: Float64Array,
+        by_targets: Float64Array,
+        is_differentiable: NDArray[np.bool_],
+        state: NDArray[np.int8],
+        is_pressed: NDArray[np.bool_],
+        rank: NDArray[np.int32],
+    ) -> "Linearisation":
+        """Return derivatives from what holds the active DOFs, and whether it presses on them."""
+        of_dofs = np.full((len(joint_q), robot.joint_dof_count), DofState.FIXED, np.int8)
+        of_dofs[:, robot.active_dof] = state
+        one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
+        one_sided[:, robot.active_dof] &= ~is_pressed
+        return cls(joint_q, by_targets, is_differentiable, of_dofs, one_sided, rank)
+
+    @classmethod
+    def nothing(cls, robot: RobotModel, joint_q: Float64Array, targets: int) -> "Linearisation":
+        """Return answers without derivatives by so many targets."""
+        n, dofs = len(joint_q), robot.active_dof_count
+        by_targets = np.zeros((n, robot.joint_dof_count, targets, TWIST))
+        state, is_pressed = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
+        return cls.of(
+            robot, joint_q.copy(), by_targets, np.zeros(n, dtype=bool), state, is_pressed, np.zeros(n, np.int32)
+        )
+
+    def part(self, problems: NDArray[Any]) -> "Linearisation":
+        """Return those of some of the problems."""
+        return Linearisation(*(getattr(self, field.name)[problems] for field in fields(self)))
+
+    def put(self, problems: NDArray[np.intp], part: "Linearisation") -> None:
+        """Write those of some of the problems, while it is put together."""
+        for field in fields(self):
+            getattr(self, field.name)[problems] = getattr(part, field.name)
 
     def ordered(self, coordinates: NDArray[np.intp], dofs: NDArray[np.intp]) -> "Linearisation":
         """Return the same in another order of coordinates and DOFs, given which of them stand there."""

@@ -1,13 +1,14 @@
 """From the rows of a solver and its answers to derivatives by the targets.
 
-targets, answers -> rows that are met, rows that cost -> limits that hold -> Newton to the minimum -> derivatives
+targets, answers -> those about targets alone that are met (`met_targets`), others:
+-> rows that are met, rows that cost -> limits that hold -> Newton to the minimum -> derivatives
 
 First derivatives of rows are exact; those of the gradient, and those by targets, are central differences of fourth
 order, of all problems at once.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,10 @@ from ik_service.robots.host_kinematics.tangent import BodyMotion, body_motion
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.linearisation.answer_islands import AnswerIslands
 from ik_service.solver.linearisation.host_rows import Data, RowValues
 from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
+from ik_service.solver.linearisation.met_targets import linearise_met
 from ik_service.solver.linearisation.minimum import Minimum
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -30,46 +33,11 @@ SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
 """Of differences [m or rad], and how much each counts."""
 LINES_AT_ONCE, ANSWERS_AT_ONCE = 4096, 256
 """Configurations that are evaluated together, and answers."""
-AT_LIMIT = 1e-6
-"""Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""
 PRESSED = 1e-6
 """Share of the largest gradient from which on a limit holds a DOF that would leave it otherwise."""
 NEWTON_STEPS = 10
 NEWTON_LONGEST, NEWTON_SETTLED = 0.5, 1e-9
 """Steps of Newton's method from an answer to its minimum: the longest of an answer at one, and where it is reached."""
-
-
-class AnswerIslands(NamedTuple):
-    """Islands of problems.
-
-    Attributes:
-        number: How many each problem has, shape [n].
-        tree: Island of each tree, -1 for none, shape [n, trees].
-        row: Island of each row, -1 for none, shape [n, rows].
-        success: Whether the targets of each are met, shape [n, trees].
-    """
-
-    number: NDArray[np.integer]
-    tree: NDArray[np.integer]
-    row: NDArray[np.integer]
-    success: NDArray[np.bool_]
-
-    def part(self, problems: slice) -> "AnswerIslands":
-        """Give those of some of the problems."""
-        return AnswerIslands(self.number[problems], self.tree[problems], self.row[problems], self.success[problems])
-
-    def of(
-        self, p: int, is_hard: NDArray[np.bool_], dof_tree: NDArray[np.integer]
-    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Give the hard rows and the active DOFs of each island of a problem.
-
-        Args:
-            p: The problem.
-            is_hard: Which rows are hard, shape [rows].
-            dof_tree: Tree of each active DOF.
-        """
-        for island in range(int(self.number[p])):
-            yield np.flatnonzero(is_hard & (self.row[p] == island)), np.flatnonzero(self.tree[p, dof_tree] == island)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +137,14 @@ def linearise(
     """
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
-    parts = []
-    for first in range(0, given.problem_count, ANSWERS_AT_ONCE):
-        part = slice(first, min(first + ANSWERS_AT_ONCE, given.problem_count))
+    joint_q = joint_q.astype(np.float64)
+    is_done, found = linearise_met(rows, targets, data, joint_q, islands)
+    left = np.flatnonzero(~is_done)
+    for first in range(0, len(left), ANSWERS_AT_ONCE):
+        part = left[first : first + ANSWERS_AT_ONCE]
         own = [{name: lines[part] if len(lines) > 1 else lines for name, lines in one.items()} for one in data]
-        parts.append(_of_part(rows, axes, own, joint_q[part].astype(np.float64), islands.part(part)))
-    columns = (np.concatenate([getattr(one, field.name) for one in parts]) for field in fields(Linearisation))
-    return Linearisation(*columns)
+        found.put(part, _of_part(rows, axes, own, joint_q[part], islands.part(part)))
+    return found
 
 
 def _of_part(
@@ -205,11 +174,7 @@ def _of_part(
             found[p][np.ix_(dofs, places)] = shift.change
             rank[p] += shift.rank
     by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, targets, TWIST)
-    of_dofs = np.full((n, robot.joint_dof_count), DofState.FIXED, np.int8)
-    of_dofs[:, robot.active_dof] = held.state
-    one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
-    one_sided[:, robot.active_dof] &= ~held.is_pressed
-    return Linearisation(answers.joint_q, by_targets, is_differentiable, of_dofs, one_sided, rank)
+    return Linearisation.of(robot, answers.joint_q, by_targets, is_differentiable, held.state, held.is_pressed, rank)
 
 
 def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:
@@ -279,8 +244,7 @@ def _at_minimum(answers: _Answers, islands: AnswerIslands) -> tuple[_Answers, _H
                 last[p] = max(last[p], np.abs(shift.change).max(initial=0.0) if shift.is_least else np.inf)
         alive &= last <= NEWTON_LONGEST
         step[~alive] = 0.0
-        joint_q = robot.integrate(answers.joint_q, step @ rows.columns.T)
-        answers = replace(answers, joint_q=robot.clamp_joint_q(joint_q) if rows.hard_limits else joint_q)
+        answers = replace(answers, joint_q=rows.moved(answers.joint_q, step))
         if not (alive & (last > NEWTON_SETTLED)).any():
             break
     return answers, held, alive & (last <= NEWTON_SETTLED)
@@ -288,12 +252,8 @@ def _at_minimum(answers: _Answers, islands: AnswerIslands) -> tuple[_Answers, _H
 
 def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, _Held]:
     """Find what holds each active DOF, and the multipliers of the hard rows."""
-    robot, gradient = answers.rows.robot, answers.gradient(values)
-    coordinate = robot.dof_coordinate[robot.active_dof]
-    place = np.where(coordinate >= 0, answers.joint_q[:, np.maximum(coordinate, 0)], np.nan)
-    lower, upper = robot.active_limit_lower, robot.active_limit_upper
-    at_lower = (place <= lower + AT_LIMIT) & answers.rows.hard_limits
-    at_upper = (place >= upper - AT_LIMIT) & answers.rows.hard_limits
+    gradient = answers.gradient(values)
+    at_lower, at_upper, way = answers.rows.beside_limits(answers.joint_q)
     counted = (answers.is_hard | answers.is_soft)[..., None] & (values.jacobian != 0.0)
     touched = counted.any(axis=1)
     found = np.zeros(answers.is_hard.shape)
@@ -306,8 +266,7 @@ def _with_limits(answers: _Answers, values: RowValues) -> tuple[_Answers, _Held]
     held = (at_lower | at_upper) & (~leaves | (at_lower & at_upper))
     state = np.where(held, np.where(at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
     state = np.where(touched, state, DofState.FIXED).astype(np.int8)
-    way = np.where(held & touched, np.where(at_lower, lower, upper) - place, 0.0)
-    return answers, _Held(state, held & (np.abs(slope) > least), way)
+    return answers, _Held(state, held & (np.abs(slope) > least), np.where(held & touched, way, 0.0))
 
 
 def _tiled(array: NDArray[Any], times: int) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """The rows of a solver on the host: which there are, and the numbers that they are made of, as a caller has them."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,24 @@ from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import ROW_WEIGHTS
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
+
+
+AT_LIMIT = 1e-6
+"""Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""
+
+
+class LimitDistances(NamedTuple):
+    """Where active DOFs stand beside their limits, shape [n, active DOFs] each.
+
+    Attributes:
+        at_lower: At the lower one.
+        at_upper: At the upper one.
+        way: How far it is to the limit that a DOF is at [m or rad], 0 for others.
+    """
+
+    at_lower: NDArray[np.bool_]
+    at_upper: NDArray[np.bool_]
+    way: Float64Array
 
 
 class HostRows:
@@ -75,6 +94,26 @@ class HostRows:
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
         """Give the weights of all rows, shape [n, rows]."""
         return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
+
+    def beside_limits(self, joint_q: Float64Array) -> LimitDistances:
+        """Say which active DOFs are at limits that answers keep.
+
+        Args:
+            joint_q: Configurations, shape [n, joint_coord_count].
+        """
+        robot, coordinate = self.robot, self.robot.dof_coordinate[self.robot.active_dof]
+        place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
+        lower, upper = robot.active_limit_lower, robot.active_limit_upper
+        at_lower = (place <= lower + AT_LIMIT) & self.hard_limits
+        at_upper = (place >= upper - AT_LIMIT) & self.hard_limits
+        return LimitDistances(
+            at_lower, at_upper, np.where(at_lower, lower - place, np.where(at_upper, upper - place, 0.0))
+        )
+
+    def moved(self, joint_q: Float64Array, step: Float64Array) -> Float64Array:
+        """Go from configurations by steps of the active DOFs, within the limits that answers keep."""
+        joint_q = self.robot.integrate(joint_q, step @ self.columns.T)
+        return self.robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
 
     def values(self, motion: BodyMotion, data: Sequence[Data]) -> RowValues:
         """Evaluate all rows, with their derivatives by the active DOFs."""

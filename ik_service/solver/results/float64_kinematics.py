@@ -5,7 +5,7 @@ are worked on side by side, in the lanes of a packet.
 """
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,17 +42,18 @@ class Kinematics:
 KinematicsRef: Any = typed_warp.reference_to(Kinematics)
 
 
-def packet_function(*names: str, **words: object) -> str:
-    """Return a function's body for Warp, from templates, which works on a packet of problems.
+def packet_function(*names: str, folder: TemplateFolder = TEMPLATES, **words: object) -> str:
+    """Return a function's body for Warp, from templates of a folder, which works on a packet of problems.
 
     Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among those of the launch, and how
     many there are from it on. It does nothing but for the first problem of each packet.
     """
-    wide, single = ("\n".join(_packet_lines(lanes, names, words)) for lanes in (ON_CPU, ON_GPU))
+    texts = [folder.filled(f"{name}.cpp", words) for name in names]
+    wide, single = ("\n".join(_packet_lines(lanes, texts)) for lanes in (ON_CPU, ON_GPU))
     return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"
 
 
-def _packet_lines(lanes: Lanes, names: Sequence[str], words: Mapping[str, object]) -> list[str]:
+def _packet_lines(lanes: Lanes, texts: Sequence[str]) -> list[str]:
     kinds = ", ".join(f"{name} = {JointType[name].value}" for name in JOINT_TYPES)
     lines = ["{", *lanes.prologue(), "typedef double Real;", f"enum {{ WIDTH = {lanes.width}, {kinds} }};"]
     lines += ["const F zero = F{};", "const F one = zero + 1.0;"]
@@ -65,7 +66,7 @@ def _packet_lines(lanes: Lanes, names: Sequence[str], words: Mapping[str, object
     lines += ["const auto arc_tangent = [](F y, F x) -> F {", *body, "};"]
     lines += ["if (place % WIDTH != 0) return;", "const int lanes = left < WIDTH ? left : WIDTH;", "int row[WIDTH];"]
     lines.append("for (int lane = 0; lane < WIDTH; ++lane) row[lane] = p + (lane < lanes ? lane : lanes - 1);")
-    return [*lines, *(TEMPLATES.filled(f"{name}.cpp", words) for name in ("float64_kinematics", *names)), "}"]
+    return [*lines, TEMPLATES.filled("float64_kinematics.cpp", {}), *texts, "}"]
 
 
 @wp.func

@@ -1,0 +1,100 @@
+"""Derivatives of answers about targets alone, all of which are met.
+
+rows, islands -> problems that have the same islands -> configurations go onto their targets, held by their limits
+-> how they follow
+
+No second derivatives count there. What is nearly singular, or does not come to rest, is left to the general way.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots.transforms import Float64Array, identity_transform
+from ik_service.solver.inputs.targets import Target
+from ik_service.solver.linearisation.answer_islands import AnswerIslands
+from ik_service.solver.linearisation.host_rows import Data
+from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
+from ik_service.solver.linearisation.solver_rows import HostRows
+from ik_service.solver.linearisation.target_motion import TargetIsland, TargetMotion
+from ik_service.solver.problems.rows.kinds import RowKind
+from objectives.tasks.frame_objective import OFFSET
+from objectives.tasks.pose import ORIENTATION, POSITION
+
+STEPS, LONGEST, SETTLED = 5, 0.5, 1e-9
+"""Steps onto targets: how many at most, and lengths [m or rad] of one that leads elsewhere, and of the last."""
+
+FIELDS = OFFSET, POSITION, ORIENTATION
+
+
+def linearise_met(
+    rows: HostRows, targets: Sequence[Target], data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands
+) -> tuple[NDArray[np.bool_], Linearisation]:
+    """Say which answers have been derived, shape [n], and give the derivatives.
+
+    Args:
+        rows: The rows of the solver.
+        targets: Its targets.
+        data: Numbers of the fields.
+        joint_q: The answers, shape [n, joint_coord_count].
+        islands: Islands of the problems.
+    """
+    n, is_target = len(joint_q), rows.kind == RowKind.TARGET
+    found = Linearisation.nothing(rows.robot, joint_q, len(targets))
+    is_done = np.zeros(n, dtype=bool)
+    on = (rows.weights(data, n) > 0.0) & (islands.row >= 0)
+    has_island = np.arange(islands.success.shape[1]) < islands.number[:, None]
+    is_met = (islands.success | ~has_island).all(axis=1) & ~on[:, ~is_target].any(axis=1) & bool(targets)
+    row_island = np.where(on, islands.row, -1)[:, is_target]
+    for own in _alike(np.flatnonzero(is_met), np.hstack([islands.tree, row_island])):
+        tree, place = islands.tree[own[0]], row_island[own[0]].reshape(-1, TWIST)
+        numbers = range(int(islands.number[own[0]]))
+        parts = [TargetIsland(np.flatnonzero(tree[rows.dof_tree] == k), place == k) for k in numbers]
+        motion = TargetMotion(rows.robot, targets, *(_values(data[: len(targets)], name, own) for name in FIELDS))
+        is_done[own] = _follow(rows, motion, parts, own, found)
+    return is_done, found
+
+
+def _alike(problems: NDArray[np.intp], lines: NDArray[np.integer]) -> Iterator[NDArray[np.intp]]:
+    """Part problems by what stands in their lines."""
+    while len(problems):
+        same = (lines[problems] == lines[problems[0]]).all(axis=1)
+        yield problems[same]
+        problems = problems[~same]
+
+
+def _values(data: Sequence[Data], name: str, own: NDArray[np.intp]) -> Float64Array:
+    """Give a field of all targets in some problems, shape [problems, targets, columns]."""
+    lines = [one[name] if name in one else identity_transform()[None] for one in data]
+    return np.stack([np.broadcast_to(one[own] if len(one) > 1 else one, (len(own), one.shape[1])) for one in lines], 1)
+
+
+def _follow(
+    rows: HostRows,
+    motion: TargetMotion,
+    islands: Sequence[TargetIsland],
+    own: NDArray[np.intp],
+    found: Linearisation,
+) -> NDArray[np.bool_]:
+    """Derive those of some answers, which have the same islands, that come to rest; say which do."""
+    left, rank = np.arange(len(own)), sum(int(island.rows.sum()) for island in islands)
+    joint_q, is_done = found.joint_q[own], np.zeros(len(own), dtype=bool)
+    for _ in range(STEPS):
+        beside = rows.beside_limits(joint_q[left])
+        held = beside.at_lower | beside.at_upper
+        along = motion.at(joint_q[left], left, ~held, islands)
+        step = along.step + np.where(held & along.touches, beside.way, 0.0)
+        length = np.abs(step).max(axis=1, initial=0.0)
+        goes_on = along.is_regular & (length <= LONGEST)
+        joint_q[left] = rows.moved(joint_q[left], np.where(goes_on[:, None], step, 0.0))
+        rests = goes_on & (length <= SETTLED)
+        state = np.where(held, np.where(beside.at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
+        state = np.where(along.touches, state, DofState.FIXED).astype(np.int8)
+        of_all = joint_q[left], along.by_targets, rests, state, np.zeros_like(held), np.full(len(left), rank, np.int32)
+        found.put(own[left[rests]], Linearisation.of(rows.robot, *of_all).part(rests))
+        is_done[left[rests]] = True
+        left = left[goes_on & ~rests]
+        if not len(left):
+            break
+    return is_done

@@ -1,0 +1,210 @@
+"""How DOFs follow targets that are met: in float64, on packets of problems, on the host's CPU.
+
+configurations, targets -> errors and Jacobian J along the chains -> N = J'(J J')^-1 of the DOFs that are free
+-> the shortest step onto the targets, and how each DOF follows each number of them
+"""
+
+import typing
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.compiler import cpu_target
+from ik_service.robots.model import RobotModel
+from ik_service.robots.transforms import Float64Array
+from ik_service.solver.inputs.targets import Target
+from ik_service.solver.launches import typed_warp
+from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
+from ik_service.solver.linearisation.linearisation import TWIST
+from ik_service.solver.results.float64_kinematics import (
+    Kinematics,
+    KinematicsRef,
+    float64_kinematics,
+    packet_function,
+)
+from ik_service.template_files import TemplateFolder
+
+TEMPLATES = TemplateFolder("ik_service.solver.linearisation")
+LEAST_SHARE = 1e-9
+"""Square of the sine of the angle between a row and those before it from which on rows are told apart."""
+
+@wp.struct
+class IslandMotion:
+    """An island, and how its DOFs move the robot's."""
+
+    target: wp.array[wp.int32]  # [targets of the island]
+    has_reference: wp.array[wp.int32]  # [targets]
+    place: wp.array[wp.int32]  # [joint_dof_count]: which DOF of the island moves a DOF, -1 for none
+    multiplier: wp.array[wp.float64]  # [joint_dof_count]: how far
+    dof: wp.array[wp.int32]  # [DOFs of the island]: number among the active ones
+
+
+@cache
+@typing.no_type_check
+def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
+    """Return the kernel for islands of so many targets and DOFs, whose links have at most so many joints below them."""
+    Island: Any = typed_warp.reference_to(IslandMotion)
+
+    @typed_warp.func_native(packet_function("target_motion", folder=TEMPLATES, targets=targets, dofs=dofs, path=path))
+    def write_motion(
+        p: int,
+        place: int,
+        left: int,
+        robot: KinematicsRef,
+        joint_q: wp.array2d[wp.float64],
+        island: Island,
+        tools: wp.array3d[wp.float64],
+        positions: wp.array3d[wp.float64],
+        orientations_xyzw: wp.array3d[wp.float64],
+        row_counts: wp.array3d[wp.float64],
+        free_dofs: wp.array2d[wp.float64],
+        step_out: wp.array2d[wp.float64],
+        touched_out: wp.array2d[wp.float64],
+        regular_out: wp.array[wp.float64],
+        by_targets_out: wp.array3d[wp.float64],
+    ): ...
+
+    @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
+    def target_motion(
+        count: int,
+        robot: Kinematics,  # with paths to each target's link, then to each reference link
+        joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]
+        island: IslandMotion,
+        tools: wp.array3d[wp.float64],  # [n, targets, 7]: T_link_tool
+        positions: wp.array3d[wp.float64],  # [n, targets, 3]
+        orientations_xyzw: wp.array3d[wp.float64],  # [n, targets, 4]
+        row_counts: wp.array3d[wp.float64],  # [1, targets, 6]: 1 for rows of the island, 0 for others
+        free_dofs: wp.array2d[wp.float64],  # [n, active DOFs]: 0 for those that a limit holds
+        # out
+        step_out: wp.array2d[wp.float64],  # [n, active DOFs]
+        touched_out: wp.array2d[wp.float64],  # [n, active DOFs]: 1 where a row depends on a DOF
+        regular_out: wp.array[wp.float64],  # [n]: lowered to the least share of a row that is new
+        by_targets_out: wp.array3d[wp.float64],  # [n, joint_dof_count, 6 targets]
+    ):
+        p = wp.tid()
+        write_motion(
+            p,
+            p,
+            count - p,
+            robot,
+            joint_q,
+            island,
+            tools,
+            positions,
+            orientations_xyzw,
+            row_counts,
+            free_dofs,
+            step_out,
+            touched_out,
+            regular_out,
+            by_targets_out,
+        )
+
+    return target_motion
+
+
+class TargetIsland(NamedTuple):
+    """An island whose rows are of targets alone.
+
+    Attributes:
+        dofs: Its active DOFs.
+        rows: Rows that it has, of all targets, shape [targets, 6].
+    """
+
+    dofs: NDArray[np.intp]
+    rows: NDArray[np.bool_]
+
+
+class Motion(NamedTuple):
+    """How DOFs go on from configurations.
+
+    Attributes:
+        step: The shortest step of the active DOFs onto the targets, shape [n, active DOFs].
+        touches: Whether a row depends on an active DOF, shape [n, active DOFs].
+        is_regular: Whether the rows are told apart, shape [n].
+        by_targets: How each DOF follows, shape [n, joint_dof_count, targets, 6].
+    """
+
+    step: Float64Array
+    touches: NDArray[np.bool_]
+    is_regular: NDArray[np.bool_]
+    by_targets: Float64Array
+
+
+class TargetMotion:
+    """Follows targets on the host's CPU.
+
+    Args:
+        robot: The robot.
+        targets: Targets of the solver.
+        tools: Their tool frames T_link_tool, shape [n, targets, 7].
+        positions: Their values, shape [n, targets, 3]; any for those that are free.
+        orientations_xyzw: Alike, [n, targets, 4].
+    """
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        targets: Sequence[Target],
+        tools: Float64Array,
+        positions: Float64Array,
+        orientations_xyzw: Float64Array,
+    ) -> None:
+        self._robot, self._given = robot, (tools, positions, orientations_xyzw)
+        model, links = robot.on_device("cpu"), [target.link for target in targets]
+        self._kinematics = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
+        starts = self._kinematics.path_start.numpy()
+        self._longest = int(np.diff(starts).max())
+        self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
+
+    def at(
+        self,
+        joint_q: Float64Array,
+        problems: NDArray[np.intp],
+        free: NDArray[np.bool_],
+        islands: Sequence[TargetIsland],
+    ) -> Motion:
+        """Give how the DOFs of all islands go on.
+
+        Args:
+            joint_q: Configurations, shape [n, joint_coord_count].
+            problems: Whose targets they are to meet, shape [n].
+            free: Active DOFs that no limit holds, shape [n, active DOFs].
+            islands: The islands, the same in all problems.
+        """
+        robot, n, targets = self._robot, len(joint_q), len(self._has_reference)
+        step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
+        by_targets = np.zeros((n, robot.joint_dof_count, targets * TWIST))
+        arrays = [_array(one) for one in (step, touched, least, by_targets)]
+        configurations, given = _array(joint_q), [_array(one[problems]) for one in self._given]
+        is_free = _array(free.astype(np.float64))
+        for island in islands:
+            own = np.flatnonzero(island.rows.any(axis=1))
+            kernel = motion_kernel(len(own), len(island.dofs), self._longest)
+            with CacheErrorsExplained():
+                load_kernels_alone(kernel.module, wp.get_device("cpu"))
+            counts = _array(island.rows[None].astype(np.float64))
+            inputs = [n, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
+            wp.launch(kernel, n, [*inputs, *arrays], device="cpu")
+        by_targets = by_targets.reshape(n, robot.joint_dof_count, targets, TWIST)
+        return Motion(step, touched > 0.0, least > LEAST_SHARE, by_targets)
+
+    def _island(self, island: TargetIsland, targets: NDArray[np.intp]) -> Any:
+        """Give an island as kernels read it."""
+        robot, found = self._robot, IslandMotion()
+        place_of = np.full(robot.active_dof_count + 1, -1, np.int32)
+        place_of[island.dofs] = np.arange(len(island.dofs))
+        found.target, found.has_reference = _array(targets.astype(np.int32)), _array(self._has_reference)
+        found.place = _array(place_of[robot.dof_active])
+        found.multiplier = _array(robot.dof_multiplier.astype(np.float64))
+        found.dof = _array(island.dofs.astype(np.int32))
+        return found
+
+
+def _array(values: NDArray[Any]) -> Any:
+    """Show numbers to kernels, where they stand if they can."""
+    return wp.array(np.ascontiguousarray(values), copy=False, device="cpu")

@@ -1,0 +1,137 @@
+"""Answers about targets alone, which are derived on packets: beside the general way, for all joints and kinds of rows."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver, Target, load_robot
+from ik_service.robots.transforms import transform_inverse, transform_multiply
+from ik_service.solver.linearisation import linearise as linearise_module
+from ik_service.solver.linearisation.linearisation import DofState, Linearisation
+from ik_service.solver.linearisation.met_targets import linearise_met
+
+COUNT = 9
+TOOL = np.array([0.1, -0.05, 0.2, 0.5, -0.5, 0.5, 0.5])
+FIELDS = "joint_q", "by_targets", "is_differentiable", "dof_state", "one_sided", "rank"
+TOOLS = TOOL + np.linspace(0.0, 0.1, COUNT)[:, None] * np.eye(7)[0]
+CHAIN = """<robot name="chain">
+  <link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="tip"/>
+  <joint name="base_a" type="planar"><parent link="base"/><child link="a"/>
+    <origin xyz="0.1 0.2 0.3" rpy="0.4 -0.3 0.2"/><axis xyz="0.6 0 0.8"/></joint>
+  <joint name="a_b" type="revolute"><parent link="a"/><child link="b"/>
+    <origin xyz="0 0.1 0.2" rpy="0.1 0.7 0"/><axis xyz="0 0.6 0.8"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+  <joint name="b_c" type="ball"><parent link="b"/><child link="c"/><origin xyz="0.3 0 0.1" rpy="-0.6 0.2 1.0"/></joint>
+  <joint name="c_d" type="prismatic"><parent link="c"/><child link="d"/>
+    <origin xyz="0.1 0 0" rpy="0 0.5 0"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="d_tip" type="revolute"><parent link="d"/><child link="tip"/><mimic joint="a_b" multiplier="-0.5" offset="0.2"/>
+    <origin xyz="0 0.3 0"/><axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>"""
+CASES = {
+    "ur5e": ("ur5e", ["tool0"]),
+    "redundant": ("panda", ["panda_hand"]),
+    "a tool": ("ur5e", [Target("tool0", offset=TOOL)]),
+    "a tool for each problem": ("ur5e", [Target("tool0", offset=TOOLS)]),
+    "some rows": ("panda", [Target("panda_hand", row_weights=[1, 0, 1, 2, 0, 0.5])]),
+    "two islands": ("dual_panda", ["left_panda_hand", "right_panda_hand"]),
+    "seen from another tree": ("dual_panda", [Target("left_panda_hand", reference_link="right_panda_hand", offset=TOOL)]),
+    "seen from the same tree": ("humanoid", [Target("left_grasp", reference_link="right_grasp")]),
+    "targets that share joints": ("humanoid", ["left_grasp", "head"]),
+    "joints of all types": ("chain", ["tip"]),
+}
+
+
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    """A robot, targets, and configurations that reach values of theirs."""
+    name, targets = CASES[request.param]
+    (tmp_path / "chain.urdf").write_text(CHAIN)
+    robot = load_robot(tmp_path / "chain.urdf") if name == "chain" else load_robot(name, collision="ignore")
+    return robot, targets, robot.random_joint_q(np.random.default_rng(7), COUNT)
+
+
+def values_of(robot, targets, joint_q):
+    """Poses of the tools of targets, seen from where their values are given."""
+    positions, orientations = [], []
+    for target in targets:
+        target = Target(target) if isinstance(target, str) else target
+        offset = np.array([0, 0, 0, 0, 0, 0, 1.0]) if target.offset is None else target.offset
+        tip = transform_multiply(poses(robot, target.link, joint_q), np.broadcast_to(offset, (len(joint_q), 7)))
+        if target.reference_link is not None:
+            tip = transform_multiply(transform_inverse(poses(robot, target.reference_link, joint_q)), tip)
+        positions.append(tip[:, :3])
+        orientations.append(tip[:, 3:])
+    return np.stack(positions, axis=1), np.stack(orientations, axis=1)
+
+
+def poses(robot, link, joint_q):
+    found = robot.forward_kinematics(joint_q, [link])
+    return np.concatenate([found.positions[:, 0], found.orientations_xyzw[:, 0]], axis=1)
+
+
+def nothing_met(rows, targets, data, joint_q, islands):
+    """Leave all to the general way."""
+    return np.zeros(len(joint_q), dtype=bool), Linearisation.nothing(rows.robot, joint_q, len(targets))
+
+
+def test_derivatives_are_those_of_the_general_way(case, monkeypatch):
+    robot, targets, start = case
+    values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
+    result, derived = solver.solve(*values, initial_joint_q=start), []
+    assert result.success.all()
+
+    def noted(*arguments):
+        is_done, found = linearise_met(*arguments)
+        derived.append(is_done)
+        return is_done, found
+
+    monkeypatch.setattr(linearise_module, "linearise_met", noted)
+    found = solver.linearise(result, *values)
+    monkeypatch.setattr(linearise_module, "linearise_met", nothing_met)
+    expected = solver.linearise(result, *values)
+    assert derived[0].mean() > 0.5
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+def test_an_answer_has_the_same_bytes_alone_and_among_others(case):
+    robot, targets, start = case
+    values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
+    result = solver.solve(*values, initial_joint_q=start)
+    together = solver.linearise(result, *values)
+    if any(isinstance(one, Target) and np.ndim(one.offset) == 2 for one in targets):
+        solver.set_target_data(0, offset=TOOLS[4:5])
+    one = [part[4:5] for part in values]
+    alone = solver.linearise(solver.solve(*one, initial_joint_q=start[4:5]), *one)
+    for name in FIELDS:
+        assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[4]), name
+
+
+def test_a_joint_at_a_limit_stays_there():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    start = robot.random_joint_q(np.random.default_rng(2), 4)
+    start[:2, 3], start[2:, 5] = robot.joint_limit_lower[3], robot.joint_limit_upper[5]
+    values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
+    result = solver.solve(*values, initial_joint_q=start)
+    found = solver.linearise(result, *values)
+    assert found.is_differentiable.all()
+    held = found.dof_state != DofState.FREE
+    assert held[:2, 3].all()
+    assert held[2:, 5].all()
+    assert np.array_equal(found.one_sided, held)
+    assert not found.by_targets[held].any()
+    follows = robot.jacobian(found.joint_q, links)[:, 0] @ found.by_targets[:, :, 0]
+    np.testing.assert_allclose(follows, np.broadcast_to(np.eye(6), follows.shape), atol=1e-8)
+    assert found.joint_q[0, 3] == robot.joint_limit_lower[3]
+
+
+def test_rows_that_are_not_told_apart_are_left_to_the_general_way():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    start = np.array([[0.3, -1.2, 0.0, -0.5, 0.4, 0.2], [0.3, -1.2, 1.1, -0.5, 0.4, 0.2]])  # the first is stretched
+    values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
+    result = solver.solve(*values, initial_joint_q=start)
+    found = solver.linearise(result, *values)
+    one = [part[1:] for part in values]
+    alone = solver.linearise(solver.solve(*one, initial_joint_q=start[1:]), *one)
+    assert np.array_equal(found.by_targets[1], alone.by_targets[0])
+    assert found.rank[1] == 6
