@@ -21,8 +21,9 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
+from ik_service.solver.linearisation.answer_islands import AnswerIslands
 from ik_service.solver.linearisation.linearisation import Linearisation
-from ik_service.solver.linearisation.linearise import AnswerIslands, linearise
+from ik_service.solver.linearisation.linearise import linearise
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.paths import PathResult

@@ -26,15 +26,19 @@ class DofState(IntEnum):
 
 
 class TargetTangents(NamedTuple):
-    """A change of targets, or the derivative of a number by it.
+    """Derivatives of a number by targets and their tool frames.
 
     Attributes:
-        positions: [m], shape [n, targets, 3].
-        rotations: Rotation vectors about the axes of the frame that targets are given in [rad], shape [n, targets, 3].
+        positions: By positions [1/m], shape [n, targets, 3].
+        rotations: By rotation vectors about the axes of the frame that targets are given in [1/rad], alike.
+        offset_positions: By those of tool frames, alike; of 0 targets where none is declared with an offset.
+        offset_rotations: By rotation vectors about the axes of the link, alike.
     """
 
     positions: Float64Array
     rotations: Float64Array
+    offset_positions: Float64Array
+    offset_rotations: Float64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,8 @@ class Linearisation:
             there. Answers with a posture may be some hundredths of a radian away from it.
         by_targets: Change of each DOF with the position and the rotation vector of each target, shape [n,
             joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
+        by_offsets: The same with the tool frames of targets, whose rotation vectors are about the axes of the link; of
+            0 targets where none is declared with an offset.
         is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum.
         dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
         one_sided: DOFs at a limit that nothing presses against it: they have another derivative to the other side,
@@ -60,6 +66,7 @@ class Linearisation:
 
     joint_q: Float64Array
     by_targets: Float64Array
+    by_offsets: Float64Array
     is_differentiable: NDArray[np.bool_]
     dof_state: NDArray[np.int8]
     one_sided: NDArray[np.bool_]
@@ -71,6 +78,7 @@ class Linearisation:
         robot: RobotModel,
         joint_q: Float64Array,
         by_targets: Float64Array,
+        by_offsets: Float64Array,
         is_differentiable: NDArray[np.bool_],
         state: NDArray[np.int8],
         is_pressed: NDArray[np.bool_],
@@ -81,17 +89,16 @@ class Linearisation:
         of_dofs[:, robot.active_dof] = state
         one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
         one_sided[:, robot.active_dof] &= ~is_pressed
-        return cls(joint_q, by_targets, is_differentiable, of_dofs, one_sided, rank)
+        return cls(joint_q, by_targets, by_offsets, is_differentiable, of_dofs, one_sided, rank)
 
     @classmethod
-    def nothing(cls, robot: RobotModel, joint_q: Float64Array, targets: int) -> "Linearisation":
-        """Return answers without derivatives by so many targets."""
+    def nothing(cls, robot: RobotModel, joint_q: Float64Array, targets: int, offsets: int) -> "Linearisation":
+        """Return answers without derivatives by so many targets and tool frames."""
         n, dofs = len(joint_q), robot.active_dof_count
-        by_targets = np.zeros((n, robot.joint_dof_count, targets, TWIST))
-        state, is_pressed = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
-        return cls.of(
-            robot, joint_q.copy(), by_targets, np.zeros(n, dtype=bool), state, is_pressed, np.zeros(n, np.int32)
-        )
+        by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count, TWIST)) for count in (targets, offsets))
+        state, nowhere = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
+        never, rank = np.zeros(n, dtype=bool), np.zeros(n, np.int32)
+        return cls.of(robot, joint_q.copy(), by_targets, by_offsets, never, state, nowhere, rank)
 
     def part(self, problems: NDArray[Any]) -> "Linearisation":
         """Return those of some of the problems."""
@@ -104,29 +111,49 @@ class Linearisation:
 
     def ordered(self, coordinates: NDArray[np.intp], dofs: NDArray[np.intp]) -> "Linearisation":
         """Return the same in another order of coordinates and DOFs, given which of them stand there."""
-        of_dofs = self.by_targets[:, dofs], self.is_differentiable, self.dof_state[:, dofs], self.one_sided[:, dofs]
-        return Linearisation(self.joint_q[:, coordinates], *of_dofs, self.rank)
+        return Linearisation(
+            self.joint_q[:, coordinates],
+            self.by_targets[:, dofs],
+            self.by_offsets[:, dofs],
+            self.is_differentiable,
+            self.dof_state[:, dofs],
+            self.one_sided[:, dofs],
+            self.rank,
+        )
 
     def __len__(self) -> int:
         """Return the number of problems."""
         return len(self.by_targets)
 
-    def jvp(self, positions: ArrayLike, rotations: ArrayLike) -> Float64Array:
-        """Give how configurations change with a change of the targets, shape [n, joint_dof_count].
+    def jvp(
+        self,
+        positions: ArrayLike | None = None,
+        rotations: ArrayLike | None = None,
+        *,
+        offset_positions: ArrayLike | None = None,
+        offset_rotations: ArrayLike | None = None,
+    ) -> Float64Array:
+        """Give how configurations change with targets and their tool frames, shape [n, joint_dof_count].
 
         Args:
-            positions: Change of each target's position [m], shape [n, targets, 3].
+            positions: Change of each target's position [m], shape [n, targets, 3]; None for none.
             rotations: Its rotation vector [rad], alike.
+            offset_positions: Change of the position of each target's tool frame, alike.
+            offset_rotations: Its rotation vector, alike.
 
         Raises:
-            InputError: Wrong shapes.
+            InputError: Wrong shapes, or no target has a tool frame.
         """
-        shape = (len(self), self.by_targets.shape[2], 3)
-        change = np.concatenate([_shaped("positions", positions, shape), _shaped("rotations", rotations, shape)], -1)
-        return np.asarray(np.einsum("ndtk,ntk->nd", self.by_targets, change))
+        found = _change_by(self.by_targets, ("positions", positions), ("rotations", rotations))
+        if offset_positions is not None or offset_rotations is not None:
+            if not self.by_offsets.shape[2]:
+                raise InputError("No target has a tool frame. Declare one with an offset, of any value.")
+            of_tools = ("offset_positions", offset_positions), ("offset_rotations", offset_rotations)
+            found += _change_by(self.by_offsets, *of_tools)
+        return found
 
     def vjp(self, joint_q: ArrayLike) -> TargetTangents:
-        """Give the derivative of a number by the targets from that by the configurations.
+        """Give the derivative of a number by the targets and tool frames from that by the configurations.
 
         Args:
             joint_q: Derivative of the number by each DOF, shape [n, joint_dof_count].
@@ -135,12 +162,19 @@ class Linearisation:
             InputError: A wrong shape.
         """
         given = _shaped("joint_q", joint_q, self.by_targets.shape[:2])
-        found = np.einsum("ndtk,nd->ntk", self.by_targets, given)
-        return TargetTangents(found[..., :3], found[..., 3:])
+        by_targets, by_offsets = (np.einsum("ndtk,nd->ntk", by, given) for by in (self.by_targets, self.by_offsets))
+        return TargetTangents(by_targets[..., :3], by_targets[..., 3:], by_offsets[..., :3], by_offsets[..., 3:])
+
+
+def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float64Array:
+    """Give how configurations change with poses, from the names and values of their changes."""
+    shape = (*np.delete(by.shape[:3], 1), 3)
+    change = [np.zeros(shape) if value is None else _shaped(name, value, shape) for name, value in parts]
+    return np.asarray(np.einsum("ndtk,ntk->nd", by, np.concatenate(change, axis=-1)))
 
 
 def _shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Float64Array:
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
-        raise InputError(f"{name} has shape {list(array.shape)}. Allowed: {list(shape)}.")
+        raise InputError(f"{name} has shape {list(array.shape)}. Allowed: {list(map(int, shape))}.")
     return array

@@ -26,6 +26,7 @@ from ik_service.solver.linearisation.met_targets import linearise_met
 from ik_service.solver.linearisation.minimum import Minimum
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.problems.rows.kinds import RowKind
+from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 
 STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
@@ -91,13 +92,14 @@ class _Answers:
             found[:, :, first : first + each] = np.einsum("s,dsnc->ncd", SHARES, slopes)
         return found
 
-    def by_target(self, target: int, axes: NDArray[np.intp], motion: BodyMotion) -> Float64Array:
-        """Give how rows, and after them the gradient of the Lagrangian, change with a target.
+    def by_pose(self, target: int, axes: NDArray[np.intp], motion: BodyMotion, *, of_tool: bool) -> Float64Array:
+        """Give how rows, and after them the gradient of the Lagrangian, change with a pose.
 
         Args:
             target: The target.
             axes: Three of its position, then three of its rotation vector.
             motion: Poses in the answers.
+            of_tool: Whether it is that of the tool frame.
 
         Returns:
             Shape [n, rows + active DOFs, axes].
@@ -106,15 +108,22 @@ class _Answers:
         if times == 0:
             return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
         many = self.repeated(times)
-        own = dict(many.data[target])
         moves = np.repeat((np.eye(TWIST)[axes, None] * STEPS[:, None]).reshape(times, TWIST), n, axis=0)
-        own[POSITION] = own[POSITION] + moves[:, :3]
-        turned = np.broadcast_to(own[ORIENTATION], (len(moves), 4))
-        own[ORIENTATION] = quaternion_multiply(quaternion_exp(moves[:, 3:]), turned)
+        own = _with_pose_moved(many.data[target], moves, of_tool=of_tool)
         still = BodyMotion(*(_tiled(one, times) for one in motion))
         values = self.rows.values(still, [*many.data[:target], own, *many.data[target + 1 :]])
         changed = np.concatenate([values.rows, many.slope(values)], axis=1)
         return np.asarray(np.einsum("s,asnk->nka", SHARES, changed.reshape(len(axes), len(STEPS), n, -1)))
+
+
+def _with_pose_moved(data: Data, moves: Float64Array, *, of_tool: bool) -> Data:
+    """Give the numbers of a target with its pose, or that of its tool, moved and turned."""
+    pose = data[OFFSET] if of_tool else np.hstack([data[POSITION], data[ORIENTATION]])
+    turned = quaternion_multiply(quaternion_exp(moves[:, 3:]), np.broadcast_to(pose[:, 3:], (len(moves), 4)))
+    position = pose[:, :3] + moves[:, :3]
+    if of_tool:
+        return {**data, OFFSET: np.hstack([position, turned])}
+    return {**data, POSITION: position, ORIENTATION: turned}
 
 
 def linearise(
@@ -137,34 +146,38 @@ def linearise(
     """
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
-    joint_q = joint_q.astype(np.float64)
-    is_done, found = linearise_met(rows, targets, data, joint_q, islands)
+    tools = [own if OFFSET in data[k] else own[:0] for k, own in enumerate(axes)]
+    axes += tools if any(map(len, tools)) else []
+    answers = np.asarray(joint_q, np.float64)
+    is_done, found = linearise_met(rows, targets, data, answers, islands)
     left = np.flatnonzero(~is_done)
     for first in range(0, len(left), ANSWERS_AT_ONCE):
         part = left[first : first + ANSWERS_AT_ONCE]
         own = [{name: lines[part] if len(lines) > 1 else lines for name, lines in one.items()} for one in data]
-        found.put(part, _of_part(rows, axes, own, joint_q[part], islands.part(part)))
+        found.put(part, _of_part(rows, len(targets), axes, own, answers[part], islands.part(part)))
     return found
 
 
 def _of_part(
     rows: HostRows,
+    targets: int,
     axes: Sequence[NDArray[np.intp]],
     data: Sequence[Data],
     joint_q: Float64Array,
     islands: AnswerIslands,
 ) -> Linearisation:
-    """Give the derivatives of some answers."""
-    robot, n, targets = rows.robot, len(joint_q), len(axes)
+    """Give the derivatives of some answers by numbers of targets and, if there are more, of their tool frames."""
+    robot, n, poses = rows.robot, len(joint_q), len(axes)
     answers, is_mixed = _sorted(rows, data, joint_q, islands)
     answers, held, settled = _at_minimum(answers, islands)
     is_differentiable = settled & ~is_mixed
     motion = body_motion(robot, answers.joint_q)
     values, curvature = rows.values(motion, answers.data), answers.curvature()
     nothing = np.zeros((n, values.rows.shape[1] + robot.active_dof_count, 0))
-    changes = np.concatenate([nothing, *(answers.by_target(k, own, motion) for k, own in enumerate(axes))], axis=-1)
+    by_poses = (answers.by_pose(k % targets, own, motion, of_tool=k >= targets) for k, own in enumerate(axes))
+    changes = np.concatenate([nothing, *by_poses], axis=-1)
     by_rows, by_slope = np.split(changes, [values.rows.shape[1]], axis=1)
-    found, rank = np.zeros((n, robot.active_dof_count, targets * TWIST)), np.zeros(n, np.int32)
+    found, rank = np.zeros((n, robot.active_dof_count, poses * TWIST)), np.zeros(n, np.int32)
     places = np.concatenate([np.zeros(0, np.intp), *(TWIST * k + own for k, own in enumerate(axes))])
     for p in np.flatnonzero(is_differentiable).tolist():
         free = held.state[p] == DofState.FREE
@@ -173,8 +186,9 @@ def _of_part(
             shift = minimum.shift(by_rows[p, hard], by_slope[p, dofs])
             found[p][np.ix_(dofs, places)] = shift.change
             rank[p] += shift.rank
-    by_targets = (rows.columns @ found).reshape(n, robot.joint_dof_count, targets, TWIST)
-    return Linearisation.of(robot, answers.joint_q, by_targets, is_differentiable, held.state, held.is_pressed, rank)
+    by_pose = (rows.columns @ found).reshape(n, robot.joint_dof_count, poses, TWIST)
+    of_dofs = by_pose[:, :, :targets], by_pose[:, :, targets:], is_differentiable, held.state, held.is_pressed
+    return Linearisation.of(robot, answers.joint_q, *of_dofs, rank)
 
 
 def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:

@@ -41,7 +41,8 @@ def linearise_met(
         islands: Islands of the problems.
     """
     n, is_target = len(joint_q), rows.kind == RowKind.TARGET
-    found = Linearisation.nothing(rows.robot, joint_q, len(targets))
+    tools = len(targets) if any(OFFSET in one for one in data[: len(targets)]) else 0
+    found = Linearisation.nothing(rows.robot, joint_q, len(targets), tools)
     is_done = np.zeros(n, dtype=bool)
     on = (rows.weights(data, n) > 0.0) & (islands.row >= 0)
     has_island = np.arange(islands.success.shape[1]) < islands.number[:, None]
@@ -91,8 +92,15 @@ def _follow(
         rests = goes_on & (length <= SETTLED)
         state = np.where(held, np.where(beside.at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
         state = np.where(along.touches, state, DofState.FIXED).astype(np.int8)
-        of_all = joint_q[left], along.by_targets, rests, state, np.zeros_like(held), np.full(len(left), rank, np.int32)
-        found.put(own[left[rests]], Linearisation.of(rows.robot, *of_all).part(rests))
+        of_all = (
+            along.by_targets,
+            along.by_offsets,
+            rests,
+            state,
+            np.zeros_like(held),
+            np.full(len(left), rank, np.int32),
+        )
+        found.put(own[left[rests]], Linearisation.of(rows.robot, joint_q[left], *of_all).part(rests))
         is_done[left[rests]] = True
         left = left[goes_on & ~rests]
         if not len(left):

@@ -21,7 +21,6 @@ from objectives.statement.rows import ROW_WEIGHTS
 from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 
-
 AT_LIMIT = 1e-6
 """Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""
 

@@ -32,12 +32,14 @@ TEMPLATES = TemplateFolder("ik_service.solver.linearisation")
 LEAST_SHARE = 1e-9
 """Square of the sine of the angle between a row and those before it from which on rows are told apart."""
 
+
 @wp.struct
 class IslandMotion:
     """An island, and how its DOFs move the robot's."""
 
     target: wp.array[wp.int32]  # [targets of the island]
     has_reference: wp.array[wp.int32]  # [targets]
+    has_tool: wp.array[wp.int32]  # [targets]
     place: wp.array[wp.int32]  # [joint_dof_count]: which DOF of the island moves a DOF, -1 for none
     multiplier: wp.array[wp.float64]  # [joint_dof_count]: how far
     dof: wp.array[wp.int32]  # [DOFs of the island]: number among the active ones
@@ -66,6 +68,7 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
         touched_out: wp.array2d[wp.float64],
         regular_out: wp.array[wp.float64],
         by_targets_out: wp.array3d[wp.float64],
+        by_offsets_out: wp.array3d[wp.float64],
     ): ...
 
     @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
@@ -84,6 +87,7 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
         touched_out: wp.array2d[wp.float64],  # [n, active DOFs]: 1 where a row depends on a DOF
         regular_out: wp.array[wp.float64],  # [n]: lowered to the least share of a row that is new
         by_targets_out: wp.array3d[wp.float64],  # [n, joint_dof_count, 6 targets]
+        by_offsets_out: wp.array3d[wp.float64],  # the same, or empty where no target has a tool
     ):
         p = wp.tid()
         write_motion(
@@ -102,6 +106,7 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
             touched_out,
             regular_out,
             by_targets_out,
+            by_offsets_out,
         )
 
     return target_motion
@@ -127,12 +132,14 @@ class Motion(NamedTuple):
         touches: Whether a row depends on an active DOF, shape [n, active DOFs].
         is_regular: Whether the rows are told apart, shape [n].
         by_targets: How each DOF follows, shape [n, joint_dof_count, targets, 6].
+        by_offsets: How each follows the tools, alike; of 0 targets where none has one.
     """
 
     step: Float64Array
     touches: NDArray[np.bool_]
     is_regular: NDArray[np.bool_]
     by_targets: Float64Array
+    by_offsets: Float64Array
 
 
 class TargetMotion:
@@ -160,6 +167,7 @@ class TargetMotion:
         starts = self._kinematics.path_start.numpy()
         self._longest = int(np.diff(starts).max())
         self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
+        self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
     def at(
         self,
@@ -178,8 +186,9 @@ class TargetMotion:
         """
         robot, n, targets = self._robot, len(joint_q), len(self._has_reference)
         step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
-        by_targets = np.zeros((n, robot.joint_dof_count, targets * TWIST))
-        arrays = [_array(one) for one in (step, touched, least, by_targets)]
+        tools = targets if self._has_tool.any() else 0
+        by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count * TWIST)) for count in (targets, tools))
+        arrays = [_array(one) for one in (step, touched, least, by_targets, by_offsets)]
         configurations, given = _array(joint_q), [_array(one[problems]) for one in self._given]
         is_free = _array(free.astype(np.float64))
         for island in islands:
@@ -190,15 +199,16 @@ class TargetMotion:
             counts = _array(island.rows[None].astype(np.float64))
             inputs = [n, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
             wp.launch(kernel, n, [*inputs, *arrays], device="cpu")
-        by_targets = by_targets.reshape(n, robot.joint_dof_count, targets, TWIST)
-        return Motion(step, touched > 0.0, least > LEAST_SHARE, by_targets)
+        by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
+        return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
 
     def _island(self, island: TargetIsland, targets: NDArray[np.intp]) -> Any:
         """Give an island as kernels read it."""
         robot, found = self._robot, IslandMotion()
         place_of = np.full(robot.active_dof_count + 1, -1, np.int32)
         place_of[island.dofs] = np.arange(len(island.dofs))
-        found.target, found.has_reference = _array(targets.astype(np.int32)), _array(self._has_reference)
+        found.target = _array(targets.astype(np.int32))
+        found.has_reference, found.has_tool = _array(self._has_reference), _array(self._has_tool)
         found.place = _array(place_of[robot.dof_active])
         found.multiplier = _array(robot.dof_multiplier.astype(np.float64))
         found.dof = _array(island.dofs.astype(np.int32))

@@ -1,29 +1,34 @@
-"""Answers about targets alone, which are derived on packets: beside the general way, for all joints and kinds of rows."""
+"""Answers about targets alone, derived on packets: beside the general way, for all types of joints and rows."""
 
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, Target, load_robot
-from ik_service.robots.transforms import transform_inverse, transform_multiply
+from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service.robots.transforms import quaternion_exp, quaternion_multiply, transform_inverse, transform_multiply
 from ik_service.solver.linearisation import linearise as linearise_module
 from ik_service.solver.linearisation.linearisation import DofState, Linearisation
 from ik_service.solver.linearisation.met_targets import linearise_met
+from objectives import IKObjectivePosture, InputError
+from objectives.tasks.frame_objective import OFFSET
 
 COUNT = 9
 TOOL = np.array([0.1, -0.05, 0.2, 0.5, -0.5, 0.5, 0.5])
-FIELDS = "joint_q", "by_targets", "is_differentiable", "dof_state", "one_sided", "rank"
+FIELDS = "joint_q", "by_targets", "by_offsets", "is_differentiable", "dof_state", "one_sided", "rank"
 TOOLS = TOOL + np.linspace(0.0, 0.1, COUNT)[:, None] * np.eye(7)[0]
 CHAIN = """<robot name="chain">
   <link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="tip"/>
   <joint name="base_a" type="planar"><parent link="base"/><child link="a"/>
     <origin xyz="0.1 0.2 0.3" rpy="0.4 -0.3 0.2"/><axis xyz="0.6 0 0.8"/></joint>
   <joint name="a_b" type="revolute"><parent link="a"/><child link="b"/>
-    <origin xyz="0 0.1 0.2" rpy="0.1 0.7 0"/><axis xyz="0 0.6 0.8"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+    <origin xyz="0 0.1 0.2" rpy="0.1 0.7 0"/><axis xyz="0 0.6 0.8"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
   <joint name="b_c" type="ball"><parent link="b"/><child link="c"/><origin xyz="0.3 0 0.1" rpy="-0.6 0.2 1.0"/></joint>
   <joint name="c_d" type="prismatic"><parent link="c"/><child link="d"/>
-    <origin xyz="0.1 0 0" rpy="0 0.5 0"/><axis xyz="1 0 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-  <joint name="d_tip" type="revolute"><parent link="d"/><child link="tip"/><mimic joint="a_b" multiplier="-0.5" offset="0.2"/>
-    <origin xyz="0 0.3 0"/><axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+    <origin xyz="0.1 0 0" rpy="0 0.5 0"/><axis xyz="1 0 0"/>
+    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="d_tip" type="revolute"><parent link="d"/><child link="tip"/>
+    <mimic joint="a_b" multiplier="-0.5" offset="0.2"/><origin xyz="0 0.3 0"/><axis xyz="0 1 0"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
 </robot>"""
 CASES = {
     "ur5e": ("ur5e", ["tool0"]),
@@ -32,13 +37,14 @@ CASES = {
     "a tool for each problem": ("ur5e", [Target("tool0", offset=TOOLS)]),
     "some rows": ("panda", [Target("panda_hand", row_weights=[1, 0, 1, 2, 0, 0.5])]),
     "two islands": ("dual_panda", ["left_panda_hand", "right_panda_hand"]),
-    "seen from another tree": ("dual_panda", [Target("left_panda_hand", reference_link="right_panda_hand", offset=TOOL)]),
+    "seen from another tree": (
+        "dual_panda",
+        [Target("left_panda_hand", reference_link="right_panda_hand", offset=TOOL)],
+    ),
     "seen from the same tree": ("humanoid", [Target("left_grasp", reference_link="right_grasp")]),
     "targets that share joints": ("humanoid", ["left_grasp", "head"]),
     "joints of all types": ("chain", ["tip"]),
 }
-
-
 
 
 @pytest.fixture(params=CASES)
@@ -53,8 +59,8 @@ def case(request, tmp_path):
 def values_of(robot, targets, joint_q):
     """Poses of the tools of targets, seen from where their values are given."""
     positions, orientations = [], []
-    for target in targets:
-        target = Target(target) if isinstance(target, str) else target
+    for one in targets:
+        target = Target(one) if isinstance(one, str) else one
         offset = np.array([0, 0, 0, 0, 0, 0, 1.0]) if target.offset is None else target.offset
         tip = transform_multiply(poses(robot, target.link, joint_q), np.broadcast_to(offset, (len(joint_q), 7)))
         if target.reference_link is not None:
@@ -71,7 +77,9 @@ def poses(robot, link, joint_q):
 
 def nothing_met(rows, targets, data, joint_q, islands):
     """Leave all to the general way."""
-    return np.zeros(len(joint_q), dtype=bool), Linearisation.nothing(rows.robot, joint_q, len(targets))
+    return np.zeros(len(joint_q), dtype=bool), Linearisation.nothing(
+        rows.robot, joint_q, len(targets), len(targets) if OFFSET in data[0] else 0
+    )
 
 
 def test_derivatives_are_those_of_the_general_way(case, monkeypatch):
@@ -135,3 +143,49 @@ def test_rows_that_are_not_told_apart_are_left_to_the_general_way():
     alone = solver.linearise(solver.solve(*one, initial_joint_q=start[1:]), *one)
     assert np.array_equal(found.by_targets[1], alone.by_targets[0])
     assert found.rank[1] == 6
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.05])
+def test_tools_are_followed(weight):
+    """Beside minima with tools that are a little elsewhere, with and without a posture."""
+    robot, n, apart = load_robot("ur5e" if weight == 0.0 else "panda", collision="ignore"), 3, 1e-4
+    link = "tool0" if weight == 0.0 else "panda_hand"
+    start = robot.random_joint_q(np.random.default_rng(3), n)
+    objectives = [IKObjectivePosture(robot.mid_joint_q, weight=weight)] if weight else []
+    target = Target(link, offset=np.tile(TOOL, (n, 1)))
+    values = values_of(robot, [target], start)
+    solver = IKSolver(robot, [target], device="cpu", objectives=objectives, options=SolverOptions(precision="float64"))
+
+    def minima(start, offset):
+        solver.set_target_data(0, offset=offset)
+        return solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
+
+    found = minima(start, target.offset)
+    assert found.is_differentiable.all()
+    for axis in range(6):
+        move = np.eye(6)[axis]
+        ways = {}
+        for by in (1.0, -1.0, 2.0, -2.0):
+            turned = quaternion_multiply(quaternion_exp(by * apart * move[None, 3:]), TOOL[None, 3:])
+            offset = np.tile(np.hstack([TOOL[None, :3] + by * apart * move[:3], turned]), (n, 1))
+            ways[by] = minima(found.joint_q, offset).joint_q
+        expected = (8.0 * (ways[1.0] - ways[-1.0]) - (ways[2.0] - ways[-2.0])) / (12.0 * apart)
+        scale = np.abs(expected).max(axis=1, keepdims=True)
+        np.testing.assert_allclose(found.by_offsets[:, :, 0, axis] / scale, expected / scale, atol=1e-5)
+    changes = np.random.default_rng(4).normal(size=(4, n, 1, 3))
+    along = found.jvp(changes[0], changes[1], offset_positions=changes[2], offset_rotations=changes[3])
+    by_q = np.random.default_rng(5).normal(size=along.shape)
+    back = found.vjp(by_q)
+    np.testing.assert_allclose(
+        (along * by_q).sum(), sum((part * own).sum() for part, own in zip(back, changes, strict=True))
+    )
+
+
+def test_changes_of_tools_need_a_tool():
+    robot, links = load_robot("ur5e"), ["tool0"]
+    values = values_of(robot, links, robot.random_joint_q(np.random.default_rng(0), 1))
+    solver = IKSolver(robot, links, device="cpu")
+    found = solver.linearise(solver.solve(*values), *values)
+    assert found.by_offsets.shape == (1, 6, 0, 6)
+    with pytest.raises(InputError, match="No target has a tool frame"):
+        found.jvp(offset_positions=np.zeros((1, 1, 3)))
