@@ -233,7 +233,7 @@ class IKSolver:
         found = result.islands
         islands = AnswerIslands(found.nisland, found.tree_island, found.row_island, found.success)
         derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled)
-        return derived if self._order.is_own else derived.ordered(self._order.coordinates, self._order.dofs)
+        return derived if self._order.is_own else derived.ordered(self._order)
 
     def follow(
         self,

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 
@@ -51,6 +52,12 @@ class CallerOrder:
         self.coordinate_names = tuple(robot.coordinate_names[c] for c in self.coordinates)
         self.dof_names = tuple(robot.dof_names[dof] for dof in self.dofs)
         self.is_own = list(self.coordinates) == list(range(robot.joint_coord_count))
+        scalar = {int(c): int(dof) for dof, c in enumerate(robot.dof_coordinate) if c >= 0}
+        dof_at = {int(dof): column for column, dof in enumerate(self.dofs)}
+        columns = [(k, dof_at[scalar[c]]) for k, c in enumerate(self.coordinates.tolist()) if c in scalar]
+        self._scalar = np.array(columns, np.intp).reshape(-1, 2).T
+        starts = {first: int(robot.joint_qd_start[joint + 1]) - 3 for joint, first in robot.quaternion_starts.items()}
+        self._quaternions = [(k, dof_at[starts[c]]) for k, c in enumerate(self.coordinates.tolist()) if c in starts]
 
     def coordinates_of(self, joint_q: NDArray[Any]) -> NDArray[Any]:
         """Return the caller's columns of arrays [..., joint_coord_count]: the array itself in the robot's own order."""
@@ -59,6 +66,26 @@ class CallerOrder:
     def dofs_of(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the caller's columns of arrays [..., joint_dof_count] alike."""
         return values if self.is_own else values[..., self.dofs]
+
+    def coordinate_rates(self, joint_q: Float64Array, dof_rates: Float64Array) -> Float64Array:
+        """Return how the caller's columns of joint_q change from how those of joint_qd do.
+
+        Args:
+            joint_q: Configurations, shape [n, coordinates].
+            dof_rates: Changes of the DOFs with some number or numbers, shape [n, DOFs, ...].
+
+        Returns:
+            Shape [n, coordinates, ...].
+        """
+        found = np.zeros((len(joint_q), len(self.coordinates), *dof_rates.shape[2:]))
+        coordinate, dof = self._scalar
+        found[:, coordinate] = dof_rates[:, dof]
+        for first, turn in self._quaternions:  # half of (w, 0) q
+            x, y, z, w = (joint_q[:, first + k].reshape(-1, *[1] * (dof_rates.ndim - 2)) for k in range(4))
+            a, b, c = (0.5 * dof_rates[:, turn + k] for k in range(3))
+            parts = a * w + b * z - c * y, b * w + c * x - a * z, c * w + a * y - b * x, -a * x - b * y - c * z
+            found[:, first : first + 4] = np.stack(parts, axis=1)
+        return found
 
 
 def _columns(start: NDArray[Any], joints: Sequence[int]) -> NDArray[np.intp]:

@@ -1,6 +1,6 @@
 """How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
@@ -51,6 +52,7 @@ class Linearisation:
     follow on the shortest way.
 
     Attributes:
+        order: Which columns are which coordinates and DOFs of the robot.
         joint_q: The minima that answers are near to, in float64, shape [n, joint_coord_count]; derivatives are those
             there. Answers with a posture may be some hundredths of a radian away from it.
         by_targets: Change of each DOF with the position and the rotation vector of each target, shape [n,
@@ -64,6 +66,7 @@ class Linearisation:
         rank: Rank of the rows that are met, by the DOFs that are free, int [n]; 0 where none are met.
     """
 
+    order: CallerOrder
     joint_q: Float64Array
     by_targets: Float64Array
     by_offsets: Float64Array
@@ -76,6 +79,7 @@ class Linearisation:
     def of(
         cls,
         robot: RobotModel,
+        order: CallerOrder,
         joint_q: Float64Array,
         by_targets: Float64Array,
         by_offsets: Float64Array,
@@ -89,37 +93,44 @@ class Linearisation:
         of_dofs[:, robot.active_dof] = state
         one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
         one_sided[:, robot.active_dof] &= ~is_pressed
-        return cls(joint_q, by_targets, by_offsets, is_differentiable, of_dofs, one_sided, rank)
+        return cls(order, joint_q, by_targets, by_offsets, is_differentiable, of_dofs, one_sided, rank)
 
     @classmethod
-    def nothing(cls, robot: RobotModel, joint_q: Float64Array, targets: int, offsets: int) -> "Linearisation":
+    def nothing(
+        cls, robot: RobotModel, order: CallerOrder, joint_q: Float64Array, targets: int, offsets: int
+    ) -> "Linearisation":
         """Return answers without derivatives by so many targets and tool frames."""
         n, dofs = len(joint_q), robot.active_dof_count
         by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count, TWIST)) for count in (targets, offsets))
         state, nowhere = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
         never, rank = np.zeros(n, dtype=bool), np.zeros(n, np.int32)
-        return cls.of(robot, joint_q.copy(), by_targets, by_offsets, never, state, nowhere, rank)
+        return cls.of(robot, order, joint_q.copy(), by_targets, by_offsets, never, state, nowhere, rank)
 
     def part(self, problems: NDArray[Any]) -> "Linearisation":
         """Return those of some of the problems."""
-        return Linearisation(*(getattr(self, field.name)[problems] for field in fields(self)))
+        return replace(self, **{name: getattr(self, name)[problems] for name in COLUMNS})
 
     def put(self, problems: NDArray[np.intp], part: "Linearisation") -> None:
         """Write those of some of the problems, while it is put together."""
-        for field in fields(self):
-            getattr(self, field.name)[problems] = getattr(part, field.name)
+        for name in COLUMNS:
+            getattr(self, name)[problems] = getattr(part, name)
 
-    def ordered(self, coordinates: NDArray[np.intp], dofs: NDArray[np.intp]) -> "Linearisation":
-        """Return the same in another order of coordinates and DOFs, given which of them stand there."""
-        return Linearisation(
-            self.joint_q[:, coordinates],
-            self.by_targets[:, dofs],
-            self.by_offsets[:, dofs],
-            self.is_differentiable,
-            self.dof_state[:, dofs],
-            self.one_sided[:, dofs],
-            self.rank,
-        )
+    def ordered(self, order: CallerOrder) -> "Linearisation":
+        """Return the same in another order than the robot's."""
+        of_dofs = ("by_targets", "by_offsets", "dof_state", "one_sided")
+        columns: dict[str, Any] = {name: getattr(self, name)[:, order.dofs] for name in of_dofs}
+        return replace(self, order=order, joint_q=self.joint_q[:, order.coordinates], **columns)
+
+    def coordinates_by(self, rates: Float64Array) -> Float64Array:
+        """Give changes of coordinates from changes of DOFs: those of quaternions are four numbers, not three.
+
+        Args:
+            rates: Such as `by_targets`, shape [n, joint_dof_count, ...].
+
+        Returns:
+            Shape [n, joint_coord_count, ...].
+        """
+        return self.order.coordinate_rates(self.joint_q, rates)
 
     def __len__(self) -> int:
         """Return the number of problems."""
@@ -164,6 +175,9 @@ class Linearisation:
         given = _shaped("joint_q", joint_q, self.by_targets.shape[:2])
         by_targets, by_offsets = (np.einsum("ndtk,nd->ntk", by, given) for by in (self.by_targets, self.by_offsets))
         return TargetTangents(by_targets[..., :3], by_targets[..., 3:], by_offsets[..., :3], by_offsets[..., 3:])
+
+
+COLUMNS = tuple(field.name for field in fields(Linearisation) if field.name != "order")
 
 
 def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float64Array:

@@ -188,7 +188,7 @@ def _of_part(
             rank[p] += shift.rank
     by_pose = (rows.columns @ found).reshape(n, robot.joint_dof_count, poses, TWIST)
     of_dofs = by_pose[:, :, :targets], by_pose[:, :, targets:], is_differentiable, held.state, held.is_pressed
-    return Linearisation.of(robot, answers.joint_q, *of_dofs, rank)
+    return Linearisation.of(robot, rows.order, answers.joint_q, *of_dofs, rank)
 
 
 def _axes(given: TargetArrays, target: int) -> NDArray[np.intp]:

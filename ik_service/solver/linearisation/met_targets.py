@@ -42,7 +42,7 @@ def linearise_met(
     """
     n, is_target = len(joint_q), rows.kind == RowKind.TARGET
     tools = len(targets) if any(OFFSET in one for one in data[: len(targets)]) else 0
-    found = Linearisation.nothing(rows.robot, joint_q, len(targets), tools)
+    found = Linearisation.nothing(rows.robot, rows.order, joint_q, len(targets), tools)
     is_done = np.zeros(n, dtype=bool)
     on = (rows.weights(data, n) > 0.0) & (islands.row >= 0)
     has_island = np.arange(islands.success.shape[1]) < islands.number[:, None]
@@ -100,7 +100,7 @@ def _follow(
             np.zeros_like(held),
             np.full(len(left), rank, np.int32),
         )
-        found.put(own[left[rests]], Linearisation.of(rows.robot, joint_q[left], *of_all).part(rests))
+        found.put(own[left[rests]], Linearisation.of(rows.robot, rows.order, joint_q[left], *of_all).part(rests))
         is_done[left[rests]] = True
         left = left[goes_on & ~rests]
         if not len(left):

@@ -10,6 +10,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import coupling_matrix
 from ik_service.robots.host_kinematics.tangent import BodyMotion
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
@@ -53,6 +54,7 @@ class HostRows:
 
     def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
         self.robot, self.columns, self.hard_limits = robot, coupling_matrix(robot), hard_limits
+        self.order = CallerOrder(robot, None)
         self._objectives = list[ExpressionObjective]()
         self._blocks = list[HostBlock]()
         for objective, size in zip(rows.objectives, rows.sizes, strict=True):

@@ -325,3 +325,19 @@ def test_long_batches_are_derived_in_parts(monkeypatch):
     monkeypatch.setattr(linearise_module, "ANSWERS_AT_ONCE", 3)
     found = solver.linearise(result, positions, orientations)
     np.testing.assert_allclose(found.by_targets, expected.by_targets, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_coordinates_follow_as_dofs_do(is_turned):
+    """A floating base has four coordinates of rotation, and three DOFs."""
+    robot, links = load_robot("humanoid", collision="ignore"), ["left_grasp"]
+    order = robot.joint_names[::-1] if is_turned else None
+    solver = IKSolver(robot, links, device="cpu", joint_order=order)
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 2), links)
+    values = poses.positions, poses.orientations_xyzw
+    found = solver.linearise(solver.solve(*values), *values)
+    step = 1e-6 * np.random.default_rng(1).normal(size=(2, robot.joint_dof_count))
+    moved = found.joint_q[:, np.argsort(found.order.coordinates)]
+    moved = robot.integrate(moved, step[:, np.argsort(found.order.dofs)])[:, found.order.coordinates]
+    np.testing.assert_allclose(found.coordinates_by(step), moved - found.joint_q, atol=1e-11)
+    assert found.coordinates_by(found.by_targets).shape == (2, robot.joint_coord_count, 1, 6)

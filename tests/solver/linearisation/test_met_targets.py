@@ -78,7 +78,7 @@ def poses(robot, link, joint_q):
 def nothing_met(rows, targets, data, joint_q, islands):
     """Leave all to the general way."""
     return np.zeros(len(joint_q), dtype=bool), Linearisation.nothing(
-        rows.robot, joint_q, len(targets), len(targets) if OFFSET in data[0] else 0
+        rows.robot, rows.order, joint_q, len(targets), len(targets) if OFFSET in data[0] else 0
     )
 
 
