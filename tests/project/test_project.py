@@ -55,6 +55,7 @@ FURTHER_IMPORTS = {
             "structlog",
         )
     },
+    "ik_service.torch": {"torch"},
     "ik_service.bench": {"httptools", "orjson", "prometheus_client"},  # it puts a service under load
     "ik_service.client": {"httpx2", "msgpack", "websockets"},
     "ik_service.deploy": {

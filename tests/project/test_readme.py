@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 import tomllib
+from contextlib import chdir
 from pathlib import Path
 
 import httpx2
@@ -42,7 +43,8 @@ def run_as_module(name: str, code: str, folder: Path) -> None:
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
-        specification.loader.exec_module(module)
+        with chdir(folder):
+            specification.loader.exec_module(module)
     finally:
         del sys.modules[name]
 

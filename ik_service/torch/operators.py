@@ -1,0 +1,176 @@
+"""The operators of PyTorch that solve and that pull gradients back, for `torch.compile` and `torch.vmap` alike.
+
+An operator takes tensors and numbers alone: solvers are known to it by numbers, for as long as somebody has them.
+"""
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ik_service.solver import IKSolver
+
+POSE, TWIST = 7, 6
+_NUMBERS = itertools.count()
+_SOLVERS = weakref.WeakValueDictionary[int, IKSolver]()
+
+
+def number_of(solver: IKSolver) -> int:
+    """Make a solver known to the operators; return its number."""
+    number = next(_NUMBERS)
+    _SOLVERS[number] = solver
+    return number
+
+
+@torch.library.custom_op("ik_service::solve", mutates_args=())
+def solve(
+    positions: Tensor | None,
+    orientations_xyzw: Tensor | None,
+    start: Tensor | None,
+    offsets: Tensor | None,
+    number: int,
+    derives: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
+    solver, like = _SOLVERS[number], _one_of(positions, orientations_xyzw)
+    given = [_as_given(one) for one in (positions, orientations_xyzw)]
+    if offsets is not None:
+        for k, own in enumerate(offsets.detach().cpu().numpy().swapaxes(0, 1)):
+            solver.set_target_data(k, offset=own[0] if (own == own[0]).all() else own)
+    result = solver.solve(*given, initial_joint_q=None if start is None else start.cpu().numpy())
+    found = [np.zeros(len(result), dtype=bool), np.zeros((len(result), 0, 0, TWIST))]
+    if derives:
+        derived = solver.linearise(result, *given)
+        by = derived.coordinates_by(np.concatenate([derived.by_targets, derived.by_offsets], axis=2))
+        found = [derived.is_differentiable, by]
+    joint_q, success, has, by = (torch.from_numpy(np.array(one)) for one in (result.joint_q, result.success, *found))
+    return joint_q.to(like), success.to(like.device), has.to(like.device), by.to(like)
+
+
+@solve.register_fake
+def _of_solve(
+    positions: Tensor | None,
+    orientations_xyzw: Tensor | None,
+    start: Tensor | None,
+    offsets: Tensor | None,
+    number: int,
+    derives: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tell shapes alone."""
+    solver, like = _SOLVERS[number], _one_of(positions, orientations_xyzw)
+    n, coordinates, targets = len(like), len(solver.coordinate_names), len(solver.targets)
+    poses = targets * (1 + any(target.offset is not None for target in solver.targets))
+    shape = (n, coordinates, poses, TWIST) if derives else (n, 0, 0, TWIST)
+    success, has = (like.new_empty(n, dtype=torch.bool) for _ in range(2))
+    return like.new_empty(n, coordinates), success, has, like.new_empty(shape)
+
+
+def _one_of(positions: Tensor | None, orientations_xyzw: Tensor | None) -> Tensor:
+    given = orientations_xyzw if positions is None else positions
+    assert given is not None
+    return given
+
+
+def _as_given(targets: Tensor | None) -> Any:
+    """Show targets to a solver: where they are, without an axis for a single one."""
+    if targets is None:
+        return None
+    return targets.detach()[:, 0] if targets.shape[1] == 1 else targets.detach()
+
+
+@torch.library.custom_op("ik_service::pull_back", mutates_args=())
+def pull_back(
+    by: Tensor, by_joint_q: Tensor, orientations_xyzw: Tensor | None, offsets: Tensor | None, targets: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give gradients by positions, orientations and tool frames from one by configurations."""
+    rates = torch.einsum("ncpk,nc->npk", by, by_joint_q)
+    of_targets, of_tools = rates[:, :targets], rates[:, targets:]
+    orientations = by.new_zeros(len(by), targets, 4) if orientations_xyzw is None else orientations_xyzw
+    tools = by.new_zeros(len(by), 0, POSE)
+    if offsets is not None:
+        tools = torch.cat([of_tools[..., :3], _by_quaternion(of_tools[..., 3:], offsets[..., 3:])], dim=-1)
+    return of_targets[..., :3].clone(), _by_quaternion(of_targets[..., 3:], orientations), tools
+
+
+@pull_back.register_fake
+def _of_pull_back(
+    by: Tensor, by_joint_q: Tensor, orientations_xyzw: Tensor | None, offsets: Tensor | None, targets: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tell shapes alone."""
+    n, tools = len(by), 0 if offsets is None else targets
+    return by.new_empty(n, targets, 3), by.new_empty(n, targets, 4), by.new_empty(n, tools, POSE)
+
+
+def _by_quaternion(by_rotation: Tensor, q_xyzw: Tensor) -> Tensor:
+    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q."""
+    w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
+    imaginary = scalar * w + torch.linalg.cross(w, vector)
+    return 2.0 * torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
+
+
+def _refuse(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+    """Say that there is no second derivative."""
+    raise RuntimeError("Answers have first derivatives alone: no backward pass leads through a backward pass.")
+
+
+class SolveFunction(torch.autograd.Function):
+    """`solve` with gradients by its inputs; transforms of `torch.func` see through it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        """Solve."""
+        return solve(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep what gradients need: derivatives of the answers, and the inputs that are not linear."""
+        positions, orientations_xyzw, _, offsets, _, _ = inputs
+        ctx.has_positions = positions is not None
+        ctx.targets = positions.shape[1] if ctx.has_positions else orientations_xyzw.shape[1]
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(output[3], orientations_xyzw, offsets)
+
+    @staticmethod
+    def backward(ctx: Any, by_joint_q: Tensor, *others: Tensor) -> tuple[Tensor | None, ...]:
+        """Give gradients by the inputs."""
+        by, orientations_xyzw, offsets = ctx.saved_tensors
+        by_positions, by_orientations, by_offsets = pull_back(by, by_joint_q, orientations_xyzw, offsets, ctx.targets)
+        return (
+            by_positions if ctx.has_positions else None,
+            None if orientations_xyzw is None else by_orientations,
+            None,
+            None if offsets is None else by_offsets,
+            None,
+            None,
+        )
+
+
+def _over_batch(
+    operator: Callable[..., tuple[Tensor, ...]],
+) -> Callable[..., tuple[tuple[Tensor, ...], tuple[int, ...]]]:
+    """Return what does the problems of a further axis in one call of an operator."""
+
+    def over_batch(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        flat = []
+        for one, axis in zip(arguments, in_dims, strict=True):
+            if isinstance(one, Tensor):
+                many = one.expand(info.batch_size, *one.shape) if axis is None else one.movedim(axis, 0)
+                flat.append(many.reshape(-1, *many.shape[2:]))
+            else:
+                flat.append(one)
+        found = operator(*flat)
+        n = len(found[0]) // info.batch_size
+        return tuple(one.reshape(info.batch_size, n, *one.shape[1:]) for one in found), (0,) * len(found)
+
+    return over_batch
+
+
+torch.library.register_autograd(pull_back, _refuse)
+for operator in (solve, pull_back):
+    torch.library.register_vmap(operator, _over_batch(operator))

@@ -1,0 +1,88 @@
+"""A solver as an operation of PyTorch.
+
+tensors -> one operator, which solves and, where gradients are wanted, linearises -> configurations
+gradient of the configurations -> another, which needs what was kept of the answers alone -> those of the inputs
+
+Both are known to `torch.compile` and `torch.vmap`. The second has no derivative: a second backward pass is refused.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ik_service.solver import IKSolver
+from ik_service.torch.operators import POSE, SolveFunction, number_of
+from objectives.errors import InputError
+
+
+class TorchAnswer(NamedTuple):
+    """Answers of a solve.
+
+    Attributes:
+        joint_q: Configurations, shape [*batch, coordinates], of the type of the targets and where these are.
+        success: Whether all targets are met, bool [*batch].
+        is_differentiable: Whether an answer has a gradient, bool [*batch]; where it has none, that is zero. All are
+            False where no gradient is wanted.
+    """
+
+    joint_q: Tensor
+    success: Tensor
+    is_differentiable: Tensor
+
+
+class TorchSolver:
+    """Solves for targets that are tensors, with gradients.
+
+    A gradient is that of the minimum that an answer is, as it moves with its targets; that it is found from a start
+    plays no part, so configurations to start from have none. It is computed on the host in float64.
+
+    Args:
+        solver: The solver. It is used by one thread at a time, and nobody else sets tool frames of its targets.
+    """
+
+    def __init__(self, solver: IKSolver) -> None:
+        self.solver, self._number = solver, number_of(solver)
+
+    def __call__(
+        self,
+        positions: Tensor | None = None,
+        orientations_xyzw: Tensor | None = None,
+        *,
+        initial_joint_q: Tensor | None = None,
+        offsets: Tensor | None = None,
+    ) -> TorchAnswer:
+        """Solve for targets.
+
+        Args:
+            positions: Positions [m], shape [*batch, 3] for one target, [*batch, targets, 3] for several; None leaves
+                them free.
+            orientations_xyzw: Unit quaternions, alike with 4. Their gradient is tangent to the unit sphere.
+            initial_joint_q: Where to start, shape [*batch, coordinates] or one that broadcasts to it.
+            offsets: Tool frames, [7] and so on, or one that broadcasts to it; all targets have been declared with one.
+
+        Raises:
+            InputError: A wrong shape or value, as in `IKSolver.solve`.
+        """
+        targets = [one for one in (positions, orientations_xyzw) if one is not None]
+        if not targets:
+            raise InputError("Nothing says how many problems there are: give positions or orientations_xyzw.")
+        count, several = len(self.solver.targets), len(self.solver.targets) > 1
+        if targets[0].ndim < 1 + several:
+            allowed = "[*batch, targets, 3 or 4]" if several else "[*batch, 3 or 4]"
+            raise InputError(f"Targets have shape {list(targets[0].shape)}. Allowed: {allowed}.")
+        batch = targets[0].shape[: targets[0].ndim - 1 - several]
+
+        def flat(given: Tensor | None, *last: int) -> Tensor | None:
+            if given is None:
+                return None
+            given = given.to(targets[0].dtype)
+            return given.expand(*batch, *(last if several or len(last) == 1 else last[1:])).reshape(-1, *last)
+
+        poses = flat(positions, count, 3), flat(orientations_xyzw, count, 4)
+        start = flat(initial_joint_q, len(self.solver.coordinate_names))
+        tools = flat(offsets, count, POSE)
+        inputs = [one for one in (*poses, tools) if one is not None]
+        derives = torch.is_grad_enabled() and any(one.requires_grad for one in inputs)
+        joint_q, success, has_gradient, _ = SolveFunction.apply(*poses, start, tools, self._number, derives)
+        return TorchAnswer(*(one.reshape((*batch, *one.shape[1:])) for one in (joint_q, success, has_gradient)))

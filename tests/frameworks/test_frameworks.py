@@ -1,0 +1,47 @@
+"""What runs beside PyTorch: in an environment of its own, which has this one's packages too."""
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers.environments import environment
+
+ROOT = Path(__file__).parents[2]
+TORCH = "torch==2.13.0"
+
+
+@pytest.fixture(scope="module")
+def torch_python():
+    """The Python of an environment with PyTorch."""
+    python = environment("torch", TORCH)
+    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    (packages / "this_one.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    return python
+
+
+def run(python, *arguments):
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run([python, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_solves_are_operations_of_torch(torch_python):
+    checks = "tests/frameworks/torch_checks.py"
+    report = run(torch_python, "-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", checks)
+    assert " passed" in report
+    assert "skipped" not in report
+
+
+def test_a_tool_offset_is_learnt(torch_python):
+    report = run(torch_python, "examples/learn_tool_offset.py")
+    assert float(report.split()[-2]) < 0.1, report
+
+
+def test_a_base_finds_its_place(torch_python):
+    report = run(torch_python, "examples/place_base.py")
+    first, last = (float(line.split()[-2]) for line in report.splitlines())
+    assert last < 0.8 * first, report

@@ -1,0 +1,194 @@
+"""Gradients of PyTorch through solves; run by `test_frameworks` where PyTorch is installed."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service.robots.transforms import transform_multiply
+from ik_service.torch import TorchSolver
+from objectives import IKObjectivePosture, InputError
+
+TOOL = np.array([0.1, 0.0, 0.2, 0.5, -0.5, 0.5, 0.5])
+HANDS = ["left_panda_hand", "right_panda_hand"]
+PRECISE = SolverOptions(precision="float64")
+
+
+def unit(quaternions):
+    return quaternions / quaternions.norm(dim=-1, keepdim=True)
+
+
+@pytest.fixture(scope="module")
+def arm():
+    """A solver for a tool of an arm, configurations far from singular, and the poses of the tool there."""
+    robot = load_robot("ur5e", collision="ignore")
+    joint_q = robot.random_joint_q(np.random.default_rng(3), 4)
+    joint_q[:, 2], joint_q[:, 4] = 1.2, -1.1
+    found = robot.forward_kinematics(joint_q, ["tool0"])
+    poses = np.concatenate([found.positions[:, 0], found.orientations_xyzw[:, 0]], axis=1)
+    poses = torch.tensor(transform_multiply(poses, np.tile(TOOL, (4, 1))))
+    solver = TorchSolver(IKSolver(robot, [Target("tool0", offset=TOOL)], device="cpu", options=PRECISE))
+    return solver, torch.tensor(joint_q), poses
+
+
+@pytest.fixture
+def inputs(arm):
+    """Positions, orientations and a tool that want gradients."""
+    poses = arm[2]
+    given = poses[:, :3], poses[:, 3:], torch.tensor(TOOL)
+    return [one.clone().requires_grad_() for one in given]
+
+
+@pytest.fixture
+def solve(arm):
+    """Configurations of positions, orientations and a tool."""
+    solver, joint_q, _ = arm
+
+    def solve(positions, orientations, tool):
+        tool = torch.cat([tool[:3], unit(tool[3:])])
+        return solver(positions, unit(orientations), initial_joint_q=joint_q, offsets=tool).joint_q
+
+    return solve
+
+
+def test_gradients_are_those_of_differences(solve, inputs):
+    assert torch.autograd.gradcheck(solve, inputs, eps=3e-4, atol=1e-4, rtol=1e-4)
+
+
+def test_answers_are_those_of_the_solver(arm, solve, inputs):
+    solver, joint_q, poses = arm
+    expected = solver.solver.solve(poses[:, :3].numpy(), poses[:, 3:].numpy(), initial_joint_q=joint_q.numpy())
+    with torch.no_grad():
+        assert np.array_equal(solve(*inputs).numpy(), expected.joint_q)
+    assert np.array_equal(solve(*inputs).detach().numpy(), expected.joint_q)
+
+
+def test_compiled_programs_give_the_same(solve, inputs):
+    compiled = torch.compile(solve, fullgraph=True, backend="aot_eager")
+    found, expected = compiled(*inputs), solve(*inputs)
+    assert torch.equal(found, expected)
+    gradients = [torch.autograd.grad(one.square().sum(), inputs) for one in (found, expected)]
+    for own, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, other)
+
+
+def test_maps_over_problems_are_one_batch(arm, inputs):
+    solver, joint_q, _ = arm
+    positions, orientations, tool = inputs
+
+    def one(position, orientation, start):
+        return solver(position, orientation, initial_joint_q=start, offsets=tool).joint_q
+
+    expected = solver(positions, orientations, initial_joint_q=joint_q, offsets=tool).joint_q
+    assert torch.equal(torch.vmap(one)(positions, orientations, joint_q), expected)
+    jacobian = torch.vmap(torch.func.jacrev(one))(positions, orientations, joint_q)
+    for row in range(6):
+        (by_positions,) = torch.autograd.grad(expected[:, row].sum(), positions, retain_graph=True)
+        torch.testing.assert_close(jacobian[:, row], by_positions)
+
+
+def test_any_axes_of_a_batch_stay(arm):
+    solver, joint_q, poses = arm
+    flat = solver(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q)
+    found = solver(
+        poses[:, :3].reshape(2, 2, 3), poses[:, 3:].reshape(2, 2, 4), initial_joint_q=joint_q.reshape(2, 2, 6)
+    )
+    assert found.joint_q.shape == (2, 2, 6)
+    assert found.success.shape == found.is_differentiable.shape == (2, 2)
+    assert torch.equal(found.joint_q.reshape(4, 6), flat.joint_q)
+    single = solver(poses[0, :3], poses[0, 3:], initial_joint_q=joint_q[0])
+    assert torch.equal(single.joint_q, flat.joint_q[0])
+    assert single.success.shape == ()
+
+
+def test_several_targets_and_a_posture_in_single_precision():
+    robot = load_robot("dual_panda", collision="ignore")
+    posture = IKObjectivePosture(robot.mid_joint_q, weight=0.05)
+    solver = IKSolver(robot, HANDS, device="cpu", objectives=[posture])
+    found = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(1), 3), HANDS)
+    poses = [torch.tensor(one, dtype=torch.float32) for one in (found.positions, found.orientations_xyzw)]
+    positions, orientations = (one.requires_grad_() for one in poses)
+    answer = TorchSolver(solver)(positions, orientations)
+    assert answer.joint_q.dtype == torch.float32
+    weights = np.random.default_rng(2).normal(size=(3, 14))
+    (answer.joint_q * torch.tensor(weights)).sum().backward()
+    given = positions.detach().numpy(), orientations.detach().numpy()
+    expected = solver.linearise(solver.solve(*given), *given)
+    assert np.array_equal(answer.is_differentiable.numpy(), expected.is_differentiable)
+    assert expected.is_differentiable.any()
+    back = expected.vjp(weights)
+    np.testing.assert_allclose(positions.grad.numpy(), back.positions, rtol=1e-4, atol=1e-4)
+    along = (orientations.grad * orientations).sum(dim=-1)
+    np.testing.assert_allclose(along.detach().numpy(), 0.0, atol=1e-4)
+
+
+def test_positions_alone_and_orientations_alone(arm):
+    solver, joint_q, poses = arm
+    position, orientation = poses[:, :3].clone().requires_grad_(), poses[:, 3:].clone().requires_grad_()
+    solver(position, initial_joint_q=joint_q).joint_q.sum().backward()
+    solver(orientations_xyzw=orientation, initial_joint_q=joint_q).joint_q.sum().backward()
+    assert position.grad.abs().sum() > 0
+    assert orientation.grad.abs().sum() > 0
+
+
+def test_a_floating_base_has_gradients_by_all_its_coordinates():
+    robot = load_robot("humanoid", collision="ignore")
+    solver = IKSolver(robot, ["left_grasp"], device="cpu", options=PRECISE)
+    found = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(1), 2), ["left_grasp"])
+    given = found.positions[:, 0], found.orientations_xyzw[:, 0]
+    position = torch.tensor(given[0], requires_grad=True)
+    answer = TorchSolver(solver)(position, torch.tensor(given[1]))
+    derived = solver.linearise(solver.solve(*given), *given)
+    for column in (0, 4, 12):
+        (by_position,) = torch.autograd.grad(answer.joint_q[:, column].sum(), position, retain_graph=True)
+        expected = derived.coordinates_by(derived.by_targets)[:, column, 0, :3]
+        np.testing.assert_allclose(by_position.numpy(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_answers_without_a_gradient_have_zeros():
+    solver = TorchSolver(IKSolver(load_robot("ur5e"), ["tool0"], device="cpu", options=SolverOptions(max_iterations=1)))
+    positions = torch.tensor([[0.4, 0.1, 0.5], [0.3, -0.2, 0.6]], requires_grad=True)
+    answer = solver(positions, torch.tensor([[1.0, 0.0, 0.0, 0.0]] * 2))
+    assert not answer.success.any()
+    assert not answer.is_differentiable.any()
+    answer.joint_q.sum().backward()
+    assert not positions.grad.any()
+
+
+def test_nothing_is_derived_where_no_gradient_is_wanted(arm, monkeypatch):
+    solver, joint_q, poses = arm
+    monkeypatch.setattr(solver.solver, "linearise", None)
+    answer = solver(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q)
+    assert answer.success.all()
+    assert not answer.is_differentiable.any()
+
+
+def test_a_second_derivative_is_refused(solve, inputs):
+    (first,) = torch.autograd.grad(solve(*inputs).sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="Answers have first derivatives alone"):
+        first.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((None, None), "give positions or orientations_xyzw"),
+        ((torch.zeros(()), None), "Targets have shape"),
+        ((torch.full((1, 3), float("nan")), None), "positions"),
+    ],
+)
+def test_what_cannot_be_solved_is_refused(arm, given, message):
+    with pytest.raises(InputError, match=message):
+        arm[0](*given)
+
+
+def test_a_solver_lives_as_long_as_somebody_has_it(arm):
+    solver = TorchSolver(IKSolver(load_robot("ur5e"), ["tool0"], device="cpu"))
+    position = torch.tensor([[0.4, 0.1, 0.5]], requires_grad=True)
+    joint_q = solver(position).joint_q
+    del solver
+    gc.collect()
+    joint_q.sum().backward()
+    assert position.grad.any()
