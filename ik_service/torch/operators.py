@@ -1,11 +1,5 @@
-"""The operators of PyTorch that solve and that pull gradients back, for `torch.compile` and `torch.vmap` alike.
+"""The operators of PyTorch that solve and that pull gradients back."""
 
-An operator takes tensors and numbers alone: solvers are known to it by numbers, for as long as somebody has them.
-"""
-
-import itertools
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,17 +7,11 @@ import torch
 from torch import Tensor
 
 from ik_service.solver import IKSolver
+from ik_service.torch.registration import Known, register, register_last
 
 POSE, TWIST = 7, 6
-_NUMBERS = itertools.count()
-_SOLVERS = weakref.WeakValueDictionary[int, IKSolver]()
-
-
-def number_of(solver: IKSolver) -> int:
-    """Make a solver known to the operators; return its number."""
-    number = next(_NUMBERS)
-    _SOLVERS[number] = solver
-    return number
+_SOLVERS = Known[IKSolver]()
+number_of = _SOLVERS.number_of
 
 
 @torch.library.custom_op("ik_service::solve", mutates_args=())
@@ -112,11 +100,6 @@ def _by_quaternion(by_rotation: Tensor, q_xyzw: Tensor) -> Tensor:
     return 2.0 * torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
 
 
-def _refuse(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-    """Say that there is no second derivative."""
-    raise RuntimeError("Answers have first derivatives alone: no backward pass leads through a backward pass.")
-
-
 class SolveFunction(torch.autograd.Function):
     """`solve` with gradients by its inputs; transforms of `torch.func` see through it."""
 
@@ -151,26 +134,5 @@ class SolveFunction(torch.autograd.Function):
         )
 
 
-def _over_batch(
-    operator: Callable[..., tuple[Tensor, ...]],
-) -> Callable[..., tuple[tuple[Tensor, ...], tuple[int, ...]]]:
-    """Return what does the problems of a further axis in one call of an operator."""
-
-    def over_batch(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        flat = []
-        for one, axis in zip(arguments, in_dims, strict=True):
-            if isinstance(one, Tensor):
-                many = one.expand(info.batch_size, *one.shape) if axis is None else one.movedim(axis, 0)
-                flat.append(many.reshape(-1, *many.shape[2:]))
-            else:
-                flat.append(one)
-        found = operator(*flat)
-        n = len(found[0]) // info.batch_size
-        return tuple(one.reshape(info.batch_size, n, *one.shape[1:]) for one in found), (0,) * len(found)
-
-    return over_batch
-
-
-torch.library.register_autograd(pull_back, _refuse)
-for operator in (solve, pull_back):
-    torch.library.register_vmap(operator, _over_batch(operator))
+register(solve)
+register_last(pull_back)

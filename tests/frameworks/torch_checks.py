@@ -8,7 +8,7 @@ import torch
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.robots.transforms import transform_multiply
-from ik_service.torch import TorchSolver
+from ik_service.torch import TorchKinematics, TorchSolver
 from objectives import IKObjectivePosture, InputError
 
 TOOL = np.array([0.1, 0.0, 0.2, 0.5, -0.5, 0.5, 0.5])
@@ -192,3 +192,35 @@ def test_a_solver_lives_as_long_as_somebody_has_it(arm):
     gc.collect()
     joint_q.sum().backward()
     assert position.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "links"),
+    [("panda", ["panda_hand"]), ("humanoid", ["left_grasp", "head"]), ("panda_gripper", ["panda_leftfinger"])],
+)
+def test_poses_have_gradients_by_all_coordinates(name, links):
+    robot = load_robot(name, collision="ignore")
+    kinematics = TorchKinematics(robot, links)
+    joint_q = torch.tensor(robot.random_joint_q(np.random.default_rng(0), 3), requires_grad=True)
+    found = kinematics(joint_q)
+    expected = robot.forward_kinematics(joint_q.detach().numpy(), links)
+    np.testing.assert_allclose(found.positions.detach(), expected.positions, atol=1e-12)
+    np.testing.assert_allclose(found.orientations_xyzw.detach(), expected.orientations_xyzw, atol=1e-12)
+
+    def poses(given):
+        for first in robot.quaternion_starts.values():  # whose length counts for nothing
+            given = torch.cat([given[:, :first], unit(given[:, first : first + 4]), given[:, first + 4 :]], dim=1)
+        return tuple(kinematics(given))
+
+    assert torch.autograd.gradcheck(poses, (joint_q,))
+    assert torch.equal(torch.compile(lambda q: kinematics(q).positions, backend="aot_eager")(joint_q), found.positions)
+    mapped = torch.vmap(torch.func.jacrev(lambda q: kinematics(q).positions[0]))(joint_q)
+    whole = torch.autograd.functional.jacobian(lambda q: kinematics(q).positions[:, 0], joint_q)
+    torch.testing.assert_close(mapped, torch.stack([whole[k, :, k] for k in range(3)]))
+
+
+def test_configurations_of_another_robot_are_refused():
+    kinematics = TorchKinematics(load_robot("panda"), ["panda_hand"])
+    with pytest.raises(InputError, match=r"joint_q has shape \[2, 6\]"):
+        kinematics(torch.zeros(2, 6))
+    assert kinematics(torch.zeros(7)).positions.shape == (1, 3)

@@ -51,7 +51,9 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
     """Return the kernel for islands of so many targets and DOFs, whose links have at most so many joints below them."""
     Island: Any = typed_warp.reference_to(IslandMotion)
 
-    @typed_warp.func_native(packet_function("target_motion", folder=TEMPLATES, targets=targets, dofs=dofs, path=path))
+    @typed_warp.func_native(
+        packet_function("chain", "target_motion", folder=TEMPLATES, targets=targets, dofs=dofs, path=path)
+    )
     def write_motion(
         p: int,
         place: int,

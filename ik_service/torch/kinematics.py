@@ -1,0 +1,117 @@
+"""Forward kinematics as an operation of PyTorch: poses of links in float64 on the host, with gradients."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ik_service.robots import RobotModel
+from ik_service.solver.linearisation.link_poses import LinkChains
+from ik_service.torch.registration import Known, register, register_last
+from objectives.errors import InputError
+
+_CHAINS = Known[LinkChains]()
+
+
+class TorchPoses(NamedTuple):
+    """Poses of links in the world.
+
+    Attributes:
+        positions: [m], shape [*batch, links, 3].
+        orientations_xyzw: Unit quaternions, alike with 4.
+    """
+
+    positions: Tensor
+    orientations_xyzw: Tensor
+
+
+class TorchKinematics:
+    """Gives poses of links for tensors of configurations.
+
+    Args:
+        robot: The robot.
+        links: Names of the links.
+
+    Raises:
+        UnknownNameError: The robot has no link of a name.
+    """
+
+    def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
+        self.robot, self.links = robot, tuple(links)
+        self._chains = LinkChains(robot, self.links)
+        self._number = _CHAINS.number_of(self._chains)
+
+    def __call__(self, joint_q: Tensor) -> TorchPoses:
+        """Give the poses of the links.
+
+        Every coordinate counts by itself: followers stand where `joint_q` says, and gradients are by them too.
+
+        Args:
+            joint_q: Configurations, shape [*batch, joint_coord_count].
+
+        Raises:
+            InputError: Another number of coordinates.
+        """
+        count = self.robot.joint_coord_count
+        if joint_q.ndim == 0 or joint_q.shape[-1] != count:
+            raise InputError(f"joint_q has shape {list(joint_q.shape)}. Allowed: [*batch, {count}].")
+        flat = joint_q.reshape(-1, count)
+        found = PosesFunction.apply(flat, self._number, len(self.links))
+        found = found.reshape(*joint_q.shape[:-1], *found.shape[1:])
+        return TorchPoses(found[..., :3], found[..., 3:])
+
+
+@torch.library.custom_op("ik_service::poses", mutates_args=())
+def poses(joint_q: Tensor, number: int, links: int) -> Tensor:
+    """Give poses, shape [n, links, 7]."""
+    return torch.from_numpy(_CHAINS[number].poses(_numbers(joint_q))).to(joint_q)
+
+
+@poses.register_fake
+def _of_poses(joint_q: Tensor, number: int, links: int) -> Tensor:
+    """Tell the shape alone."""
+    return joint_q.new_empty(len(joint_q), links, 7)
+
+
+@torch.library.custom_op("ik_service::pull_back_poses", mutates_args=())
+def pull_back_poses(joint_q: Tensor, by_poses: Tensor, number: int) -> Tensor:
+    """Give a gradient by configurations from one by poses."""
+    return torch.from_numpy(_CHAINS[number].pull_back(_numbers(joint_q), _numbers(by_poses))).to(joint_q)
+
+
+@pull_back_poses.register_fake
+def _of_pull_back_poses(joint_q: Tensor, by_poses: Tensor, number: int) -> Tensor:
+    """Tell the shape alone."""
+    return torch.empty_like(joint_q)
+
+
+class PosesFunction(torch.autograd.Function):
+    """`poses` with gradients by the configurations; transforms of `torch.func` see through it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> Tensor:
+        """Give poses."""
+        return poses(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the configurations."""
+        joint_q, ctx.number, _ = inputs
+        ctx.save_for_backward(joint_q)
+
+    @staticmethod
+    def backward(ctx: Any, by_poses: Tensor) -> tuple[Tensor | None, ...]:
+        """Give the gradient by the configurations."""
+        return pull_back_poses(*ctx.saved_tensors, by_poses, ctx.number), None, None
+
+
+register(poses)
+register_last(pull_back_poses)
+
+
+def _numbers(given: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return given.detach().to("cpu", torch.float64).numpy()

@@ -1,0 +1,54 @@
+"""What operators of PyTorch need to be known to `torch.vmap`, and to find the objects that they are about."""
+
+import itertools
+import weakref
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Thing = TypeVar("Thing")
+
+
+class Known(weakref.WeakValueDictionary[int, Thing]):
+    """Objects by numbers, for as long as somebody has them: an operator takes tensors and numbers alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = itertools.count()
+
+    def number_of(self, thing: Thing) -> int:
+        """Make an object known; return its number."""
+        number = next(self._numbers)
+        self[number] = thing
+        return number
+
+
+def register(operator: Any) -> None:
+    """Let an operator do the problems of a further axis in one call."""
+
+    def over_batch(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        flat = []
+        for one, axis in zip(arguments, in_dims, strict=True):
+            if isinstance(one, Tensor):
+                many = one.expand(info.batch_size, *one.shape) if axis is None else one.movedim(axis, 0)
+                flat.append(many.reshape(-1, *many.shape[2:]))
+            else:
+                flat.append(one)
+        found = operator(*flat)
+        several = found if isinstance(found, tuple) else (found,)
+        n = len(several[0]) // info.batch_size
+        parts = tuple(one.reshape(info.batch_size, n, *one.shape[1:]) for one in several)
+        return (parts, (0,) * len(parts)) if isinstance(found, tuple) else (parts[0], 0)
+
+    torch.library.register_vmap(operator, over_batch)
+
+
+def register_last(operator: Any) -> None:
+    """Do so for an operator that pulls gradients back, and refuse those through it by name."""
+    register(operator)
+    torch.library.register_autograd(operator, _refuse)
+
+
+def _refuse(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+    raise RuntimeError("Answers have first derivatives alone: no backward pass leads through a backward pass.")
