@@ -92,6 +92,6 @@ class LinkChains:
     def _launch(self, joint_q: Float64Array, poses: Float64Array, by: Float64Array, *, pulls_back: bool) -> None:
         with CacheErrorsExplained():
             load_kernels_alone(self._kernel.module, wp.get_device("cpu"))
-        arrays = [wp.array(np.ascontiguousarray(one), copy=False, device="cpu") for one in (joint_q, poses, by)]
+        arrays: list[Any] = [wp.array(np.ascontiguousarray(one), copy=False, device="cpu") for one in (joint_q, poses, by)]
         inputs = [len(joint_q), self._kinematics, arrays[0], int(pulls_back), *arrays[1:]]
         wp.launch(self._kernel, len(joint_q), inputs, device="cpu")
