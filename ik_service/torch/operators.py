@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ik_service.derived_solve import POSE, TWIST, derived_solve, rates_shape
 from ik_service.solver import IKSolver
 from ik_service.torch.registration import Known, register, register_last
 
-POSE, TWIST = 7, 6
 _SOLVERS = Known[IKSolver]()
 number_of = _SOLVERS.number_of
 
@@ -24,19 +24,12 @@ def solve(
     derives: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
-    solver, like = _SOLVERS[number], _one_of(positions, orientations_xyzw)
-    given = [_as_given(one) for one in (positions, orientations_xyzw)]
-    if offsets is not None:
-        for k, own in enumerate(offsets.detach().cpu().numpy().swapaxes(0, 1)):
-            solver.set_target_data(k, offset=own[0] if (own == own[0]).all() else own)
-    result = solver.solve(*given, initial_joint_q=None if start is None else start.cpu().numpy())
-    found = [np.zeros(len(result), dtype=bool), np.zeros((len(result), 0, 0, TWIST))]
-    if derives:
-        derived = solver.linearise(result, *given)
-        by = derived.coordinates_by(np.concatenate([derived.by_targets, derived.by_offsets], axis=2))
-        found = [derived.is_differentiable, by]
-    joint_q, success, has, by = (torch.from_numpy(np.array(one)) for one in (result.joint_q, result.success, *found))
-    return joint_q.to(like), success.to(like.device), has.to(like.device), by.to(like)
+    like = _one_of(positions, orientations_xyzw)
+    given = (None if one is None else one.detach() for one in (positions, orientations_xyzw, start))
+    tools = None if offsets is None else offsets.detach().cpu().numpy()
+    found = derived_solve(_SOLVERS[number], *given, tools, derives=derives)
+    joint_q, success, has, rates = (torch.from_numpy(np.array(one)) for one in found)
+    return joint_q.to(like), success.to(like.device), has.to(like.device), rates.to(like)
 
 
 @solve.register_fake
@@ -50,9 +43,8 @@ def _of_solve(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tell shapes alone."""
     solver, like = _SOLVERS[number], _one_of(positions, orientations_xyzw)
-    n, coordinates, targets = len(like), len(solver.coordinate_names), len(solver.targets)
-    poses = targets * (1 + any(target.offset is not None for target in solver.targets))
-    shape = (n, coordinates, poses, TWIST) if derives else (n, 0, 0, TWIST)
+    n, coordinates = len(like), len(solver.coordinate_names)
+    shape = rates_shape(solver, n) if derives else (n, 0, 0, TWIST)
     success, has = (like.new_empty(n, dtype=torch.bool) for _ in range(2))
     return like.new_empty(n, coordinates), success, has, like.new_empty(shape)
 
@@ -61,13 +53,6 @@ def _one_of(positions: Tensor | None, orientations_xyzw: Tensor | None) -> Tenso
     given = orientations_xyzw if positions is None else positions
     assert given is not None
     return given
-
-
-def _as_given(targets: Tensor | None) -> Any:
-    """Show targets to a solver: where they are, without an axis for a single one."""
-    if targets is None:
-        return None
-    return targets.detach()[:, 0] if targets.shape[1] == 1 else targets.detach()
 
 
 @torch.library.custom_op("ik_service::pull_back", mutates_args=())

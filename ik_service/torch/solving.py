@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ik_service.derived_solve import POSE
 from ik_service.solver import IKSolver
-from ik_service.torch.operators import POSE, SolveFunction, number_of
+from ik_service.torch.operators import SolveFunction, number_of
 from objectives.errors import InputError
 
 
@@ -38,7 +39,7 @@ class TorchSolver:
     plays no part, so configurations to start from have none. It is computed on the host in float64.
 
     Args:
-        solver: The solver. It is used by one thread at a time, and nobody else sets tool frames of its targets.
+        solver: The solver; it is used by one thread at a time.
     """
 
     def __init__(self, solver: IKSolver) -> None:

@@ -1,4 +1,4 @@
-"""What runs beside PyTorch: in an environment of its own, which has this one's packages too."""
+"""What runs beside PyTorch and JAX: in environments of their own, which have this one's packages too."""
 
 import os
 import subprocess
@@ -10,16 +10,20 @@ import pytest
 from benchmarks.peers.environments import environment
 
 ROOT = Path(__file__).parents[2]
-TORCH = "torch==2.13.0"
+TORCH, JAX = "torch==2.13.0", "jax==0.10.2"
+
+
+def python_with(name, requirement):
+    """The Python of an environment that has a package."""
+    python = environment(name, requirement)
+    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    (packages / "this_one.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+    return python
 
 
 @pytest.fixture(scope="module")
 def torch_python():
-    """The Python of an environment with PyTorch."""
-    python = environment("torch", TORCH)
-    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
-    (packages / "this_one.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
-    return python
+    return python_with("torch", TORCH)
 
 
 def run(python, *arguments):
@@ -29,11 +33,18 @@ def run(python, *arguments):
     return done.stdout
 
 
-def test_solves_are_operations_of_torch(torch_python):
-    checks = "tests/frameworks/torch_checks.py"
-    report = run(torch_python, "-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", checks)
+def run_checks(python, file):
+    report = run(python, "-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", f"tests/frameworks/{file}")
     assert " passed" in report
     assert "skipped" not in report
+
+
+def test_solves_are_operations_of_torch(torch_python):
+    run_checks(torch_python, "torch_checks.py")
+
+
+def test_solves_are_functions_of_jax():
+    run_checks(python_with("jax", JAX), "jax_checks.py")
 
 
 def test_a_tool_offset_is_learnt(torch_python):

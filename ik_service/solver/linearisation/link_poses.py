@@ -3,6 +3,7 @@
 import typing
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -89,9 +90,10 @@ class LinkChains:
         self._launch(joint_q, by_poses, found, pulls_back=True)
         return found
 
-    def _launch(self, joint_q: Float64Array, poses: Float64Array, by: Float64Array, *, pulls_back: bool) -> None:
+    def _launch(self, *given: Float64Array, pulls_back: bool) -> None:
         with CacheErrorsExplained():
             load_kernels_alone(self._kernel.module, wp.get_device("cpu"))
-        arrays: list[Any] = [wp.array(np.ascontiguousarray(one), copy=False, device="cpu") for one in (joint_q, poses, by)]
-        inputs = [len(joint_q), self._kinematics, arrays[0], int(pulls_back), *arrays[1:]]
-        wp.launch(self._kernel, len(joint_q), inputs, device="cpu")
+        arrays: list[Any] = [wp.array(np.ascontiguousarray(one), copy=False, device="cpu") for one in given]
+        count = len(given[0])
+        inputs = [count, self._kinematics, arrays[0], int(pulls_back), *arrays[1:]]
+        wp.launch(self._kernel, count, inputs, device="cpu")

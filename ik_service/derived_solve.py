@@ -1,0 +1,75 @@
+"""A solve with derivatives of its answers, as operators of other libraries want it: arrays in, arrays out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.solver import IKSolver
+
+POSE, TWIST = 7, 6
+
+
+class DerivedSolve(NamedTuple):
+    """Answers, and how they follow what was given.
+
+    Attributes:
+        joint_q: Configurations, shape [n, coordinates].
+        success: Whether all targets are met, bool [n].
+        is_differentiable: Whether an answer has derivatives, bool [n]; False where none are asked for.
+        rates: Changes of coordinates with the position and the rotation vector of each target, then of each tool frame,
+            shape [n, coordinates, poses, 6]; of 0 coordinates where none are asked for.
+    """
+
+    joint_q: NDArray[Any]
+    success: NDArray[np.bool_]
+    is_differentiable: NDArray[np.bool_]
+    rates: NDArray[np.float64]
+
+
+def derived_solve(
+    solver: IKSolver, positions: Any, orientations_xyzw: Any, start: Any, offsets: NDArray[Any] | None, *, derives: bool
+) -> DerivedSolve:
+    """Solve, and derive the answers if asked.
+
+    Args:
+        solver: The solver.
+        positions: Shape [n, targets, 3]; None leaves them free.
+        orientations_xyzw: Alike, with 4.
+        start: Where to start, shape [n, coordinates]; None for the solver's own.
+        offsets: Tool frames, shape [n, targets, 7]; None for those that the solver has, which it keeps.
+        derives: Whether derivatives are asked for.
+
+    Raises:
+        InputError: As in `IKSolver.solve`.
+    """
+    targets = [one if one is None or one.shape[1] > 1 else one[:, 0] for one in (positions, orientations_xyzw)]
+    with _tools(solver, offsets):
+        result = solver.solve(*targets, initial_joint_q=start)
+        n = len(result)
+        if not derives:
+            return DerivedSolve(result.joint_q, result.success, np.zeros(n, dtype=bool), np.zeros((n, 0, 0, TWIST)))
+        found = solver.linearise(result, *targets)
+    rates = found.coordinates_by(np.concatenate([found.by_targets, found.by_offsets], axis=2))
+    return DerivedSolve(result.joint_q, result.success, found.is_differentiable, rates)
+
+
+def rates_shape(solver: IKSolver, n: int) -> tuple[int, int, int, int]:
+    """Return the shape of the derivatives of so many answers."""
+    kinds = 1 + any(target.offset is not None for target in solver.targets)
+    return n, len(solver.coordinate_names), kinds * len(solver.targets), TWIST
+
+
+@contextmanager
+def _tools(solver: IKSolver, offsets: NDArray[Any] | None) -> Iterator[None]:
+    """Give a solver other tool frames for a while."""
+    before = [target.offset for target in solver.targets]
+    try:
+        for k, own in enumerate([] if offsets is None else np.swapaxes(offsets, 0, 1)):
+            solver.set_target_data(k, offset=own[0] if (own == own[0]).all() else own)
+        yield
+    finally:
+        for k, own in enumerate(before if offsets is not None else []):
+            solver.set_target_data(k, offset=own)
