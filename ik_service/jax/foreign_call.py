@@ -51,7 +51,7 @@ def foreign_solve(solver: IKSolver) -> ForeignSolve:
             made[key] = _callable(solver, *key)
         pairs = zip(given, widths, strict=True)
         arrays = [jnp.zeros((n, *width), some.dtype) if one is None else one for one, width in pairs]
-        shapes = {"joint_q": (n, coordinates), "flags": (n, 2)}
+        shapes: dict[str, tuple[int, ...]] = {"joint_q": (n, coordinates), "flags": (n, 2)}
         shapes |= {"rates": rates_shape(solver, n)} if derives else {}
         which = sum(1 << k for k, one in enumerate(given) if one is not None)
         return tuple(made[key](*arrays, which, output_dims=shapes))
@@ -62,7 +62,7 @@ def foreign_solve(solver: IKSolver) -> ForeignSolve:
 def _callable(solver: IKSolver, dtype: str, derives: bool) -> Any:
     """Return the function that JAX calls, for one type of numbers."""
     number: Any = {"float32": wp.float32, "float64": wp.float64}[dtype]
-    matrix, block, tensor = (wp.array(dtype=number, ndim=ndim) for ndim in (2, 3, 4))
+    matrix, block, tensor = list[Any](wp.array(dtype=number, ndim=ndim) for ndim in (2, 3, 4))
     given = dict(
         zip(("positions", "orientations_xyzw", "start", "offsets"), (block, block, matrix, block), strict=True)
     )

@@ -25,9 +25,10 @@ def solve(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
     like = _one_of(positions, orientations_xyzw)
-    given = (None if one is None else one.detach() for one in (positions, orientations_xyzw, start))
+    given = [None if one is None else one.detach() for one in (positions, orientations_xyzw)]
+    first = None if start is None else start.detach()
     tools = None if offsets is None else offsets.detach().cpu().numpy()
-    found = derived_solve(_SOLVERS[number], *given, tools, derives=derives)
+    found = derived_solve(_SOLVERS[number], given[0], given[1], first, tools, derives=derives)
     joint_q, success, has, rates = (torch.from_numpy(np.array(one)) for one in found)
     return joint_q.to(like), success.to(like.device), has.to(like.device), rates.to(like)
 
