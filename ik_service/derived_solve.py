@@ -1,6 +1,6 @@
 """A solve with derivatives of its answers, as operators of other libraries want it: arrays in, arrays out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.solver import IKSolver
+from ik_service.solver.inputs.foreign_arrays import as_numpy
+from objectives.errors import InputError
 
 POSE, TWIST = 7, 6
 
@@ -37,7 +39,7 @@ def derived_solve(
     Args:
         solver: The solver.
         positions: Shape [n, targets, 3]; None leaves them free.
-        orientations_xyzw: Alike, with 4.
+        orientations_xyzw: Alike, with 4; in this order even if the solver takes wxyz.
         start: Where to start, shape [n, coordinates]; None for the solver's own.
         offsets: Tool frames, shape [n, targets, 7]; None for those that the solver has, which it keeps.
         derives: Whether derivatives are asked for.
@@ -45,6 +47,8 @@ def derived_solve(
     Raises:
         InputError: As in `IKSolver.solve`.
     """
+    if solver.wxyz and orientations_xyzw is not None:
+        orientations_xyzw = np.roll(as_numpy("orientations_xyzw", orientations_xyzw), 1, axis=-1)
     targets = [one if one is None or one.shape[1] > 1 else one[:, 0] for one in (positions, orientations_xyzw)]
     with _tools(solver, offsets):
         result = solver.solve(*targets, initial_joint_q=start)
@@ -54,6 +58,43 @@ def derived_solve(
         found = solver.linearise(result, *targets)
     rates = found.coordinates_by(np.concatenate([found.by_targets, found.by_offsets], axis=2))
     return DerivedSolve(result.joint_q, result.success, found.is_differentiable, rates)
+
+
+def batch_axes(solver: IKSolver, shapes: Mapping[str, Sequence[int] | None]) -> tuple[int, ...]:
+    """Return the axes of a batch that stand before those of a problem.
+
+    Args:
+        solver: The solver.
+        shapes: Those of `positions`, `orientations_xyzw`, `initial_joint_q` and `offsets`; None for what is not given.
+
+    Raises:
+        InputError: No targets, or a shape that is not allowed.
+    """
+    several = (len(solver.targets),) if len(solver.targets) > 1 else ()
+    ends = {"positions": (*several, 3), "orientations_xyzw": (*several, 4)}
+    targets = {name: tuple(shape) for name, shape in shapes.items() if shape is not None and name in ends}
+    if not solver.targets or not targets:
+        raise InputError("Nothing says how many problems there are: give positions or orientations_xyzw.")
+    first = next(iter(targets))
+    batch = targets[first][: -len(ends[first])]
+    ends |= {"initial_joint_q": (len(solver.coordinate_names),), "offsets": (*several, POSE)}
+    for name, shape in shapes.items():
+        if shape is None:
+            continue
+        end = ends[name]
+        front, is_target = tuple(shape[: -len(end)]), name in targets
+        fits = front == batch if is_target else _broadcasts(front, batch)
+        if tuple(shape[-len(end) :]) != end or not fits:
+            allowed = ", ".join(map(str, end))
+            raise InputError(f"{name} has shape {list(shape)}. Allowed: [*batch, {allowed}], batch {list(batch)}.")
+    return batch
+
+
+def _broadcasts(front: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+    """Whether one batch can stand for another."""
+    return len(front) <= len(batch) and all(
+        own in (1, size) for own, size in zip(reversed(front), reversed(batch), strict=False)
+    )
 
 
 def rates_shape(solver: IKSolver, n: int) -> tuple[int, int, int, int]:
@@ -67,7 +108,7 @@ def _tools(solver: IKSolver, offsets: NDArray[Any] | None) -> Iterator[None]:
     """Give a solver other tool frames for a while."""
     before = [target.offset for target in solver.targets]
     try:
-        for k, own in enumerate([] if offsets is None else np.swapaxes(offsets, 0, 1)):
+        for k, own in enumerate([] if offsets is None or not len(offsets) else np.swapaxes(offsets, 0, 1)):
             solver.set_target_data(k, offset=own[0] if (own == own[0]).all() else own)
         yield
     finally:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ik_service.derived_solve import POSE
+from ik_service.derived_solve import POSE, batch_axes
 from ik_service.jax.foreign_call import Given, foreign_solve
 from ik_service.solver import IKSolver
 from objectives.errors import InputError
@@ -63,27 +63,26 @@ class JaxSolver:
                 them free.
             orientations_xyzw: Unit quaternions, alike with 4. Their gradient is tangent to the unit sphere.
             initial_joint_q: Where to start, shape [*batch, coordinates] or one that broadcasts to it.
-            offsets: Tool frames, [7] and so on, or one that broadcasts to it; all targets have been declared with one.
+            offsets: Tool frames, shape [*batch, 7], [*batch, targets, 7] for several, or one that broadcasts to it; all
+                targets have been declared with one. None: those of the solver.
 
         Raises:
             InputError: No targets, or of a wrong shape. Values are checked where the program runs: what is wrong with
                 them is in the error of JAX.
         """
-        targets = [jnp.asarray(one) for one in (positions, orientations_xyzw) if one is not None]
-        if not targets:
-            raise InputError("Nothing says how many problems there are: give positions or orientations_xyzw.")
-        count, several = len(self.solver.targets), len(self.solver.targets) > 1
-        if targets[0].ndim < 1 + several:
-            allowed = "[*batch, targets, 3 or 4]" if several else "[*batch, 3 or 4]"
-            raise InputError(f"Targets have shape {list(targets[0].shape)}. Allowed: {allowed}.")
-        batch = targets[0].shape[: targets[0].ndim - 1 - several]
+        arrays = {"positions": positions, "orientations_xyzw": orientations_xyzw}
+        arrays |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
+        batch = batch_axes(self.solver, {k: None if one is None else jnp.shape(one) for k, one in arrays.items()})
+        like, count = jnp.asarray(orientations_xyzw if positions is None else positions), len(self.solver.targets)
+        if not jnp.issubdtype(like.dtype, jnp.floating):
+            raise InputError(f"Targets are of type {like.dtype}. Allowed: floating-point numbers.")
 
-        def flat(given: Any, *last: int) -> Array | None:
-            if given is None:
+        def flat(one: Any, *last: int) -> Array | None:
+            if one is None:
                 return None
-            given = jnp.asarray(given, targets[0].dtype)
-            whole = (*batch, *(last if several or len(last) == 1 else last[1:]))
-            return jnp.broadcast_to(given, whole).reshape(-1, *last)
+            one = jnp.asarray(one, like.dtype)
+            whole = (*batch, *one.shape[one.ndim - (1 if count == 1 or len(last) == 1 else 2) :])
+            return jnp.broadcast_to(one, whole).reshape(-1, *last)
 
         given = Given(
             flat(positions, count, 3),

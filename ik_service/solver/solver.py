@@ -60,6 +60,7 @@ class IKSolver:
         device: The device it runs on.
         coordinate_names: Names of the columns of configurations.
         dof_names: Names of the columns of DOFs.
+        wxyz: Whether target quaternions are given in the order wxyz.
 
     Raises:
         UnknownNameError: A link or joint is not in the robot.
@@ -86,7 +87,7 @@ class IKSolver:
         check_construction(robot, targets, objectives, engine, threads, islands, options, wxyz)
         self.robot, self.options = robot, options if options is not None else SolverOptions()
         self.islands_enabled, self.device = islands, resolve_device(device)
-        self._order, self._wxyz = CallerOrder(robot, joint_order), wxyz
+        self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self._core = SolverCore(
             robot,
@@ -154,7 +155,7 @@ class IKSolver:
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         chosen = self.options.of_solve(options)
-        given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self._wxyz)
+        given = read_targets(self.targets, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
         start = None
         if initial_joint_q is not None:
             start = read_start(self.robot, self._order, "initial_joint_q", initial_joint_q, given.problem_count)
@@ -184,7 +185,7 @@ class IKSolver:
         Raises:
             InputError: A value that is not allowed.
         """
-        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
         worlds = read_worlds(self.robot, chosen, world, None, None, None, given.problem_count)
         result = self._core.solve(self._head, given, None, chosen, worlds=worlds, combines=False)
@@ -205,7 +206,8 @@ class IKSolver:
         Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
         conditions that answers keep; other rows have the least cost beside them, with the second derivatives of all
         rows. Where targets are not met, or rows of priority 0 act against them, and further rows yield to them, there
-        are none.
+        are none. Answers whose rows are all of targets that are met are derived by compiled code, microseconds each;
+        it is compiled when it is first needed.
         Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
 
         Args:
@@ -218,9 +220,10 @@ class IKSolver:
             UnknownNameError: The robot has no loop of a name.
             InputError: A value that is not allowed, or another number of targets than of answers.
             EngineError: An objective does not state its rows.
+            KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         count = None if self.targets else len(result)
-        given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self._wxyz)
+        given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
         given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
         if given.problem_count != len(result):
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
@@ -279,7 +282,7 @@ class IKSolver:
         """
         rates = RateLimits.read(self.robot, dt, velocity, acceleration)
         chosen = self.options.of_solve(options)
-        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self._wxyz)
+        given = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         start = None
         if start_joint_q is not None:
             start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
@@ -346,7 +349,7 @@ class IKSolver:
             EngineError: The solver is staged, has objectives besides its targets, data for every problem, or an order
                 of joints or quaternions of its own.
         """
-        if not self._order.is_own or self._wxyz:
+        if not self._order.is_own or self.wxyz:
             raise EngineError("Only solvers in the robot's own joint_order, of quaternions xyzw, can be exported.")
         worlds = CheckedWorlds((), np.zeros(1, np.int32), None, {}) if collision else None
         if collision is None:

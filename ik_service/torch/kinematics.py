@@ -1,6 +1,7 @@
 """Forward kinematics as an operation of PyTorch: poses of links in float64 on the host, with gradients."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,17 @@ from torch import Tensor
 
 from ik_service.robots import RobotModel
 from ik_service.solver.linearisation.link_poses import LinkChains
-from ik_service.torch.registration import Known, register, register_last
+from ik_service.torch.registration import register, register_last
 from objectives.errors import InputError
 
-_CHAINS = Known[LinkChains]()
+_CHAINS = list[LinkChains]()
+"""Those that operators know by their places. They stay: backward passes may come when nobody has them any more."""
+
+
+@cache
+def _place_of(robot: RobotModel, links: tuple[str, ...]) -> int:
+    _CHAINS.append(LinkChains(robot, links))
+    return len(_CHAINS) - 1
 
 
 class TorchPoses(NamedTuple):
@@ -36,12 +44,14 @@ class TorchKinematics:
 
     Raises:
         UnknownNameError: The robot has no link of a name.
+        InputError: One name in place of a list.
     """
 
     def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
+        if isinstance(links, str):
+            raise InputError(f"links is {links!r}. Allowed: a list of names of links.")
         self.robot, self.links = robot, tuple(links)
-        self._chains = LinkChains(robot, self.links)
-        self._number = _CHAINS.number_of(self._chains)
+        self._place = _place_of(robot, self.links)
 
     def __call__(self, joint_q: Tensor) -> TorchPoses:
         """Give the poses of the links.
@@ -49,16 +59,18 @@ class TorchKinematics:
         Every coordinate counts by itself: followers stand where `joint_q` says, and gradients are by them too.
 
         Args:
-            joint_q: Configurations, shape [*batch, joint_coord_count].
+            joint_q: Configurations in the robot's own order of joints, shape [*batch, joint_coord_count].
 
         Raises:
-            InputError: Another number of coordinates.
+            InputError: Another number of coordinates, or whole numbers.
         """
         count = self.robot.joint_coord_count
+        if not joint_q.is_floating_point():
+            raise InputError(f"joint_q is of type {joint_q.dtype}. Allowed: floating-point numbers.")
         if joint_q.ndim == 0 or joint_q.shape[-1] != count:
             raise InputError(f"joint_q has shape {list(joint_q.shape)}. Allowed: [*batch, {count}].")
         flat = joint_q.reshape(-1, count)
-        found = PosesFunction.apply(flat, self._number, len(self.links))
+        found = PosesFunction.apply(flat, self._place, len(self.links))
         found = found.reshape(*joint_q.shape[:-1], *found.shape[1:])
         return TorchPoses(found[..., :3], found[..., 3:])
 
@@ -72,7 +84,7 @@ def poses(joint_q: Tensor, number: int, links: int) -> Tensor:
 @poses.register_fake
 def _of_poses(joint_q: Tensor, number: int, links: int) -> Tensor:
     """Tell the shape alone."""
-    return joint_q.new_empty(len(joint_q), links, 7)
+    return joint_q.new_empty(joint_q.shape[0], links, 7)
 
 
 @torch.library.custom_op("ik_service::pull_back_poses", mutates_args=())

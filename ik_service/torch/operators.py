@@ -29,7 +29,7 @@ def solve(
     first = None if start is None else start.detach()
     tools = None if offsets is None else offsets.detach().cpu().numpy()
     found = derived_solve(_SOLVERS[number], given[0], given[1], first, tools, derives=derives)
-    joint_q, success, has, rates = (torch.from_numpy(np.array(one)) for one in found)
+    joint_q, success, has, rates = (torch.from_numpy(np.array(one, order="C")) for one in found)
     return joint_q.to(like), success.to(like.device), has.to(like.device), rates.to(like)
 
 
@@ -44,7 +44,7 @@ def _of_solve(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tell shapes alone."""
     solver, like = _SOLVERS[number], _one_of(positions, orientations_xyzw)
-    n, coordinates = len(like), len(solver.coordinate_names)
+    n, coordinates = like.shape[0], len(solver.coordinate_names)
     shape = rates_shape(solver, n) if derives else (n, 0, 0, TWIST)
     success, has = (like.new_empty(n, dtype=torch.bool) for _ in range(2))
     return like.new_empty(n, coordinates), success, has, like.new_empty(shape)
@@ -63,8 +63,8 @@ def pull_back(
     """Give gradients by positions, orientations and tool frames from one by configurations."""
     rates = torch.einsum("ncpk,nc->npk", by, by_joint_q)
     of_targets, of_tools = rates[:, :targets], rates[:, targets:]
-    orientations = by.new_zeros(len(by), targets, 4) if orientations_xyzw is None else orientations_xyzw
-    tools = by.new_zeros(len(by), 0, POSE)
+    orientations = by.new_zeros(by.shape[0], targets, 4) if orientations_xyzw is None else orientations_xyzw
+    tools = by.new_zeros(by.shape[0], 0, POSE)
     if offsets is not None:
         tools = torch.cat([of_tools[..., :3], _by_quaternion(of_tools[..., 3:], offsets[..., 3:])], dim=-1)
     return of_targets[..., :3].clone(), _by_quaternion(of_targets[..., 3:], orientations), tools
@@ -75,7 +75,7 @@ def _of_pull_back(
     by: Tensor, by_joint_q: Tensor, orientations_xyzw: Tensor | None, offsets: Tensor | None, targets: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Tell shapes alone."""
-    n, tools = len(by), 0 if offsets is None else targets
+    n, tools = by.shape[0], 0 if offsets is None else targets
     return by.new_empty(n, targets, 3), by.new_empty(n, targets, 4), by.new_empty(n, tools, POSE)
 
 

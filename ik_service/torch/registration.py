@@ -37,7 +37,7 @@ def register(operator: Any) -> None:
                 flat.append(one)
         found = operator(*flat)
         several = found if isinstance(found, tuple) else (found,)
-        n = len(several[0]) // info.batch_size
+        n = several[0].shape[0] // info.batch_size
         parts = tuple(one.reshape(info.batch_size, n, *one.shape[1:]) for one in several)
         return (parts, (0,) * len(parts)) if isinstance(found, tuple) else (parts[0], 0)
 
@@ -51,4 +51,14 @@ def register_last(operator: Any) -> None:
 
 
 def _refuse(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-    raise RuntimeError("Answers have first derivatives alone: no backward pass leads through a backward pass.")
+    raise RuntimeError("There are first derivatives alone: no backward pass leads through a backward pass.")
+
+
+def wants_gradient(tensor: Tensor) -> bool:
+    """Return whether a tensor wants a gradient, seen through what `torch.func` and `torch.vmap` wrap it in."""
+    wrapped: Any = torch._C._functorch
+    while not torch.compiler.is_compiling() and wrapped.is_functorch_wrapped_tensor(tensor):
+        if tensor.requires_grad:
+            return True
+        tensor = wrapped.get_unwrapped(tensor)
+    return tensor.requires_grad

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ik_service.derived_solve import POSE
+from ik_service.derived_solve import POSE, batch_axes
 from ik_service.solver import IKSolver
 from ik_service.torch.operators import SolveFunction, number_of
+from ik_service.torch.registration import wants_gradient
 from objectives.errors import InputError
 
 
@@ -60,30 +61,30 @@ class TorchSolver:
                 them free.
             orientations_xyzw: Unit quaternions, alike with 4. Their gradient is tangent to the unit sphere.
             initial_joint_q: Where to start, shape [*batch, coordinates] or one that broadcasts to it.
-            offsets: Tool frames, [7] and so on, or one that broadcasts to it; all targets have been declared with one.
+            offsets: Tool frames, shape [*batch, 7], [*batch, targets, 7] for several, or one that broadcasts to it; all
+                targets have been declared with one. None: those of the solver.
 
         Raises:
             InputError: A wrong shape or value, as in `IKSolver.solve`.
         """
-        targets = [one for one in (positions, orientations_xyzw) if one is not None]
-        if not targets:
-            raise InputError("Nothing says how many problems there are: give positions or orientations_xyzw.")
-        count, several = len(self.solver.targets), len(self.solver.targets) > 1
-        if targets[0].ndim < 1 + several:
-            allowed = "[*batch, targets, 3 or 4]" if several else "[*batch, 3 or 4]"
-            raise InputError(f"Targets have shape {list(targets[0].shape)}. Allowed: {allowed}.")
-        batch = targets[0].shape[: targets[0].ndim - 1 - several]
+        given = {"positions": positions, "orientations_xyzw": orientations_xyzw}
+        given |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
+        for name, one in given.items():
+            if one is not None and not one.is_floating_point():
+                raise InputError(f"{name} is of type {one.dtype}. Allowed: floating-point numbers.")
+        batch = batch_axes(self.solver, {name: None if one is None else one.shape for name, one in given.items()})
+        like, count = orientations_xyzw if positions is None else positions, len(self.solver.targets)
 
-        def flat(given: Tensor | None, *last: int) -> Tensor | None:
-            if given is None:
+        def flat(one: Tensor | None, *last: int) -> Tensor | None:
+            if one is None:
                 return None
-            given = given.to(targets[0].dtype)
-            return given.expand(*batch, *(last if several or len(last) == 1 else last[1:])).reshape(-1, *last)
+            whole = (*batch, *one.shape[one.ndim - (1 if count == 1 or len(last) == 1 else 2) :])
+            return one.to(like).expand(whole).reshape(-1, *last)
 
         poses = flat(positions, count, 3), flat(orientations_xyzw, count, 4)
-        start = flat(initial_joint_q, len(self.solver.coordinate_names))
+        start = flat(None if initial_joint_q is None else initial_joint_q.detach(), len(self.solver.coordinate_names))
         tools = flat(offsets, count, POSE)
         inputs = [one for one in (*poses, tools) if one is not None]
-        derives = torch.is_grad_enabled() and any(one.requires_grad for one in inputs)
+        derives = torch.is_grad_enabled() and any(map(wants_gradient, inputs))
         joint_q, success, has_gradient, _ = SolveFunction.apply(*poses, start, tools, self._number, derives)
         return TorchAnswer(*(one.reshape((*batch, *one.shape[1:])) for one in (joint_q, success, has_gradient)))

@@ -169,7 +169,7 @@ def test_a_second_derivative_is_refused(solve, inputs):
 def test_what_cannot_be_solved_is_refused(arm):
     with pytest.raises(InputError, match="give positions or orientations_xyzw"):
         arm[0]()
-    with pytest.raises(InputError, match="Targets have shape"):
+    with pytest.raises(InputError, match="positions has shape"):
         arm[0](jnp.zeros(()))
     with pytest.raises(Exception, match="positions"):
         arm[0](jnp.full((1, 3), jnp.nan)).joint_q.block_until_ready()

@@ -167,21 +167,97 @@ def test_nothing_is_derived_where_no_gradient_is_wanted(arm, monkeypatch):
 
 def test_a_second_derivative_is_refused(solve, inputs):
     (first,) = torch.autograd.grad(solve(*inputs).sum(), inputs[:1], create_graph=True)
-    with pytest.raises(RuntimeError, match="Answers have first derivatives alone"):
+    with pytest.raises(RuntimeError, match="There are first derivatives alone"):
         first.sum().backward()
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((None, None), "give positions or orientations_xyzw"),
-        ((torch.zeros(()), None), "Targets have shape"),
-        ((torch.full((1, 3), float("nan")), None), "positions"),
+        ({}, "give positions or orientations_xyzw"),
+        ({"positions": torch.zeros(())}, r"positions has shape \[\]"),
+        ({"positions": torch.zeros(2, 1)}, r"positions has shape \[2, 1\]"),
+        ({"positions": torch.zeros(2, 3), "orientations_xyzw": torch.zeros(1, 4)}, "orientations_xyzw has shape"),
+        ({"positions": torch.zeros(2, 3), "initial_joint_q": torch.zeros(3, 6)}, "initial_joint_q has shape"),
+        ({"positions": torch.zeros(2, 3), "offsets": torch.zeros(6)}, "offsets has shape"),
+        ({"positions": torch.zeros(2, 3, dtype=torch.int64)}, "of type torch.int64"),
+        ({"positions": torch.zeros(0, 3), "offsets": torch.tensor(TOOL)}, "batch is empty"),
+        ({"positions": torch.full((1, 3), float("nan"))}, "positions"),
     ],
 )
 def test_what_cannot_be_solved_is_refused(arm, given, message):
     with pytest.raises(InputError, match=message):
-        arm[0](*given)
+        arm[0](**given)
+
+
+def test_tools_of_a_call_do_not_stay(arm):
+    solver, joint_q, poses = arm
+    before = solver(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q).joint_q
+    other = torch.tensor(TOOL).repeat(4, 1) + 0.05 * torch.eye(4, 7)
+    moved = solver(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q, offsets=other).joint_q
+    assert not torch.allclose(moved[0], before[0], atol=1e-3)
+    assert torch.equal(solver(poses[:2, :3], poses[:2, 3:], initial_joint_q=joint_q[:2]).joint_q, before[:2])
+
+
+def test_quaternions_are_xyzw_whatever_the_solver_takes(arm):
+    solver, joint_q, poses = arm
+    targets = [Target("tool0", offset=TOOL)]
+    other = TorchSolver(IKSolver(solver.solver.robot, targets, device="cpu", options=PRECISE, wxyz=True))
+    found = []
+    for own in (solver, other):
+        orientations = poses[:, 3:].clone().requires_grad_()
+        own(poses[:, :3], orientations, initial_joint_q=joint_q).joint_q.square().sum().backward()
+        found.append(orientations.grad)
+    torch.testing.assert_close(*found)
+
+
+def test_a_start_that_wants_a_gradient_has_none(arm):
+    solver, joint_q, poses = arm
+    start = joint_q.clone().requires_grad_()
+    position = poses[:, :3].clone().requires_grad_()
+    assert not solver(poses[:, :3], poses[:, 3:], initial_joint_q=start).joint_q.requires_grad
+    solver(position, poses[:, 3:], initial_joint_q=start).joint_q.sum().backward()
+    assert start.grad is None
+    assert position.grad.any()
+
+
+def test_gradients_lead_through_a_map(arm):
+    solver, joint_q, poses = arm
+    position = poses[:, :3].clone().requires_grad_()
+
+    def one(position, orientation, start):
+        return solver(position, orientation, initial_joint_q=start).joint_q
+
+    torch.vmap(one)(position, poses[:, 3:], joint_q).square().sum().backward()
+    whole = poses[:, :3].clone().requires_grad_()
+    solver(whole, poses[:, 3:], initial_joint_q=joint_q).joint_q.square().sum().backward()
+    torch.testing.assert_close(position.grad, whole.grad)
+    of_loss = torch.func.grad(lambda p: torch.vmap(one)(p, poses[:, 3:], joint_q).square().sum())(poses[:, :3])
+    torch.testing.assert_close(of_loss, whole.grad)
+
+
+def test_columns_are_in_the_order_of_the_solver(arm):
+    solver, joint_q, poses = arm
+    robot = solver.solver.robot
+    targets = [Target("tool0", offset=TOOL)]
+    turned = IKSolver(robot, targets, device="cpu", options=PRECISE, joint_order=robot.joint_names[::-1])
+    position = poses[:, :3].clone().requires_grad_()
+    found = TorchSolver(turned)(position, poses[:, 3:], initial_joint_q=joint_q.flip(1)).joint_q
+    assert found.is_contiguous()
+    expected = solver(position, poses[:, 3:], initial_joint_q=joint_q).joint_q
+    torch.testing.assert_close(found.flip(1), expected)
+    gradients = [torch.autograd.grad(one.sum(), position)[0] for one in (found[:, 0], expected[:, 5])]
+    torch.testing.assert_close(*gradients)
+
+
+def test_batches_of_any_size_are_compiled_once(arm):
+    solver, joint_q, poses = arm
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda p, o, q: solver(p, o, initial_joint_q=q).joint_q, backend=counter, dynamic=True)
+    for n in (2, 3, 4):
+        given = poses[:n, :3], poses[:n, 3:], joint_q[:n]
+        assert torch.equal(compiled(*given), solver(*given[:2], initial_joint_q=given[2]).joint_q)
+    assert counter.frame_count == 1
 
 
 def test_a_solver_lives_as_long_as_somebody_has_it(arm):
@@ -223,4 +299,16 @@ def test_configurations_of_another_robot_are_refused():
     kinematics = TorchKinematics(load_robot("panda"), ["panda_hand"])
     with pytest.raises(InputError, match=r"joint_q has shape \[2, 6\]"):
         kinematics(torch.zeros(2, 6))
+    with pytest.raises(InputError, match=r"of type torch.int64"):
+        kinematics(torch.zeros(7, dtype=torch.int64))
+    with pytest.raises(InputError, match="a list of names"):
+        TorchKinematics(load_robot("panda"), "panda_hand")
     assert kinematics(torch.zeros(7)).positions.shape == (1, 3)
+
+
+def test_poses_have_gradients_when_nobody_has_the_kinematics_any_more():
+    joint_q = torch.zeros(7, requires_grad=True)
+    positions = TorchKinematics(load_robot("panda"), ["panda_hand"])(joint_q).positions
+    gc.collect()
+    positions.sum().backward()
+    assert joint_q.grad.any()

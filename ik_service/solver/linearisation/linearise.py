@@ -147,7 +147,7 @@ def linearise(
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
     tools = [own if OFFSET in data[k] else own[:0] for k, own in enumerate(axes)]
-    axes += tools if any(map(len, tools)) else []
+    axes += tools if any(OFFSET in own for own in data[: len(targets)]) else []
     answers = np.asarray(joint_q, np.float64)
     is_done, found = linearise_met(rows, targets, data, answers, islands)
     left = np.flatnonzero(~is_done)
@@ -166,7 +166,7 @@ def _of_part(
     joint_q: Float64Array,
     islands: AnswerIslands,
 ) -> Linearisation:
-    """Give the derivatives of some answers by numbers of targets and, if there are more, of their tool frames."""
+    """Give the derivatives of some answers: by the poses of all targets, then by those of their tool frames, if any."""
     robot, n, poses = rows.robot, len(joint_q), len(axes)
     answers, is_mixed = _sorted(rows, data, joint_q, islands)
     answers, held, settled = _at_minimum(answers, islands)

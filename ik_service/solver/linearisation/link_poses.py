@@ -3,7 +3,6 @@
 import typing
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import warp as wp
@@ -12,8 +11,7 @@ from ik_service.compiler import cpu_target
 from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.launches import typed_warp
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
-from ik_service.solver.linearisation.target_motion import TEMPLATES
+from ik_service.solver.linearisation.packet_launch import TEMPLATES, launch, shown
 from ik_service.solver.results.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
 
 POSE = 7
@@ -67,7 +65,7 @@ class LinkChains:
     def __init__(self, robot: RobotModel, links: Sequence[str]) -> None:
         self.robot, self.link_count = robot, len(links)
         self._kinematics = float64_kinematics(robot.on_device("cpu"), links)
-        self._kernel = pose_kernel(int(np.diff(self._kinematics.path_start.numpy()).max(initial=0)))
+        self._kernel = pose_kernel(max(int(np.diff(self._kinematics.path_start.numpy()).max(initial=0)), 1))
 
     def poses(self, joint_q: Float64Array) -> Float64Array:
         """Give the poses of the links in the world [m, xyzw], shape [n, links, 7].
@@ -82,6 +80,8 @@ class LinkChains:
     def pull_back(self, joint_q: Float64Array, by_poses: Float64Array) -> Float64Array:
         """Give a gradient by configurations, shape [n, joint_coord_count]: each coordinate counts by itself.
 
+        That by a quaternion is tangent to it: its length changes nothing.
+
         Args:
             joint_q: The configurations, alike.
             by_poses: The gradient by the poses, shape [n, links, 7].
@@ -91,9 +91,5 @@ class LinkChains:
         return found
 
     def _launch(self, *given: Float64Array, pulls_back: bool) -> None:
-        with CacheErrorsExplained():
-            load_kernels_alone(self._kernel.module, wp.get_device("cpu"))
-        arrays: list[Any] = [wp.array(np.ascontiguousarray(one), copy=False, device="cpu") for one in given]
-        count = len(given[0])
-        inputs = [count, self._kinematics, arrays[0], int(pulls_back), *arrays[1:]]
-        wp.launch(self._kernel, count, inputs, device="cpu")
+        arrays, count = [shown(one) for one in given], len(given[0])
+        launch(self._kernel, count, [count, self._kinematics, arrays[0], int(pulls_back), *arrays[1:]])

@@ -24,6 +24,8 @@ from objectives.tasks.pose import ORIENTATION, POSITION
 
 STEPS, LONGEST, SETTLED = 5, 0.5, 1e-9
 """Steps onto targets: how many at most, and lengths [m or rad] of one that leads elsewhere, and of the last."""
+MOST_ROWS, MOST_DOFS = 48, 96
+"""Of an island that the code for packets is made for: its arrays stand on the stack."""
 
 FIELDS = OFFSET, POSITION, ORIENTATION
 
@@ -52,13 +54,16 @@ def linearise_met(
         tree, place = islands.tree[own[0]], row_island[own[0]].reshape(-1, TWIST)
         numbers = range(int(islands.number[own[0]]))
         parts = [TargetIsland(np.flatnonzero(tree[rows.dof_tree] == k), place == k) for k in numbers]
+        parts = [one for one in parts if one.rows.any()]
+        if any(one.rows.sum() > MOST_ROWS or len(one.dofs) > MOST_DOFS for one in parts):
+            continue
         motion = TargetMotion(rows.robot, targets, *(_values(data[: len(targets)], name, own) for name in FIELDS))
         is_done[own] = _follow(rows, motion, parts, own, found)
     return is_done, found
 
 
 def _alike(problems: NDArray[np.intp], lines: NDArray[np.integer]) -> Iterator[NDArray[np.intp]]:
-    """Part problems by what stands in their lines."""
+    """Group problems whose lines are equal."""
     while len(problems):
         same = (lines[problems] == lines[problems[0]]).all(axis=1)
         yield problems[same]

@@ -18,17 +18,15 @@ from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches import typed_warp
-from ik_service.solver.launches.kernel_loading import CacheErrorsExplained, load_kernels_alone
 from ik_service.solver.linearisation.linearisation import TWIST
+from ik_service.solver.linearisation.packet_launch import TEMPLATES, launch, shown
 from ik_service.solver.results.float64_kinematics import (
     Kinematics,
     KinematicsRef,
     float64_kinematics,
     packet_function,
 )
-from ik_service.template_files import TemplateFolder
 
-TEMPLATES = TemplateFolder("ik_service.solver.linearisation")
 LEAST_SHARE = 1e-9
 """Square of the sine of the angle between a row and those before it from which on rows are told apart."""
 
@@ -167,7 +165,7 @@ class TargetMotion:
         model, links = robot.on_device("cpu"), [target.link for target in targets]
         self._kinematics = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
         starts = self._kinematics.path_start.numpy()
-        self._longest = int(np.diff(starts).max())
+        self._longest = max(int(np.diff(starts).max()), 1)
         self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
@@ -190,17 +188,15 @@ class TargetMotion:
         step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
         tools = targets if self._has_tool.any() else 0
         by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count * TWIST)) for count in (targets, tools))
-        arrays = [_array(one) for one in (step, touched, least, by_targets, by_offsets)]
-        configurations, given = _array(joint_q), [_array(one[problems]) for one in self._given]
-        is_free = _array(free.astype(np.float64))
+        arrays = [shown(one) for one in (step, touched, least, by_targets, by_offsets)]
+        configurations, given = shown(joint_q), [shown(one[problems]) for one in self._given]
+        is_free = shown(free.astype(np.float64))
         for island in islands:
             own = np.flatnonzero(island.rows.any(axis=1))
             kernel = motion_kernel(len(own), len(island.dofs), self._longest)
-            with CacheErrorsExplained():
-                load_kernels_alone(kernel.module, wp.get_device("cpu"))
-            counts = _array(island.rows[None].astype(np.float64))
+            counts = shown(island.rows[None].astype(np.float64))
             inputs = [n, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
-            wp.launch(kernel, n, [*inputs, *arrays], device="cpu")
+            launch(kernel, n, [*inputs, *arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
 
@@ -209,14 +205,9 @@ class TargetMotion:
         robot, found = self._robot, IslandMotion()
         place_of = np.full(robot.active_dof_count + 1, -1, np.int32)
         place_of[island.dofs] = np.arange(len(island.dofs))
-        found.target = _array(targets.astype(np.int32))
-        found.has_reference, found.has_tool = _array(self._has_reference), _array(self._has_tool)
-        found.place = _array(place_of[robot.dof_active])
-        found.multiplier = _array(robot.dof_multiplier.astype(np.float64))
-        found.dof = _array(island.dofs.astype(np.int32))
+        found.target = shown(targets.astype(np.int32))
+        found.has_reference, found.has_tool = shown(self._has_reference), shown(self._has_tool)
+        found.place = shown(place_of[robot.dof_active])
+        found.multiplier = shown(robot.dof_multiplier.astype(np.float64))
+        found.dof = shown(island.dofs.astype(np.int32))
         return found
-
-
-def _array(values: NDArray[Any]) -> Any:
-    """Show numbers to kernels, where they stand if they can."""
-    return wp.array(np.ascontiguousarray(values), copy=False, device="cpu")

@@ -6,30 +6,17 @@ import pytest
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply, transform_inverse, transform_multiply
 from ik_service.solver.linearisation import linearise as linearise_module
+from ik_service.solver.linearisation import met_targets, target_motion
 from ik_service.solver.linearisation.linearisation import DofState, Linearisation
 from ik_service.solver.linearisation.met_targets import linearise_met
 from objectives import IKObjectivePosture, InputError
 from objectives.tasks.frame_objective import OFFSET
+from tests.solver.linearisation.chain_robot import chain_robot
 
 COUNT = 9
 TOOL = np.array([0.1, -0.05, 0.2, 0.5, -0.5, 0.5, 0.5])
 FIELDS = "joint_q", "by_targets", "by_offsets", "is_differentiable", "dof_state", "one_sided", "rank"
 TOOLS = TOOL + np.linspace(0.0, 0.1, COUNT)[:, None] * np.eye(7)[0]
-CHAIN = """<robot name="chain">
-  <link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="tip"/>
-  <joint name="base_a" type="planar"><parent link="base"/><child link="a"/>
-    <origin xyz="0.1 0.2 0.3" rpy="0.4 -0.3 0.2"/><axis xyz="0.6 0 0.8"/></joint>
-  <joint name="a_b" type="revolute"><parent link="a"/><child link="b"/>
-    <origin xyz="0 0.1 0.2" rpy="0.1 0.7 0"/><axis xyz="0 0.6 0.8"/>
-    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-  <joint name="b_c" type="ball"><parent link="b"/><child link="c"/><origin xyz="0.3 0 0.1" rpy="-0.6 0.2 1.0"/></joint>
-  <joint name="c_d" type="prismatic"><parent link="c"/><child link="d"/>
-    <origin xyz="0.1 0 0" rpy="0 0.5 0"/><axis xyz="1 0 0"/>
-    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-  <joint name="d_tip" type="revolute"><parent link="d"/><child link="tip"/>
-    <mimic joint="a_b" multiplier="-0.5" offset="0.2"/><origin xyz="0 0.3 0"/><axis xyz="0 1 0"/>
-    <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-</robot>"""
 CASES = {
     "ur5e": ("ur5e", ["tool0"]),
     "redundant": ("panda", ["panda_hand"]),
@@ -48,11 +35,10 @@ CASES = {
 
 
 @pytest.fixture(params=CASES)
-def case(request, tmp_path):
+def case(request):
     """A robot, targets, and configurations that reach values of theirs."""
     name, targets = CASES[request.param]
-    (tmp_path / "chain.urdf").write_text(CHAIN)
-    robot = load_robot(tmp_path / "chain.urdf") if name == "chain" else load_robot(name, collision="ignore")
+    robot = chain_robot() if name == "chain" else load_robot(name, collision="ignore")
     return robot, targets, robot.random_joint_q(np.random.default_rng(7), COUNT)
 
 
@@ -133,16 +119,81 @@ def test_a_joint_at_a_limit_stays_there():
     assert found.joint_q[0, 3] == robot.joint_limit_lower[3]
 
 
-def test_rows_that_are_not_told_apart_are_left_to_the_general_way():
+def test_rows_that_are_not_told_apart_are_left_to_the_general_way(monkeypatch):
     robot, links = load_robot("ur5e"), ["tool0"]
     start = np.array([[0.3, -1.2, 0.0, -0.5, 0.4, 0.2], [0.3, -1.2, 1.1, -0.5, 0.4, 0.2]])  # the first is stretched
     values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
-    result = solver.solve(*values, initial_joint_q=start)
+    result, derived = solver.solve(*values, initial_joint_q=start), []
+
+    def noted(*arguments):
+        derived.append(linearise_met(*arguments))
+        return derived[-1]
+
+    monkeypatch.setattr(linearise_module, "linearise_met", noted)
     found = solver.linearise(result, *values)
+    assert derived[0][0].tolist() == [False, True]
     one = [part[1:] for part in values]
     alone = solver.linearise(solver.solve(*one, initial_joint_q=start[1:]), *one)
     assert np.array_equal(found.by_targets[1], alone.by_targets[0])
     assert found.rank[1] == 6
+
+
+def test_large_islands_are_left_to_the_general_way(monkeypatch):
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    start = robot.random_joint_q(np.random.default_rng(0), 2)
+    values, solver = values_of(robot, links, start), IKSolver(robot, links, device="cpu")
+    result = solver.solve(*values, initial_joint_q=start)
+    expected = solver.linearise(result, *values)
+    monkeypatch.setattr(met_targets, "MOST_DOFS", 6)
+    monkeypatch.setattr(target_motion, "launch", None)
+    np.testing.assert_allclose(solver.linearise(result, *values).by_targets, expected.by_targets, atol=1e-7)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.05])
+def test_a_target_that_is_left_out_has_no_derivatives_though_it_has_a_tool(weight):
+    robot = load_robot("dual_panda", collision="ignore")
+    targets = ["left_panda_hand", Target("right_panda_hand", offset=TOOL)]
+    start = robot.random_joint_q(np.random.default_rng(0), 2)
+    positions, orientations = values_of(robot, targets, start)
+    objectives = [IKObjectivePosture(robot.mid_joint_q, weight=weight)] if weight else []
+    solver = IKSolver(robot, targets, device="cpu", objectives=objectives)
+    values = [positions[:, 0], None], [orientations[:, 0], None]
+    found = solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
+    assert found.by_offsets.shape == (2, 14, 2, 6)
+    assert not found.by_offsets.any()
+    assert found.by_targets[:, :, 0].any()
+    assert not found.by_targets[:, :, 1].any()
+
+
+@pytest.mark.parametrize("name", ["panda", "chain"])
+def test_positions_alone_are_followed(name, monkeypatch):
+    robot = chain_robot() if name == "chain" else load_robot(name, collision="ignore")
+    links = ["tip" if name == "chain" else "panda_hand"]
+    start = robot.random_joint_q(np.random.default_rng(1), 3)
+    positions, solver = values_of(robot, links, start)[0], IKSolver(robot, links, device="cpu")
+    result = solver.solve(positions, initial_joint_q=start)
+    found = solver.linearise(result, positions)
+    monkeypatch.setattr(linearise_module, "linearise_met", nothing_met)
+    expected = solver.linearise(result, positions)
+    assert (found.rank == 3).all()
+    for field in FIELDS:
+        np.testing.assert_allclose(getattr(found, field), getattr(expected, field), atol=1e-7, err_msg=field)
+
+
+def test_weights_of_0_in_different_places_are_followed_side_by_side():
+    robot = load_robot("panda", collision="ignore")
+    start = robot.random_joint_q(np.random.default_rng(1), 3)
+    weights = np.ones((3, 6))
+    weights[0, 5], weights[1, :3] = 0.0, 0.0
+    targets = [Target("panda_hand", row_weights=weights)]
+    values, solver = values_of(robot, targets, start), IKSolver(robot, targets, device="cpu")
+    found = solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
+    assert found.rank.tolist() == [5, 3, 6]
+    for k, own in enumerate(weights):
+        one = IKSolver(robot, [Target("panda_hand", row_weights=own)], device="cpu")
+        given = [part[k : k + 1] for part in values]
+        alone = one.linearise(one.solve(*given, initial_joint_q=start[k]), *given)
+        np.testing.assert_allclose(found.by_targets[k], alone.by_targets[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.05])
