@@ -27,10 +27,11 @@ CASES = {
     "dual_panda": ("left_panda_hand", "right_panda_hand"),
     "humanoid": ("left_grasp", "right_grasp"),
 }
+Times = tuple[float, float, float]
 PEER, REQUIREMENTS = "torch_kinematics", ("torch==2.13.0", "pytorch-kinematics==0.10.1")
 
 
-def microseconds(work: Callable[[], object], count: int = COUNT) -> tuple[float, float, float]:
+def microseconds(work: Callable[[], object], count: int = COUNT) -> Times:
     """Return least, median and largest CPU time of something, for each of so many [us]."""
     times = []
     for _ in range(REPEATS):
@@ -40,7 +41,7 @@ def microseconds(work: Callable[[], object], count: int = COUNT) -> tuple[float,
     return min(times), float(np.median(times)), max(times)
 
 
-def _cell(times: tuple[float, float, float]) -> str:
+def _cell(times: Times) -> str:
     return f"{times[1]:.2f} ({times[0]:.2f} to {times[2]:.2f})"
 
 
@@ -50,38 +51,37 @@ def show(report: Report) -> None:
     report.section(
         "Many at once",
         f"Answers to {COUNT} random poses of links, derived by `solver.linearise` and pulled back by `vjp`; poses of "
-        f"the links with `LinkChains`, and gradients by them pulled back. One core, {machine()}; microseconds for each, "
-        f"median of {REPEATS} and range. Solving them is not counted.",
+        "the links with `LinkChains`, and gradients by them pulled back. One core, "
+        f"{machine()}; microseconds for each, median of {REPEATS} and range. Solving them is not counted.",
     )
     report.table("robot", "links", "with derivatives", "answer: derived, pulled back", "poses", "pulled back")
-    totals = {}
-    for name, links in CASES.items():
-        robot = ik_service.load_robot(name, collision="ignore")
-        rng = np.random.default_rng(SEED)
-        joint_q = robot.random_joint_q(rng, COUNT)
-        chains = LinkChains(robot, links)
-        poses = chains.poses(joint_q)
-        solver = ik_service.IKSolver(robot, list(links), device="cpu")
-        targets = [poses[:, 0, :3], poses[:, 0, 3:]] if len(links) == 1 else [poses[..., :3], poses[..., 3:]]
-        result = solver.solve(*targets)
-        by_q, by_poses = rng.normal(size=(COUNT, robot.joint_dof_count)), rng.normal(size=poses.shape)
-        found = solver.linearise(result, *targets)
-        answer = microseconds(lambda: solver.linearise(result, *targets).vjp(by_q))
-        forth = microseconds(lambda: chains.poses(joint_q))
-        back = microseconds(lambda: chains.pull_back(joint_q, by_poses))
-        totals[name] = answer[1], forth[1] + back[1]
-        share = f"{100 * found.is_differentiable.mean():.2f} %"
-        report.row(name, len(links), share, *map(_cell, (answer, forth, back)))
+    measured_robots = {name: _of_robot(name, links) for name, links in CASES.items()}
+    for name, (share, *times) in measured_robots.items():
+        report.row(name, len(CASES[name]), f"{share:.2f} %", *map(_cell, times))
     report.line("")
-    answer_us, poses_us = totals["panda"]
-    report.claim(
-        "a Panda's answer, derived and pulled back",
-        f"{answer_us:.2f} us",
-        f"{SOLVE_BOUND:g} us",
-        answer_us <= SOLVE_BOUND,
-    )
-    report.claim("a Panda's poses, with gradient", f"{poses_us:.2f} us", f"{POSE_BOUND:g} us", poses_us <= POSE_BOUND)
+    _, answer, forth, back = measured_robots["panda"]
+    of_answer, of_poses = answer[1], forth[1] + back[1]
+    report.claim("a Panda's answer", f"{of_answer:.2f} us", f"{SOLVE_BOUND:g} us", of_answer <= SOLVE_BOUND)
+    report.claim("a Panda's poses and gradient", f"{of_poses:.2f} us", f"{POSE_BOUND:g} us", of_poses <= POSE_BOUND)
     _show_peer(report)
+
+
+def _of_robot(name: str, links: tuple[str, ...]) -> tuple[float, Times, Times, Times]:
+    """Give the share of answers with derivatives [%], and times: of answers, poses, gradients by these [us]."""
+    robot, rng = ik_service.load_robot(name, collision="ignore"), np.random.default_rng(SEED)
+    joint_q, chains = robot.random_joint_q(rng, COUNT), LinkChains(robot, links)
+    poses = chains.poses(joint_q)
+    solver = ik_service.IKSolver(robot, list(links), device="cpu")
+    targets = [poses[..., :3], poses[..., 3:]] if len(links) > 1 else [poses[:, 0, :3], poses[:, 0, 3:]]
+    result = solver.solve(*targets)
+    by_q, by_poses = rng.normal(size=(COUNT, robot.joint_dof_count)), rng.normal(size=poses.shape)
+    share = 100.0 * float(solver.linearise(result, *targets).is_differentiable.mean())
+    return (
+        share,
+        microseconds(lambda: solver.linearise(result, *targets).vjp(by_q)),
+        microseconds(lambda: chains.poses(joint_q)),
+        microseconds(lambda: chains.pull_back(joint_q, by_poses)),
+    )
 
 
 def _show_peer(report: Report) -> None:
