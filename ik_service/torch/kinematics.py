@@ -10,17 +10,18 @@ from torch import Tensor
 
 from ik_service.robots import RobotModel
 from ik_service.solver.linearisation.link_poses import LinkChains
-from ik_service.torch.registration import register, register_last
+from ik_service.torch.registration import LastFunction, register
 from objectives.errors import InputError
 
-_CHAINS = list[LinkChains]()
-"""Those that operators know by their places. They stay: backward passes may come when nobody has them any more."""
+_CHAINS = dict[str, LinkChains]()
+"""Those that operators know by name. They stay: backward passes may come when nobody has them any more."""
 
 
 @cache
-def _place_of(robot: RobotModel, links: tuple[str, ...]) -> int:
-    _CHAINS.append(LinkChains(robot, links))
-    return len(_CHAINS) - 1
+def _name_of(robot: RobotModel, links: tuple[str, ...]) -> str:
+    name = str(len(_CHAINS))
+    _CHAINS[name] = LinkChains(robot, links)
+    return name
 
 
 class TorchPoses(NamedTuple):
@@ -51,7 +52,7 @@ class TorchKinematics:
         if isinstance(links, str):
             raise InputError(f"links is {links!r}. Allowed: a list of names of links.")
         self.robot, self.links = robot, tuple(links)
-        self._place = _place_of(robot, self.links)
+        self._name = _name_of(robot, self.links)
 
     def __call__(self, joint_q: Tensor) -> TorchPoses:
         """Give the poses of the links.
@@ -70,33 +71,42 @@ class TorchKinematics:
         if joint_q.ndim == 0 or joint_q.shape[-1] != count:
             raise InputError(f"joint_q has shape {list(joint_q.shape)}. Allowed: [*batch, {count}].")
         flat = joint_q.reshape(-1, count)
-        found = PosesFunction.apply(flat, self._place, len(self.links))
+        found = PosesFunction.apply(flat, self._name, len(self.links))
         found = found.reshape(*joint_q.shape[:-1], *found.shape[1:])
         return TorchPoses(found[..., :3], found[..., 3:])
 
 
 @torch.library.custom_op("ik_service::poses", mutates_args=())
-def poses(joint_q: Tensor, number: int, links: int) -> Tensor:
+def poses(joint_q: Tensor, name: str, links: int) -> Tensor:
     """Give poses, shape [n, links, 7]."""
-    return torch.from_numpy(_CHAINS[number].poses(_numbers(joint_q))).to(joint_q)
+    return torch.from_numpy(_CHAINS[name].poses(_numbers(joint_q))).to(joint_q)
 
 
 @poses.register_fake
-def _of_poses(joint_q: Tensor, number: int, links: int) -> Tensor:
+def _of_poses(joint_q: Tensor, name: str, links: int) -> Tensor:
     """Tell the shape alone."""
     return joint_q.new_empty(joint_q.shape[0], links, 7)
 
 
 @torch.library.custom_op("ik_service::pull_back_poses", mutates_args=())
-def pull_back_poses(joint_q: Tensor, by_poses: Tensor, number: int) -> Tensor:
+def pull_back_poses(joint_q: Tensor, by_poses: Tensor, name: str) -> Tensor:
     """Give a gradient by configurations from one by poses."""
-    return torch.from_numpy(_CHAINS[number].pull_back(_numbers(joint_q), _numbers(by_poses))).to(joint_q)
+    return torch.from_numpy(_CHAINS[name].pull_back(_numbers(joint_q), _numbers(by_poses))).to(joint_q)
 
 
 @pull_back_poses.register_fake
-def _of_pull_back_poses(joint_q: Tensor, by_poses: Tensor, number: int) -> Tensor:
+def _of_pull_back_poses(joint_q: Tensor, by_poses: Tensor, name: str) -> Tensor:
     """Tell the shape alone."""
     return torch.empty_like(joint_q)
+
+
+class PullBackPosesFunction(LastFunction):
+    """`pull_back_poses`, without gradients of its own."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> Tensor:
+        """Pull a gradient back."""
+        return pull_back_poses(*inputs)
 
 
 class PosesFunction(torch.autograd.Function):
@@ -112,17 +122,18 @@ class PosesFunction(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         """Keep the configurations."""
-        joint_q, ctx.number, _ = inputs
+        joint_q, ctx.name, _ = inputs
         ctx.save_for_backward(joint_q)
 
     @staticmethod
     def backward(ctx: Any, by_poses: Tensor) -> tuple[Tensor | None, ...]:
         """Give the gradient by the configurations."""
-        return pull_back_poses(*ctx.saved_tensors, by_poses, ctx.number), None, None
+        last = pull_back_poses if torch.compiler.is_compiling() else PullBackPosesFunction.apply
+        return last(*ctx.saved_tensors, by_poses, ctx.name), None, None
 
 
 register(poses)
-register_last(pull_back_poses)
+register(pull_back_poses)
 
 
 def _numbers(given: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from ik_service.derived_solve import POSE, TWIST, derived_solve, rates_shape
 from ik_service.solver import IKSolver
-from ik_service.torch.registration import Known, register, register_last
+from ik_service.torch.registration import Known, LastFunction, register
 
 _SOLVERS = Known[IKSolver]()
-number_of = _SOLVERS.number_of
+name_of = _SOLVERS.name_of
 
 
 @torch.library.custom_op("ik_service::solve", mutates_args=())
@@ -20,7 +20,7 @@ def solve(
     orientations_xyzw: Tensor | None,
     start: Tensor | None,
     offsets: Tensor | None,
-    number: int,
+    name: str,
     derives: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solve; give configurations, success, whether they have derivatives, and these, [n, coordinates, poses, 6]."""
@@ -28,7 +28,7 @@ def solve(
     given = [None if one is None else one.detach() for one in (positions, orientations_xyzw)]
     first = None if start is None else start.detach()
     tools = None if offsets is None else offsets.detach().cpu().numpy()
-    found = derived_solve(_SOLVERS[number], given[0], given[1], first, tools, derives=derives)
+    found = derived_solve(_SOLVERS[name], given[0], given[1], first, tools, derives=derives)
     joint_q, success, has, rates = (torch.from_numpy(np.array(one, order="C")) for one in found)
     return joint_q.to(like), success.to(like.device), has.to(like.device), rates.to(like)
 
@@ -39,11 +39,11 @@ def _of_solve(
     orientations_xyzw: Tensor | None,
     start: Tensor | None,
     offsets: Tensor | None,
-    number: int,
+    name: str,
     derives: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tell shapes alone."""
-    solver, like = _SOLVERS[number], _one_of(positions, orientations_xyzw)
+    solver, like = _SOLVERS[name], _one_of(positions, orientations_xyzw)
     n, coordinates = like.shape[0], len(solver.coordinate_names)
     shape = rates_shape(solver, n) if derives else (n, 0, 0, TWIST)
     success, has = (like.new_empty(n, dtype=torch.bool) for _ in range(2))
@@ -86,6 +86,15 @@ def _by_quaternion(by_rotation: Tensor, q_xyzw: Tensor) -> Tensor:
     return 2.0 * torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
 
 
+class PullBackFunction(LastFunction):
+    """`pull_back`, without gradients of its own."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        """Pull gradients back."""
+        return pull_back(*inputs)
+
+
 class SolveFunction(torch.autograd.Function):
     """`solve` with gradients by its inputs; transforms of `torch.func` see through it."""
 
@@ -109,16 +118,17 @@ class SolveFunction(torch.autograd.Function):
     def backward(ctx: Any, by_joint_q: Tensor, *others: Tensor) -> tuple[Tensor | None, ...]:
         """Give gradients by the inputs."""
         by, orientations_xyzw, offsets = ctx.saved_tensors
-        by_positions, by_orientations, by_offsets = pull_back(by, by_joint_q, orientations_xyzw, offsets, ctx.targets)
+        last = pull_back if torch.compiler.is_compiling() else PullBackFunction.apply
+        found = last(by, by_joint_q, orientations_xyzw, offsets, ctx.targets)
         return (
-            by_positions if ctx.has_positions else None,
-            None if orientations_xyzw is None else by_orientations,
+            found[0] if ctx.has_positions else None,
+            None if orientations_xyzw is None else found[1],
             None,
-            None if offsets is None else by_offsets,
+            None if offsets is None else found[2],
             None,
             None,
         )
 
 
 register(solve)
-register_last(pull_back)
+register(pull_back)

@@ -10,18 +10,21 @@ from torch import Tensor
 Thing = TypeVar("Thing")
 
 
-class Known(weakref.WeakValueDictionary[int, Thing]):
-    """Objects by numbers, for as long as somebody has them: an operator takes tensors and numbers alone."""
+class Known(weakref.WeakValueDictionary[str, Thing]):
+    """Objects by names, for as long as somebody has them: an operator takes tensors, numbers and texts alone.
+
+    `torch.compile` may take numbers for something that changes, but not texts.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers = itertools.count()
 
-    def number_of(self, thing: Thing) -> int:
-        """Make an object known; return its number."""
-        number = next(self._numbers)
-        self[number] = thing
-        return number
+    def name_of(self, thing: Thing) -> str:
+        """Make an object known; return its name."""
+        name = str(next(self._numbers))
+        self[name] = thing
+        return name
 
 
 def register(operator: Any) -> None:
@@ -44,14 +47,22 @@ def register(operator: Any) -> None:
     torch.library.register_vmap(operator, over_batch)
 
 
-def register_last(operator: Any) -> None:
-    """Do so for an operator that pulls gradients back, and refuse those through it by name."""
-    register(operator)
-    torch.library.register_autograd(operator, _refuse)
+class LastFunction(torch.autograd.Function):
+    """What pulls gradients back; gradients through it are refused by name.
 
+    `torch.compile`, which refuses them itself, calls the operator instead: it traces no functions in backward passes.
+    """
 
-def _refuse(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-    raise RuntimeError("There are first derivatives alone: no backward pass leads through a backward pass.")
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep nothing."""
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> None:
+        """Say that there is no second derivative."""
+        raise RuntimeError("There are first derivatives alone: no backward pass leads through a backward pass.")
 
 
 def wants_gradient(tensor: Tensor) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ik_service.derived_solve import POSE, batch_axes
 from ik_service.solver import IKSolver
-from ik_service.torch.operators import SolveFunction, number_of
+from ik_service.torch.operators import SolveFunction, name_of, solve
 from ik_service.torch.registration import wants_gradient
 from objectives.errors import InputError
 
@@ -44,7 +44,7 @@ class TorchSolver:
     """
 
     def __init__(self, solver: IKSolver) -> None:
-        self.solver, self._number = solver, number_of(solver)
+        self.solver, self._name = solver, name_of(solver)
 
     def __call__(
         self,
@@ -86,5 +86,6 @@ class TorchSolver:
         tools = flat(offsets, count, POSE)
         inputs = [one for one in (*poses, tools) if one is not None]
         derives = torch.is_grad_enabled() and any(map(wants_gradient, inputs))
-        joint_q, success, has_gradient, _ = SolveFunction.apply(*poses, start, tools, self._number, derives)
+        operator = SolveFunction.apply if derives else solve
+        joint_q, success, has_gradient, _ = operator(*poses, start, tools, self._name, derives)
         return TorchAnswer(*(one.reshape((*batch, *one.shape[1:])) for one in (joint_q, success, has_gradient)))

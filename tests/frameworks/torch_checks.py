@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.robots.transforms import transform_multiply
@@ -193,7 +194,7 @@ def test_what_cannot_be_solved_is_refused(arm, given, message):
 def test_tools_of_a_call_do_not_stay(arm):
     solver, joint_q, poses = arm
     before = solver(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q).joint_q
-    other = torch.tensor(TOOL).repeat(4, 1) + 0.05 * torch.eye(4, 7)
+    other = torch.tensor(TOOL) + torch.linspace(0.02, 0.05, 4)[:, None] * torch.eye(7)[0]
     moved = solver(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q, offsets=other).joint_q
     assert not torch.allclose(moved[0], before[0], atol=1e-3)
     assert torch.equal(solver(poses[:2, :3], poses[:2, 3:], initial_joint_q=joint_q[:2]).joint_q, before[:2])
@@ -252,7 +253,7 @@ def test_columns_are_in_the_order_of_the_solver(arm):
 
 def test_batches_of_any_size_are_compiled_once(arm):
     solver, joint_q, poses = arm
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(lambda p, o, q: solver(p, o, initial_joint_q=q).joint_q, backend=counter, dynamic=True)
     for n in (2, 3, 4):
         given = poses[:n, :3], poses[:n, 3:], joint_q[:n]
