@@ -65,7 +65,20 @@ def test_the_figures_of_speed_are_those_of_the_results():
 
 
 @pytest.mark.parametrize(
-    "document", ["adding_an_objective", "closed-chains", "collision", "conventions", "embedding", "gradients", "python"]
+    "document",
+    [
+        "adding_an_objective",
+        "closed-chains",
+        "collision",
+        "conventions",
+        "embedding",
+        "from_mink",
+        "from_moveit",
+        "from_newton",
+        "gradients",
+        "python",
+        "robots",
+    ],
 )
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()
