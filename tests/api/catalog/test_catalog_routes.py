@@ -1,6 +1,8 @@
 """Robots put, replaced and deleted over HTTP, by key only, and forward kinematics of any robot."""
 
 import gzip
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgpack
 import numpy as np
@@ -12,6 +14,7 @@ from ik_service.api.schema.limits import MAX_LOOP_COUNT
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.files.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from tests.api.catalog.conftest import READER_KEY, XML, problem
+from tests.bounded import PATIENCE_S
 from tests.robots.files.test_foreign_loops import named, pin
 from tests.solver.test_loops import CLOSED, gaps
 
@@ -175,6 +178,25 @@ def test_a_key_that_may_only_read_cannot_put_or_delete(open_client):
     problem(open_client.put("/v1/robots/x", content=UR5E, headers=reader), 403, "key_not_allowed")
     problem(open_client.delete("/v1/robots/x", headers=reader), 403, "key_not_allowed")
     problem(open_client.put("/v1/robots/x", content=UR5E, headers={**XML, "X-API-Key": "none"}), 401, "invalid_api_key")
+
+
+def test_others_are_answered_while_a_robot_is_put(open_client, monkeypatch):
+    catalog = open_client.app.state.service.catalog
+    begun, answered, put = threading.Event(), threading.Event(), catalog.put
+
+    def slow(*given):
+        begun.set()
+        assert answered.wait(PATIENCE_S)
+        return put(*given)
+
+    monkeypatch.setattr(catalog, "put", slow)
+    with ThreadPoolExecutor(1) as pool:
+        putting = pool.submit(open_client.put, "/v1/robots/slow", content=UR5E, headers=XML)
+        assert begun.wait(PATIENCE_S)
+        assert open_client.get("/health/live").status_code == 200
+        answered.set()
+        assert putting.result().status_code == 201
+    assert open_client.delete("/v1/robots/slow").status_code == 204
 
 
 def test_uploads_are_off_by_default(client):
