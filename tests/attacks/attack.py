@@ -44,7 +44,7 @@ class Report:
 
     Attributes:
         name: Name of the attack.
-        calls: The honest caller's calls that began during the attack.
+        calls: The honest caller's calls that were under way during the attack.
         memory_before_mb: Memory of the service's process before [MB].
         memory_peak_mb: The most that it held during the attack and the recovery [MB].
         children_peak: The most child processes at once.
@@ -129,11 +129,13 @@ class Gauge:
 
 @contextlib.contextmanager
 def honest_caller(service: Service) -> Iterator[list[Call]]:
-    """Lets a caller with a key of its own use the service; its calls are in the list after the block."""
+    """Lets a caller with a key of its own use the service, from before the block on; gives its calls after it."""
     program = [sys.executable, str(pathlib.Path(victim.__file__)), service.host, str(service.port), KEYS["victim"]]
     calls: list[Call] = []
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == victim.READY
             yield calls
         finally:
             output, _ = process.communicate(timeout=END_TIMEOUT_S)
@@ -164,7 +166,7 @@ def under_attack(service: Service, attack: Attack, seconds: float) -> Report:
         told = time.monotonic()
         outcome = running.result(END_TIMEOUT_S)
         recovery = recovery_s(service)
-    during = [call for call in calls if began <= call.began_s <= told]
+    during = [call for call in calls if call.began_s <= told and call.began_s + call.took_s >= began]
     name = attack.__name__.replace("_", " ")
     report = Report(name, during, before, gauge.memory_peak_mb, gauge.children_peak, recovery, outcome)
     sys.stdout.write(report.row() + "\n")

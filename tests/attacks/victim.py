@@ -1,7 +1,8 @@
 """An honest caller, run as a program of its own so that the work of an attack does not slow its clock.
 
-Usage: victim.py HOST PORT KEY. It calls until its standard input ends and then prints its calls, one JSON list a
-line with the fields of `Call`. Each kind of call has a thread and a connection; `fresh` makes a new one each time.
+Usage: victim.py HOST PORT KEY. It prints READY once a call of each kind has been answered, calls until its standard
+input ends, and then prints its calls, one JSON list a line with the fields of `Call`. Each kind of call has a thread
+and a connection; `fresh` makes a new one each time.
 """
 
 import http.client
@@ -14,6 +15,8 @@ from typing import NamedTuple
 PANDA = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}]}
 TIMEOUT_S = 20.0  # who waits longer counts as not served
 PAUSE_S = 0.005
+KINDS = ("solve", "live", "fresh")
+READY = "ready"
 
 
 class Call(NamedTuple):
@@ -77,11 +80,14 @@ def main(host: str, port: str, key: str) -> None:
     stop = threading.Event()
     calls: list[Call] = []
     threads = [
-        threading.Thread(target=keep_calling, args=(calls, kind, (host, int(port)), key, stop))
-        for kind in ("solve", "live", "fresh")
+        threading.Thread(target=keep_calling, args=(calls, kind, (host, int(port)), key, stop)) for kind in KINDS
     ]
     for thread in threads:
         thread.start()
+    while len({made.kind for made in list(calls)}) < len(KINDS):
+        time.sleep(PAUSE_S)
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
     sys.stdin.read()
     stop.set()
     for thread in threads:
