@@ -114,6 +114,7 @@ def _line(shape: Obstacle) -> _Line:
     if isinstance(shape, HalfSpace):
         normal = np.array(shape.normal)
         numbers = _numbers(quaternion_between(_Z_AXIS, normal), shape.offset * normal, np.zeros(4))
+        numbers[6:9] = normal  # as it is, not as a rotation has it
         return _Line(ObjectKind.HALF_SPACE, numbers)
     pose = np.array(shape.pose)
     center, turn = pose[:3], pose[3:]

@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import collision_spheres
+from ik_service.collision import ObjectKind, collision_spheres, world_lines
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.look import ROWS
@@ -38,6 +38,7 @@ from ik_service.solver.collisions.collision_data import ROUNDING, CollisionData
 from ik_service.solver.device_lock import turn_on
 from ik_service.solver.launches.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.solver.launches.recorded_launches import RecordedStep
+from objectives.errors import InputError
 
 KEEP = "keep"
 """Phase of its launch among the recorded ones of a tick."""
@@ -45,6 +46,8 @@ SPARE = 5e-4
 """Distance between what is kept and what is promised, and from there to where joints come to rest, per length unit."""
 HORIZON = 0.1
 """How much more clearance than the margin slows nothing down, per length unit."""
+LARGEST = 50.0
+"""Largest half size and place of an object [m]: what float32 makes of it is well within what is asked for besides."""
 SETTLING_TIME, PARTING_TIME = 0.05, 0.01
 """Time in which the way that is left to a margin shrinks to 1/e, and that in which what is missing does [s]."""
 
@@ -94,9 +97,12 @@ class ClearanceLimit:
         """Take other obstacles, and other objects that links carry, from the next tick on.
 
         Raises:
-            InputError: An attached object is never as far from a link as the margin.
+            InputError: An attached object is never as far from a link as the margin, or an object of the world is so
+                large or so far away that a tick would not know its place well enough.
         """
         robot = self._model.robot
+        if world is not None:
+            _check_sizes(world)
         with turn_on(self._device):
             if attached != self._attached:
                 self._check_spheres(with_attached(robot, robot.body_spheres, attached))
@@ -170,3 +176,20 @@ class ClearanceLimit:
         margins[FARTHEST] = margins[SLOWED] + HORIZON * unit
         margins[SETTLING], margins[PARTING] = SETTLING_TIME, PARTING_TIME
         return margins
+
+
+def _check_sizes(world: World) -> None:
+    """Refuse objects whose numbers ticks, which compute in float32, round by more than they allow for.
+
+    Raises:
+        InputError: Names the object.
+    """
+    lines = world_lines([world])
+    for name, kind, numbers in zip(lines.names, lines.kind.tolist(), lines.shape, strict=True):
+        lengths = numbers[14:15] if kind == ObjectKind.GRID else numbers[12:]  # a grid has other numbers there, too
+        size = float(np.abs([*numbers[9:12], *lengths]).max())
+        if size > LARGEST:
+            raise InputError(
+                f"Object '{name}' has a size or a place of {size:g} m. A controller, which computes in float32, takes "
+                f"up to {LARGEST:g} m. Leave out what no link reaches, or give a half-space, which has no size."
+            )

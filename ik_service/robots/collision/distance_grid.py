@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,8 @@ from objectives.errors import InputError
 
 MAX_NODES = 1 << 24
 """Most nodes of a grid: 64 MiB of distances."""
+LEAST_SPACING = 1e-6
+"""Least distance between its nodes [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,12 @@ class DistanceGrid:
             InputError: Distances have another shape, are too many or too large, or the spacing is not positive.
         """
         object.__setattr__(self, "values", _checked_values(values))
-        if not isinstance(spacing, int | float) or not 0.0 < spacing * max(self.values.shape) <= MAX_POSITION:
-            raise InputError(f"The spacing of a grid must be above 0 m, up to {MAX_POSITION:g} m in all: {spacing!r}.")
+        is_number = isinstance(spacing, Real) and not isinstance(spacing, bool)
+        if not is_number or not LEAST_SPACING <= float(spacing) <= MAX_POSITION / max(self.values.shape):
+            raise InputError(
+                f"The spacing of a grid must be at least {LEAST_SPACING:g} m, and all of it {MAX_POSITION:g} m at "
+                f"most, got {spacing!r}."
+            )
         object.__setattr__(self, "spacing", float(spacing))
         object.__setattr__(self, "pose", tuple(checked_transform(pose, "The pose of a grid").tolist()))
 
@@ -89,10 +96,13 @@ class DistanceGrid:
         return cls(values, spacing, (*corner, *IDENTITY_POSE[3:]))
 
     def placed(self, pose: ArrayLike) -> "DistanceGrid":
-        """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw."""
-        return DistanceGrid(
-            self.values, self.spacing, transform_multiply(np.array(pose, np.float64), np.array(self.pose))
-        )
+        """Return the same obstacles with their owner's frame at a pose: position [m] and quaternion xyzw.
+
+        Raises:
+            InputError: It is no pose.
+        """
+        owner = checked_transform(pose, "The pose of the frame of a grid")
+        return DistanceGrid(self.values, self.spacing, transform_multiply(owner, np.array(self.pose)))
 
     @cached_property
     def steepness(self) -> float:

@@ -122,9 +122,13 @@ def checked_spheres(what: str, values: ArrayLike) -> Float64Array:
         InputError: They have another shape, a number is not finite, or a radius is not positive.
     """
     try:
-        spheres = np.array(values, dtype=np.float64).reshape(-1, 4)
+        spheres = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{what} must have the shape [k, 4], got {values!r:.80}.") from None
+    if not spheres.size:
+        spheres = spheres.reshape(0, 4)
+    if spheres.ndim != 2 or spheres.shape[1] != 4:
+        raise InputError(f"{what} must have the shape [k, 4], got {list(spheres.shape)}.")
     if not (np.abs(spheres) <= MAX_POSITION).all() or not (spheres[:, 3] > 0.0).all():
         raise InputError(f"{what} must have finite centres and radii above 0.")
     spheres.setflags(write=False)

@@ -138,7 +138,9 @@ class HalfSpace:
 
     def signed_distance(self, points: Float64Array) -> Float64Array:
         """Give the distance of points in the owner's frame from the plane [m], shape [...]."""
-        return np.asarray(points @ np.array(self.normal) - self.offset)
+        x, y, z = self.normal
+        # Not a matrix product, whose rounding depends on the number of points.
+        return np.asarray(points[..., 0] * x + points[..., 1] * y + points[..., 2] * z - self.offset)
 
 
 BoundedShape: TypeAlias = Sphere | Capsule | Cylinder | Box

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from ik_service.robots.collision.model import CollisionModel, LinkPair
 from ik_service.robots.collision_checks.body_spheres import body_spheres
 from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK, pair_distance, sphere_centers
+from ik_service.robots.collision_checks.levers import slide_between
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
@@ -23,6 +24,8 @@ ALWAYS_SHARE = 0.95
 """Share of them from which on a pair counts as always in contact: its spheres overlap by themselves."""
 NEVER_DISTANCE = 0.01
 """Links that come no nearer than this [m] in any of them count as never in contact."""
+LONGEST_SLIDE = 2.0
+"""Random configurations say little of links that joints between them slide further [m]: such pairs stay."""
 SAME_BODY, ADJACENT, ALWAYS, NEVER = "same body", "adjacent", "always in contact", "never in contact"
 
 
@@ -37,7 +40,8 @@ def choose_pairs(
 
     Left out are, with the reason: links of one body; a link and the one above it that has spheres; pairs in contact in
     nearly all random configurations; pairs that come near each other in none. The configurations are the same in
-    every run.
+    every run. Links between which joints slide further than 2 m in all stay, unless they are always in contact: few of
+    those configurations would show that they meet.
 
     Args:
         robot: The robot.
@@ -52,14 +56,16 @@ def choose_pairs(
     model = CollisionModel(spheres, combinations(spheres, 2))
     body = {link: robot.link_frame(link)[0] for link in model.spheres}
     model = model.without_pairs([(a, b) for a, b in model.pairs if body[a] == body[b]], SAME_BODY)
-    model = model.without_pairs(_adjacent(robot, model), ADJACENT)
+    slides_far = {pair for pair in model.pairs if slide_between(robot, body[pair[0]], body[pair[1]]) > LONGEST_SLIDE}
+    adjacent = [(min(pair), max(pair)) for pair in _adjacent(robot, model)]
+    model = model.without_pairs([pair for pair in adjacent if pair not in slides_far], ADJACENT)
     if samples is None:
         each = sum(len(model.spheres[a]) * len(model.spheres[b]) for a, b in model.pairs)
         samples = int(np.clip(most_distances // max(each, 1), SAMPLES_LEAST, SAMPLES))
     least, in_contact = pair_contacts(robot, model, robot.random_joint_q(np.random.default_rng(0), samples))
     always = [pair for pair, share in zip(model.pairs, in_contact, strict=True) if share >= ALWAYS_SHARE]
     near = least <= NEVER_DISTANCE if samples >= NEVER_SAMPLES else np.ones(len(model.pairs), bool)
-    far = [pair for pair, is_near in zip(model.pairs, near, strict=True) if not is_near]
+    far = [pair for pair, is_near in zip(model.pairs, near, strict=True) if not is_near and pair not in slides_far]
     return model.without_pairs(always, ALWAYS).without_pairs(far, NEVER)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
+from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
 from ik_service.robots.collision_checks.check import check_collision
 from ik_service.robots.collision_checks.levers import levers
@@ -39,10 +40,12 @@ class WayCheck(NamedTuple):
     Attributes:
         spheres: Those of the robot and of what it carries.
         clearance: Gives the clearances of configurations [n, coordinates] [m], shape [n].
+        steepness: How much a clearance changes at most with the way of a sphere, for its length: 1 or more.
     """
 
     spheres: BodySpheres
     clearance: Callable[[FloatArray], NDArray[np.float64]]
+    steepness: float
 
     @classmethod
     def of(cls, robot: RobotModel, worlds: CheckedWorlds) -> "WayCheck":
@@ -51,7 +54,9 @@ class WayCheck(NamedTuple):
         assert own is not None  # the worlds are checked for it
         spheres = with_attached(robot, own, worlds.attached) if worlds.attached else own
         world = worlds.worlds[0] if worlds.worlds else None
-        return cls(spheres, lambda joint_q: check_collision(robot, spheres, joint_q, world).clearance)
+        objects = () if world is None else world.objects.values()
+        steepness = max([1.0, *(one.steepness for one in objects if isinstance(one, DistanceGrid))])
+        return cls(spheres, lambda joint_q: check_collision(robot, spheres, joint_q, world).clearance, steepness)
 
 
 def least_on_ways(
@@ -73,7 +78,8 @@ def least_on_ways(
     """
     least = margin + 0.5 * RESOLUTION
     change, at_points = metric.straight(points[:-1], points[1:]), check.clearance(points)
-    travel = np.abs(change) @ levers(robot, check.spheres).max(axis=0, initial=0.0)
+    most = levers(robot, check.spheres, _farthest(robot, points)).max(axis=0, initial=0.0)
+    travel = check.steepness * (np.abs(change) @ most)
     found = np.minimum(at_points[:-1], at_points[1:])
     ways, first, length = np.arange(len(change)), np.zeros(len(change)), 1.0
     ends = np.stack([at_points[:-1], at_points[1:]])
@@ -90,3 +96,14 @@ def least_on_ways(
         np.minimum.at(found, ways, between)
         ways, first = np.concatenate([ways, ways]), np.concatenate([first, middle])
         ends = np.concatenate([np.stack([ends[0], between]), np.stack([between, ends[1]])], axis=1)
+
+
+def _farthest(robot: RobotModel, points: FloatArray) -> NDArray[np.float64]:
+    """Return how far from zero each DOF is at most on the ways, or may be by its limits, shape [joint_dof_count].
+
+    Where limits are not enforced, configurations may be beyond them.
+    """
+    found = np.maximum(np.abs(robot.joint_limit_lower), np.abs(robot.joint_limit_upper))
+    has_own = robot.dof_coordinate >= 0
+    found[has_own] = np.maximum(found[has_own], np.abs(points[:, robot.dof_coordinate[has_own]]).max(axis=0))
+    return np.asarray(found)

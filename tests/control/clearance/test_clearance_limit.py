@@ -355,6 +355,10 @@ BALL = (
 )
 
 
+# Its face is 0.7 m away; float32 would have it 7 mm off.
+FAR_FACE = World({"wall": Box((4e5, 4e5, 4e5), (0.7 + 2e5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))})
+
+
 @pytest.mark.parametrize(
     ("robot", "link", "options", "match"),
     [
@@ -364,6 +368,7 @@ BALL = (
         ("panda", LINK, {"limits": ControlLimits(clearance="x")}, "clearance is 'x'"),
         ("panda", LINK, {"limits": ControlLimits(clearance=0.0), "world": []}, "world must be a World"),
         ("panda", LINK, {"world": World({})}, "needs ControlLimits.clearance"),
+        ("panda", LINK, {"limits": ControlLimits(clearance=0.0), "world": FAR_FACE}, "'wall' has a size or a place of"),
         ("bare", LINK, {"limits": ControlLimits(clearance=0.0)}, "no collision model"),
         ("ball", "tip", {"limits": ControlLimits(clearance=0.0)}, "ball and floating"),
         ("loops", "coupler", {"limits": ControlLimits(clearance=0.0)}, "close loops"),

@@ -102,6 +102,12 @@ def test_a_grid_is_placed_with_its_owner():
     np.testing.assert_allclose(grid.placed(pose).signed_distance(points), expected, atol=1e-12)
 
 
+def test_a_pose_with_rounded_numbers_moves_no_grid_out_of_place():
+    grid = DistanceGrid(np.ones((3, 3, 3)), 0.1, (2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
+    placed = grid.placed((0.0, 0.0, 0.0, 0.0, 0.0, 0.707, 0.707))
+    np.testing.assert_allclose(placed.pose[:3], (0.0, 2.0, 0.0), atol=1e-12)
+
+
 def test_a_grid_is_an_obstacle_that_cannot_be_changed():
     values = np.ones((2, 3, 4))
     grid = DistanceGrid(values, 0.1)
@@ -126,8 +132,10 @@ def test_a_grid_is_an_obstacle_that_cannot_be_changed():
         (lambda: DistanceGrid(np.ones((1, 2, 2)), 0.1), "at least 2 along each axis"),
         (lambda: DistanceGrid(np.full((2, 2, 2), np.nan), 0.1), "must be finite"),
         (lambda: DistanceGrid([["a"]], 0.1), "must be numbers"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), 0.0), "spacing of a grid must be above 0"),
-        (lambda: DistanceGrid(np.ones((2, 2, 2)), "0.1"), "spacing of a grid must be above 0"),
+        (lambda: DistanceGrid(np.ones((2, 2, 2)), 0.0), "spacing of a grid must be at least 1e-06 m"),
+        (lambda: DistanceGrid(np.ones((2, 2, 2)), 1e-100), "spacing of a grid must be at least 1e-06 m"),
+        (lambda: DistanceGrid(np.ones((2, 2, 2)), "0.1"), "spacing of a grid must be at least 1e-06 m"),
+        (lambda: rough().placed((0, 0, 0)), "pose of the frame of a grid"),
         (lambda: DistanceGrid(np.ones((2, 2, 2)), 0.1, (0, 0, 0, 0, 0, 0, 2)), "pose of a grid"),
         (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, 1e-4), "too many for a grid"),
         (lambda: DistanceGrid.sampled(BALL.signed_distance, UPPER, LOWER, 0.1), "two corners and a spacing"),

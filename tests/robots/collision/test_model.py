@@ -56,6 +56,8 @@ def test_spheres_cannot_be_changed():
     ("spheres", "pairs", "reason"),
     [
         ({"a": [[0.0, 0.0, 0.0]]}, [], "Spheres of link 'a' must have the shape"),
+        ({"a": [[0.0, 0.0, 0.0]] * 4}, [], r"must have the shape \[k, 4\], got \[4, 3\]"),
+        ({"a": [0.0, 0.0, 0.0, 0.1]}, [], r"must have the shape \[k, 4\], got \[4\]"),
         ({"a": [[0.0, 0.0, 0.0, 0.0]]}, [], "radii above 0"),
         ({"a": [[0.0, np.nan, 0.0, 0.1]]}, [], "finite centres"),
         ({}, [], "A collision model has 1 to 4096 spheres, got 0"),

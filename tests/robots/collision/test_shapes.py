@@ -64,6 +64,12 @@ def test_a_half_space_is_all_below_its_plane():
     np.testing.assert_allclose(shape.signed_distance(np.array([[9.0, 0.6, 0.8], [1.0, 0.0, 0.0]])), [0.5, -0.5])
 
 
+def test_distances_from_a_half_space_have_the_same_bytes_alone():
+    plane, points = HalfSpace((0.36, 0.48, 0.8), 0.4), np.random.default_rng(0).normal(size=(300, 3))
+    alone = [plane.signed_distance(points[k : k + 1]) for k in range(300)]
+    assert np.concatenate(alone).tobytes() == plane.signed_distance(points).tobytes()
+
+
 def test_distances_keep_the_shape_of_the_points():
     points = np.zeros((2, 5, 3))
     for shape in (Sphere(1.0), Capsule(1.0, 1.0), Cylinder(1.0, 1.0), Box((1.0, 1.0, 1.0)), HalfSpace((0.0, 0.0, 1.0))):

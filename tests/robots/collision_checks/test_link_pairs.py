@@ -89,3 +89,36 @@ def test_what_touches_in_a_free_configuration_is_not_checked(chain):
     freed = without_contacts(chain, model, folded)
     assert set(freed.pairs) == set(model.pairs) - touching
     assert set(freed.left_out["in contact in a free configuration"]) == touching
+
+
+def wagon(joint):
+    """A column 5 m away, and what slides there."""
+    return load_urdf(
+        '<robot name="wagon"><link name="base"/><link name="column"/><link name="wagon"/>'
+        '<joint name="mount" type="fixed"><parent link="base"/><child link="column"/><origin xyz="5 1 0"/></joint>'
+        f'<joint name="drive" {joint}</joint></robot>'
+    )
+
+
+RAIL = 'type="prismatic"><parent link="base"/><child link="wagon"/><origin xyz="0 1 0"/><axis xyz="1 0 0"/>'
+FLOOR = 'type="planar"><parent link="base"/><child link="wagon"/><axis xyz="0 0 1"/>'
+LONG, SHORT = ('<limit lower="-1000" upper="1000"/>', '<limit lower="-1" upper="1"/>')
+
+
+@pytest.mark.parametrize(("joint", "there"), [(FLOOR, [5.0, 1.0, 0.0]), (RAIL + LONG, [5.0])])
+def test_links_that_slide_far_are_checked_though_random_configurations_do_not_show_that_they_meet(joint, there):
+    robot = wagon(joint)
+    model = choose_pairs(robot, {"column": [[0.0, 0.0, 0.0, 0.2]], "wagon": [[0.0, 0.0, 0.0, 0.2]]})
+    assert model.pairs == (("column", "wagon"),)
+    assert robot.with_collision_model(model).collision(there).clearance[0] < 0.0
+
+
+def test_links_that_slide_a_little_are_left_out_where_they_never_meet():
+    model = choose_pairs(wagon(RAIL + SHORT), {"column": [[0.0, 0.0, 0.0, 0.2]], "wagon": [[0.0, 0.0, 0.0, 0.2]]})
+    assert model.left_out[NEVER] == (("column", "wagon"),)
+
+
+def test_a_link_that_slides_far_from_the_one_above_it_is_checked():
+    spheres = {"base": [[0.0, 1.0, 0.0, 0.1]], "wagon": [[0.0, 0.0, 0.0, 0.1]]}
+    assert choose_pairs(wagon(RAIL + LONG), spheres).pairs == (("base", "wagon"),)
+    assert choose_pairs(wagon(RAIL + SHORT), spheres).left_out[ADJACENT] == (("base", "wagon"),)

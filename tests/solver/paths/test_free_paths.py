@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service import IKSolver
-from ik_service.robots import AttachedObject, Box, CollisionModel, Sphere, World, load_urdf
+from ik_service import IKSolver, SolverOptions
+from ik_service.robots import AttachedObject, Box, CollisionModel, DistanceGrid, Sphere, World, load_urdf
 from ik_service.solver.collisions.ways import RESOLUTION, WayCheck, least_on_ways
+from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.paths.metric import JointMetric
 from objectives import InputError
@@ -17,6 +18,11 @@ SLIDES = """<robot name="slides"><link name="base"/><link name="slide"/><link na
     <limit lower="-1" upper="1" effort="1" velocity="5"/></joint>
   <joint name="z" type="prismatic"><parent link="slide"/><child link="tip"/><axis xyz="0 0 1"/>
     <limit lower="-1" upper="1" effort="1" velocity="5"/></joint></robot>"""
+BOOM = """<robot name="boom"><link name="base"/><link name="boom"/><link name="tip"/>
+  <joint name="turn" type="revolute"><parent link="base"/><child link="boom"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" effort="1" velocity="5"/></joint>
+  <joint name="slide" type="prismatic"><parent link="boom"/><child link="tip"/><axis xyz="1 0 0"/>
+    <limit lower="0" upper="0.1" effort="1" velocity="5"/></joint></robot>"""
 HAND, HOME = "panda_hand", np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)
 
@@ -137,13 +143,39 @@ def test_the_least_clearance_is_found_wherever_it_is(panda):
         sent.append(len(joint_q))
         return panda.collision(joint_q, world).clearance
 
-    check = WayCheck(panda.body_spheres, clearance)
+    check = WayCheck(panda.body_spheres, clearance, 1.0)
     found, is_free = least_on_ways(panda, check, JointMetric(panda), start, 0.0)
     least = seen(panda, start, world)
     assert (least[is_free] > 0.0).all()
     assert (found[~is_free] < RESOLUTION).all()
     assert 0 < is_free.sum() < len(is_free)
     assert sum(sent) < 4000 * len(start)
+
+
+def test_no_way_through_a_steep_grid_is_free(slides):
+    """A grid whose distances change by far more than the way between nodes: free on both sides of a thin wall."""
+    values = np.full((51, 51, 51), 1.0)
+    values[25] = -1.0
+    world = World({"wall": DistanceGrid(values, 0.02, (-0.5, -0.5, -0.5, *UPRIGHT))})
+    rng = np.random.default_rng(0)
+    sides = [
+        np.column_stack([rng.uniform(*side, 40), rng.uniform(-0.3, 0.3, 40)]) for side in ((-0.45, -0.15), (0.15, 0.45))
+    ]
+    ways = np.stack(sides, axis=1)
+    check = WayCheck.of(slides, CheckedWorlds((world,), np.zeros(1, np.int32), None, {}))
+    assert (slides.collision(ways.reshape(-1, 2), world).clearance > 0.5).all()
+    assert not any(least_on_ways(slides, check, JointMetric(slides), way, 0.0)[1][0] for way in ways)
+
+
+def test_ways_beyond_limits_that_are_not_enforced_are_judged_by_where_they_are():
+    robot = load_urdf(BOOM).with_collision_model(CollisionModel({"tip": [[0.0, 0.0, 0.0, 0.05]]}, []))
+    solver = IKSolver(robot, ["tip"], options=SolverOptions(joint_limits="off"), device="cpu")
+    between = 2.0 * np.array([np.cos(0.5), np.sin(0.5), 0.0])
+    ends = 2.0 * np.array([[1.0, 0.0, 0.0], [np.cos(1.0), np.sin(1.0), 0.0]])
+    world = World({"post": Sphere(0.05, tuple(between))})
+    path = solver.follow(ends, None, 0.5, world=world)
+    assert not path.success.all()
+    assert (path.status == IKStatus.BLOCKED_BY_COLLISION).any()
 
 
 def test_a_robot_without_a_model_has_no_world():
