@@ -74,7 +74,10 @@ def test_only_a_file_names_files():
         (lambda path: None, "cannot be read: No such file"),
         (lambda path: path.write_text("no archive"), "is no archive with values, spacing and pose"),
         (lambda path: np.savez(path, values=VALUES), "is no archive with values, spacing and pose"),
-        (lambda path: np.savez(path, values=VALUES, spacing=0.0, pose=np.eye(7)[6]), "spacing of a grid must be above"),
+        (
+            lambda path: np.savez(path, values=VALUES, spacing=0.0, pose=np.eye(7)[6]),
+            "spacing of a grid must be at least",
+        ),
         (lambda path: np.savez(path, values=np.array([{}]), spacing=1, pose=0, allow_pickle=True), "is no archive"),
         (lambda path: np.savez_compressed(path, values=np.zeros(1 << 25), spacing=1, pose=0), "an array of 26"),
     ],
