@@ -1,6 +1,7 @@
 """The call of a solver out of a program of JAX, through Warp's handler of XLA's foreign functions."""
 
 from typing import Any, NamedTuple, Protocol
+from weakref import ref
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from warp import JaxCallableGraphMode, jax_callable
 
 from ik_service.derived_solve import POSE, derived_solve, rates_shape
 from ik_service.solver import IKSolver
+from objectives.errors import InputError
 
 
 class Given(NamedTuple):
@@ -39,7 +41,8 @@ class ForeignSolve(Protocol):
 
 
 def foreign_solve(solver: IKSolver) -> ForeignSolve:
-    """Return the call of a solver."""
+    """Return the call of a solver, which it does not keep alive: Warp keeps what JAX calls for ever."""
+    known, tail = ref(solver), rates_shape(solver, 0)[1:]
     coordinates, targets = len(solver.coordinate_names), len(solver.targets)
     widths = (targets, 3), (targets, 4), (coordinates,), (targets, POSE)
     made: dict[tuple[str, bool], Any] = {}
@@ -48,20 +51,27 @@ def foreign_solve(solver: IKSolver) -> ForeignSolve:
         some = next(one for one in given if one is not None)
         n, key = len(some), (some.dtype.name, derives)
         if key not in made:
-            made[key] = _callable(solver, *key)
+            made[key] = _callable(known, *key)
         pairs = zip(given, widths, strict=True)
         arrays = [jnp.zeros((n, *width), some.dtype) if one is None else one for one, width in pairs]
         shapes: dict[str, tuple[int, ...]] = {"joint_q": (n, coordinates), "flags": (n, 2)}
-        shapes |= {"rates": rates_shape(solver, n)} if derives else {}
+        shapes |= {"rates": (n, *tail)} if derives else {}
         which = sum(1 << k for k, one in enumerate(given) if one is not None)
         return tuple(made[key](*arrays, which, output_dims=shapes))
 
     return call
 
 
-def _callable(solver: IKSolver, dtype: str, derives: bool) -> Any:
-    """Return the function that JAX calls, for one type of numbers."""
-    number: Any = {"float32": wp.float32, "float64": wp.float64}[dtype]
+def _callable(known: "ref[IKSolver]", dtype: str, derives: bool) -> Any:
+    """Return the function that JAX calls, for one type of numbers.
+
+    Raises:
+        InputError: There is no code for this type.
+    """
+    numbers: dict[str, Any] = {"float32": wp.float32, "float64": wp.float64}
+    if dtype not in numbers:
+        raise InputError(f"Targets are of type {dtype}. Allowed: {', '.join(numbers)}.")
+    number = numbers[dtype]
     matrix, block, tensor = list[Any](wp.array(dtype=number, ndim=ndim) for ndim in (2, 3, 4))
     given = dict(
         zip(("positions", "orientations_xyzw", "start", "offsets"), (block, block, matrix, block), strict=True)
@@ -71,6 +81,9 @@ def _callable(solver: IKSolver, dtype: str, derives: bool) -> Any:
     def solve(positions: Any, orientations_xyzw: Any, start: Any, offsets: Any, which: Any, *out: Any) -> None:
         arrays = (positions, orientations_xyzw, start, offsets)
         some = [one.numpy() if which >> k & 1 else None for k, one in enumerate(arrays)]
+        solver = known()
+        if solver is None:
+            raise InputError("The solver of this program is gone. Keep its JaxSolver for as long as programs call it.")
         answer = derived_solve(solver, *some, derives=derives)
         flags = np.stack([answer.success, answer.is_differentiable], axis=1)
         for array, values in zip(out, (answer.joint_q, flags, answer.rates), strict=False):

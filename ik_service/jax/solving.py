@@ -46,7 +46,7 @@ class JaxSolver:
 
     def __init__(self, solver: IKSolver) -> None:
         self.solver = solver
-        self.calls = foreign_solve(solver)
+        self.calls = jax.jit(foreign_solve(solver), static_argnames=("derives",))  # each trace of it stays in memory
 
     def __call__(
         self,
@@ -125,10 +125,11 @@ def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) 
 
 
 def _by_quaternion(by_rotation: Array, q_xyzw: Array) -> Array:
-    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q."""
+    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
     w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
     imaginary = scalar * w + jnp.cross(w, vector)
-    return 2.0 * jnp.concatenate([imaginary, -(w * vector).sum(axis=-1, keepdims=True)], axis=-1)
+    found = jnp.concatenate([imaginary, -(w * vector).sum(axis=-1, keepdims=True)], axis=-1)
+    return 2.0 * found / (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
 
 
 _solve.defvjp(_keep, _pull_back)

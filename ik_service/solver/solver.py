@@ -232,6 +232,8 @@ class IKSolver:
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         joint_q = read_start(self.robot, self._order, "result.joint_q", result.joint_q, len(result))
+        if not self._order.is_own:  # it may leave followers out
+            joint_q = self.robot.complete_joint_q(joint_q)
         rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
         found = result.islands
         islands = AnswerIslands(found.nisland, found.tree_island, found.row_island, found.success)

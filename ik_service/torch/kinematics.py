@@ -1,5 +1,6 @@
 """Forward kinematics as an operation of PyTorch: poses of links in float64 on the host, with gradients."""
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,12 +16,14 @@ from objectives.errors import InputError
 
 _CHAINS = dict[str, LinkChains]()
 """Those that operators know by name. They stay: backward passes may come when nobody has them any more."""
+_NUMBERS = itertools.count()
+"""Their names; threads may ask for one at the same time."""
 
 
 @cache
 def _name_of(robot: RobotModel, links: tuple[str, ...]) -> str:
-    name = str(len(_CHAINS))
-    _CHAINS[name] = LinkChains(robot, links)
+    chains, name = LinkChains(robot, links), str(next(_NUMBERS))
+    _CHAINS[name] = chains
     return name
 
 

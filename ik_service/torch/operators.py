@@ -80,10 +80,12 @@ def _of_pull_back(
 
 
 def _by_quaternion(by_rotation: Tensor, q_xyzw: Tensor) -> Tensor:
-    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q."""
+    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
     w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
     imaginary = scalar * w + torch.linalg.cross(w, vector)
-    return 2.0 * torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
+    found = torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
+    length2 = (q_xyzw * q_xyzw).sum(dim=-1, keepdim=True)
+    return 2.0 * found / torch.where(length2 > 0.0, length2, 1.0)  # 0 stands for a quaternion that is not there
 
 
 class PullBackFunction(LastFunction):
@@ -111,7 +113,7 @@ class SolveFunction(torch.autograd.Function):
         positions, orientations_xyzw, _, offsets, _, _ = inputs
         ctx.has_positions = positions is not None
         ctx.targets = positions.shape[1] if ctx.has_positions else orientations_xyzw.shape[1]
-        ctx.mark_non_differentiable(*output[1:])
+        ctx.mark_non_differentiable(*output[1:3])  # not the derivatives: who derives these is refused by name
         ctx.save_for_backward(output[3], orientations_xyzw, offsets)
 
     @staticmethod

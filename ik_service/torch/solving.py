@@ -86,6 +86,7 @@ class TorchSolver:
         tools = flat(offsets, count, POSE)
         inputs = [one for one in (*poses, tools) if one is not None]
         derives = torch.is_grad_enabled() and any(map(wants_gradient, inputs))
-        operator = SolveFunction.apply if derives else solve
+        # The function refuses forward derivatives; `torch.compile` cannot trace it where nothing wants a gradient.
+        operator = solve if torch.compiler.is_compiling() and not derives else SolveFunction.apply
         joint_q, success, has_gradient, _ = operator(*poses, start, tools, self._name, derives)
         return TorchAnswer(*(one.reshape((*batch, *one.shape[1:])) for one in (joint_q, success, has_gradient)))

@@ -1,5 +1,8 @@
 """Gradients of JAX through solves; run by `test_frameworks` where JAX is installed."""
 
+import gc
+import weakref
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,6 +159,34 @@ def test_answers_without_a_gradient_have_zeros():
     assert not success.any()
     assert not has_gradient.any()
     assert not gradient.any()
+
+
+def test_a_gradient_shrinks_as_a_quaternion_grows(arm):
+    """The answer depends on its direction alone."""
+    solver, joint_q, poses = arm
+
+    def gradient(length):
+        def total(quaternions):
+            return solver(poses[:, :3], quaternions, initial_joint_q=joint_q).joint_q.sum()
+
+        return np.asarray(jax.grad(total)(length * poses[:, 3:]))
+
+    np.testing.assert_allclose(gradient(1.0009), gradient(1.0) / 1.0009, rtol=1e-6, atol=1e-9)
+
+
+def test_a_solver_lives_as_long_as_somebody_has_it():
+    solver = IKSolver(load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu")
+    own, alive = JaxSolver(solver), weakref.ref(solver)
+    assert own(jnp.asarray([[0.4, 0.1, 0.5]])).success.all()
+    del solver, own
+    jax.clear_caches()
+    gc.collect()
+    assert alive() is None
+
+
+def test_numbers_of_another_type_are_refused(arm):
+    with pytest.raises(InputError, match=r"of type float16\. Allowed: float32, float64"):
+        arm[0](jnp.zeros((1, 3), jnp.float16))
 
 
 def test_a_second_derivative_is_refused(solve, inputs):

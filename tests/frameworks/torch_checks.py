@@ -1,6 +1,7 @@
 """Gradients of PyTorch through solves; run by `test_frameworks` where PyTorch is installed."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -166,6 +167,40 @@ def test_nothing_is_derived_where_no_gradient_is_wanted(arm, monkeypatch):
     assert not answer.is_differentiable.any()
 
 
+def test_forward_derivatives_are_refused(arm):
+    solver, joint_q, poses = arm
+
+    def by_position(positions):
+        return solver(positions, poses[:, 3:], initial_joint_q=joint_q).joint_q
+
+    positions = poses[:, :3]
+    with pytest.raises(RuntimeError, match="implement the jvp"):
+        torch.func.jvp(by_position, (positions,), (torch.ones_like(positions),))
+    with pytest.raises(RuntimeError, match="implement the jvp"):
+        torch.func.jacfwd(by_position)(positions)
+
+
+def test_a_second_derivative_of_a_sum_is_refused():
+    solver = TorchSolver(IKSolver(load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu"))
+    position = torch.tensor([[0.4, 0.1, 0.5]], requires_grad=True)
+    cost = solver(position).joint_q.sum() + (position**3).sum()
+    (first,) = torch.autograd.grad(cost, position, create_graph=True)
+    with pytest.raises(RuntimeError, match="There are first derivatives alone"):
+        first.sum().backward()
+
+
+def test_a_gradient_shrinks_as_a_quaternion_grows(arm):
+    """The answer depends on its direction alone."""
+    solver, joint_q, poses = arm
+
+    def gradient(length):
+        quaternions = (length * poses[:, 3:]).requires_grad_()
+        solver(poses[:, :3], quaternions, initial_joint_q=joint_q).joint_q.sum().backward()
+        return quaternions.grad
+
+    torch.testing.assert_close(gradient(1.0009), gradient(1.0) / 1.0009, rtol=1e-6, atol=1e-9)
+
+
 def test_a_second_derivative_is_refused(solve, inputs):
     (first,) = torch.autograd.grad(solve(*inputs).sum(), inputs[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="There are first derivatives alone"):
@@ -305,6 +340,16 @@ def test_configurations_of_another_robot_are_refused():
     with pytest.raises(InputError, match="a list of names"):
         TorchKinematics(load_robot("panda"), "panda_hand")
     assert kinematics(torch.zeros(7)).positions.shape == (1, 3)
+
+
+def test_threads_get_the_kinematics_of_their_robots():
+    robots = [load_robot("panda").with_frame("tip", "panda_hand", [0.1 * k, 0, 0, 0, 0, 0, 1]) for k in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda robot: TorchKinematics(robot, ["tip"]), robots))
+    joint_q = np.tile(robots[0].mid_joint_q, (1, 1))
+    for robot, kinematics in zip(robots, made, strict=True):
+        expected = robot.forward_kinematics(joint_q, ["tip"]).positions
+        np.testing.assert_allclose(kinematics(torch.tensor(joint_q)).positions, expected, atol=1e-12)
 
 
 def test_poses_have_gradients_when_nobody_has_the_kinematics_any_more():

@@ -261,6 +261,8 @@ def _at_minimum(answers: _Answers, islands: AnswerIslands) -> tuple[_Answers, _H
         answers = replace(answers, joint_q=rows.moved(answers.joint_q, step))
         if not (alive & (last > NEWTON_SETTLED)).any():
             break
+    # Once more for all: those that settled first have gone on in a batch, and alone they have not.
+    answers, held = _with_limits(answers, rows.values(body_motion(robot, answers.joint_q), answers.data))
     return answers, held, alive & (last <= NEWTON_SETTLED)
 
 

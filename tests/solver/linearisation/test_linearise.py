@@ -5,12 +5,23 @@ import pytest
 
 from ik_service import IKSolver, SolverOptions, load_robot
 from ik_service.errors import EngineError
+from ik_service.robots import load_urdf
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from ik_service.solver.linearisation import linearise as linearise_module
 from ik_service.solver.linearisation.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
 from tests.solver.quick_objective import QuickObjective
 
+FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>
+  <link name="tip"/>
+  <joint name="first" type="revolute"><parent link="base"/><child link="one"/><axis xyz="0 0 1"/>
+    <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="second" type="revolute"><parent link="one"/><child link="two"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" effort="1" velocity="1"/><mimic joint="first" multiplier="0.5" offset="0.2"/></joint>
+  <joint name="third" type="revolute"><parent link="two"/><child link="three"/><origin xyz="0.3 0 0"/>
+    <axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+  <joint name="mount" type="fixed"><parent link="three"/><child link="tip"/><origin xyz="0.3 0 0"/></joint></robot>"""
+FREE = SolverOptions(joint_limits="off", position_tolerance=1e-5)
 HANDS = ["left_panda_hand", "right_panda_hand"]
 PRECISE = SolverOptions(precision="float64")
 APART = 1e-4
@@ -257,6 +268,32 @@ def test_columns_are_in_the_order_of_the_caller():
     np.testing.assert_allclose(found.joint_q, expected.joint_q[:, ::-1], atol=1e-6)
     np.testing.assert_allclose(found.by_targets, expected.by_targets[:, ::-1], atol=1e-4)
     np.testing.assert_allclose(found.joint_q, result.joint_q, atol=1e-5)
+
+
+def test_followers_that_an_order_leaves_out_follow():
+    robot = load_urdf(FOLLOWED)
+    own = IKSolver(robot, ["tip"], device="cpu", options=FREE)
+    short = IKSolver(robot, ["tip"], device="cpu", options=FREE, joint_order=["first", "third"])
+    joint_q = robot.complete_joint_q(robot.random_joint_q(np.random.default_rng(0), 5))
+    positions = robot.forward_kinematics(joint_q, ["tip"]).positions
+    expected = own.linearise(own.solve(positions, initial_joint_q=joint_q), positions)
+    found = short.linearise(short.solve(positions, initial_joint_q=joint_q[:, [0, 2]]), positions)
+    assert expected.is_differentiable.any()
+    np.testing.assert_array_equal(found.is_differentiable, expected.is_differentiable)
+    np.testing.assert_allclose(found.joint_q, expected.joint_q[:, [0, 2]], atol=1e-5)
+    np.testing.assert_allclose(found.by_targets, expected.by_targets[:, [0, 2]], atol=1e-3)
+
+
+def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    solver = IKSolver(robot, links, objectives=[posture(robot)], device="cpu")
+    positions, orientations, _ = reachable(robot, links, 12)
+    together = solver.linearise(solver.solve(positions, orientations), positions, orientations)
+    for k in range(12):
+        one = positions[k : k + 1], orientations[k : k + 1]
+        alone = solver.linearise(solver.solve(*one), *one)
+        assert alone.by_targets[0].tobytes() == together.by_targets[k].tobytes()
+        assert alone.joint_q[0].tobytes() == together.joint_q[k].tobytes()
 
 
 def test_loops_that_are_open_do_not_count():
