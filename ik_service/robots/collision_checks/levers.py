@@ -1,21 +1,27 @@
 """How far joints move the spheres of a robot at most."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.robots.collision_checks.body_spheres import BodySpheres
 from ik_service.robots.joint_type import JointType
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.number_bounds import UNBOUNDED
 from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 
-def levers(robot: KinematicRobot, spheres: BodySpheres, farthest: Float64Array | None = None) -> Float64Array:
+def levers(
+    robot: KinematicRobot, spheres: BodySpheres, joint_q: NDArray[np.floating[Any]] | None = None
+) -> Float64Array:
     """Return how far centres of a link's spheres move at most for a unit of each DOF, in any configuration.
 
     Args:
         robot: The robot.
         spheres: Its spheres.
-        farthest: How far from zero each DOF may be [m or rad], shape [joint_dof_count]; None for what its limits say.
+        joint_q: Configurations that count, too, shape [n, joint_coord_count]; they may be beyond limits.
 
     Returns:
         m per rad or m, shape [links, joint_dof_count]; 0 where it does not move them.
@@ -24,8 +30,10 @@ def levers(robot: KinematicRobot, spheres: BodySpheres, farthest: Float64Array |
         InputError: A joint turns what slides without a limit.
     """
     found = np.zeros((len(spheres.links), robot.joint_dof_count))
-    if farthest is None:
-        farthest = np.maximum(np.abs(robot.joint_limit_lower), np.abs(robot.joint_limit_upper))
+    farthest = np.maximum(np.abs(robot.joint_limit_lower), np.abs(robot.joint_limit_upper))
+    if joint_q is not None:
+        own = robot.dof_coordinate >= 0
+        farthest[own] = np.maximum(farthest[own], np.abs(joint_q[:, robot.dof_coordinate[own]]).max(axis=0))
     for place, body in enumerate(spheres.link_body):
         reach = float(np.linalg.norm(spheres.centers[spheres.of_link(place)], axis=1).max())
         joint = int(body)
@@ -43,19 +51,25 @@ def levers(robot: KinematicRobot, spheres: BodySpheres, farthest: Float64Array |
     return found
 
 
-def slide_between(robot: KinematicRobot, one: int, other: int) -> float:
-    """Return how far all joints between two bodies slide together, by their limits [m]; infinite where one has none."""
-    joints = _joints_above(robot, one) ^ _joints_above(robot, other)
-    slides = [slides_and_turns(robot, joint)[0] for joint in joints]
-    return float(sum((robot.joint_limit_upper[own] - robot.joint_limit_lower[own]).sum() for own in slides))
+def slides_between(robot: KinematicRobot) -> Float64Array:
+    """Return how far the joints between two bodies slide together, by their limits [m].
 
-
-def _joints_above(robot: KinematicRobot, body: int) -> set[int]:
-    found = set()
-    while body >= 0:
-        found.add(body)
-        body = int(robot.joint_parent[body])
-    return found
+    Returns:
+        Shape [joint_count + 1, joint_count + 1], by bodies, the world last: at -1. A joint that slides without a limit
+        counts as one of 2 `UNBOUNDED`.
+    """
+    count = robot.joint_count
+    slide, carries = np.zeros(count), np.zeros((count + 1, count))
+    for joint in range(count):
+        own, _ = slides_and_turns(robot, joint)
+        lower, upper = (
+            np.clip(limit[own], -UNBOUNDED, UNBOUNDED) for limit in (robot.joint_limit_lower, robot.joint_limit_upper)
+        )
+        slide[joint] = (upper - lower).sum()
+        carries[joint] = carries[robot.joint_parent[joint]]  # parents come first, and the world has no joint above it
+        carries[joint, joint] = 1.0
+    above, common = carries @ slide, (carries * slide) @ carries.T
+    return np.asarray(above[:, None] + above[None] - 2.0 * common)
 
 
 def slides_and_turns(robot: KinematicRobot, joint: int) -> tuple[slice, slice]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ik_service.robots.collision.model import CollisionModel, LinkPair
 from ik_service.robots.collision_checks.body_spheres import body_spheres
 from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK, pair_distance, sphere_centers
-from ik_service.robots.collision_checks.levers import slide_between
+from ik_service.robots.collision_checks.levers import slides_between
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.robots.structure.configuration import checked_joint_q
 from ik_service.robots.transforms import Float64Array
@@ -56,7 +56,8 @@ def choose_pairs(
     model = CollisionModel(spheres, combinations(spheres, 2))
     body = {link: robot.link_frame(link)[0] for link in model.spheres}
     model = model.without_pairs([(a, b) for a, b in model.pairs if body[a] == body[b]], SAME_BODY)
-    slides_far = {pair for pair in model.pairs if slide_between(robot, body[pair[0]], body[pair[1]]) > LONGEST_SLIDE}
+    slides = slides_between(robot)
+    slides_far = {(a, b) for a, b in model.pairs if slides[body[a], body[b]] > LONGEST_SLIDE}
     adjacent = [(min(pair), max(pair)) for pair in _adjacent(robot, model)]
     model = model.without_pairs([pair for pair in adjacent if pair not in slides_far], ADJACENT)
     if samples is None:

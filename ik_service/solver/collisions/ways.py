@@ -78,7 +78,7 @@ def least_on_ways(
     """
     least = margin + 0.5 * RESOLUTION
     change, at_points = metric.straight(points[:-1], points[1:]), check.clearance(points)
-    most = levers(robot, check.spheres, _farthest(robot, points)).max(axis=0, initial=0.0)
+    most = levers(robot, check.spheres, points).max(axis=0, initial=0.0)
     travel = check.steepness * (np.abs(change) @ most)
     found = np.minimum(at_points[:-1], at_points[1:])
     ways, first, length = np.arange(len(change)), np.zeros(len(change)), 1.0
@@ -96,14 +96,3 @@ def least_on_ways(
         np.minimum.at(found, ways, between)
         ways, first = np.concatenate([ways, ways]), np.concatenate([first, middle])
         ends = np.concatenate([np.stack([ends[0], between]), np.stack([between, ends[1]])], axis=1)
-
-
-def _farthest(robot: RobotModel, points: FloatArray) -> NDArray[np.float64]:
-    """Return how far from zero each DOF is at most on the ways, or may be by its limits, shape [joint_dof_count].
-
-    Where limits are not enforced, configurations may be beyond them.
-    """
-    found = np.maximum(np.abs(robot.joint_limit_lower), np.abs(robot.joint_limit_upper))
-    has_own = robot.dof_coordinate >= 0
-    found[has_own] = np.maximum(found[has_own], np.abs(points[:, robot.dof_coordinate[has_own]]).max(axis=0))
-    return np.asarray(found)

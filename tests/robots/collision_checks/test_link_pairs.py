@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.robots import load_urdf
+from ik_service.robots.collision_checks.levers import slides_between
 from ik_service.robots.collision_checks.link_pairs import (
     ADJACENT,
     ALWAYS,
@@ -122,3 +123,19 @@ def test_a_link_that_slides_far_from_the_one_above_it_is_checked():
     spheres = {"base": [[0.0, 1.0, 0.0, 0.1]], "wagon": [[0.0, 0.0, 0.0, 0.1]]}
     assert choose_pairs(wagon(RAIL + LONG), spheres).pairs == (("base", "wagon"),)
     assert choose_pairs(wagon(RAIL + SHORT), spheres).left_out[ADJACENT] == (("base", "wagon"),)
+
+
+def test_slides_between_bodies_are_those_of_the_joints_between_them():
+    robot = load_urdf(
+        '<robot name="tree"><link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="d"/>'
+        '<joint name="ja" type="prismatic"><parent link="base"/><child link="a"/><limit lower="-1" upper="2"/></joint>'
+        '<joint name="jb" type="prismatic"><parent link="a"/><child link="b"/><limit lower="0" upper="0.5"/></joint>'
+        '<joint name="jc" type="revolute"><parent link="a"/><child link="c"/><limit lower="-1" upper="1"/></joint>'
+        '<joint name="jd" type="planar"><parent link="c"/><child link="d"/></joint></robot>'
+    )
+    slides = slides_between(robot)
+    of = {link: robot.link_frame(link)[0] for link in robot.link_names}
+    expected = {("base", "a"): 3.0, ("base", "b"): 3.5, ("a", "c"): 0.0, ("b", "c"): 0.5, ("base", "c"): 3.0}
+    assert {pair: slides[of[pair[0]], of[pair[1]]] for pair in expected} == expected
+    assert slides[of["c"], of["d"]] == slides[of["a"], of["d"]] > 1e6
+    np.testing.assert_array_equal(slides, slides.T)
