@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import ObjectKind, collision_spheres, world_lines
+from ik_service.collision import ObjectKind, WorldLines, collision_spheres
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.look import ROWS
@@ -83,6 +83,7 @@ class ClearanceLimit:
         lanes = Lanes(1) if model.device.is_cuda else Lanes.on_cpu()
         self._data, self._margin, self._lanes = CollisionData(model, lanes), margin, lanes
         self._attached: Mapping[str, AttachedObject] = {}
+        self._checked: WorldLines | None = None
         coordinates = self._of_coordinates(moved)
         leads = coordinates["leader"] == np.arange(model.joint_coord_count)
         self._kernel = keep_kernel(self._data.size, int(leads.sum()))
@@ -102,7 +103,7 @@ class ClearanceLimit:
         """
         robot = self._model.robot
         if world is not None:
-            _check_sizes(world)
+            self._check_sizes(self._data.lines_of((world,)))
         with turn_on(self._device):
             if attached != self._attached:
                 self._check_spheres(with_attached(robot, robot.body_spheres, attached))
@@ -177,19 +178,21 @@ class ClearanceLimit:
         margins[SETTLING], margins[PARTING] = SETTLING_TIME, PARTING_TIME
         return margins
 
+    def _check_sizes(self, lines: WorldLines) -> None:
+        """Refuse objects whose numbers ticks, which compute in float32, round by more than they allow for.
 
-def _check_sizes(world: World) -> None:
-    """Refuse objects whose numbers ticks, which compute in float32, round by more than they allow for.
-
-    Raises:
-        InputError: Names the object.
-    """
-    lines = world_lines([world])
-    for name, kind, numbers in zip(lines.names, lines.kind.tolist(), lines.shape, strict=True):
-        lengths = numbers[14:15] if kind == ObjectKind.GRID else numbers[12:]  # a grid has other numbers there, too
-        size = float(np.abs([*numbers[9:12], *lengths]).max())
-        if size > LARGEST:
+        Raises:
+            InputError: Names the object.
+        """
+        if lines is self._checked:
+            return
+        numbers = np.abs(lines.shape[:, 9:])  # position and lengths
+        numbers[lines.kind == ObjectKind.GRID, 4] = 0.0  # its steepness
+        sizes = numbers.max(axis=1, initial=0.0)
+        for k in np.flatnonzero(sizes > LARGEST).tolist():
             raise InputError(
-                f"Object '{name}' has a size or a place of {size:g} m. A controller, which computes in float32, takes "
-                f"up to {LARGEST:g} m. Leave out what no link reaches, or give a half-space, which has no size."
+                f"Object '{lines.names[k]}' has a size or a place of {sizes[k]:g} m. A controller, which computes in "
+                f"float32, takes up to {LARGEST:g} m. Leave out what no link reaches, or give a half-space, which has "
+                "no size."
             )
+        self._checked = lines

@@ -119,7 +119,7 @@ class CollisionData:
         if enabled is None and key == self._used:
             return
         self._used = None
-        lines = self._lines_of(tuple(worlds))
+        lines = self.lines_of(tuple(worlds))
         given = np.ones((1, max(lines.most, 1)), dtype=bool) if enabled is None else enabled
         values = np.concatenate([np.empty(0, np.float32), *lines.values])
         wanted = Room(len(worlds), len(lines.kind), len(values), len(world_index), *given.shape)
@@ -145,7 +145,7 @@ class CollisionData:
             array.push(0)
         self._used = key if enabled is None else None
 
-    def _lines_of(self, worlds: tuple[World, ...]) -> WorldLines:
+    def lines_of(self, worlds: tuple[World, ...]) -> WorldLines:
         """Give the objects of worlds as numbers; a solve asks again where islands touch each other."""
         if worlds != self._worlds:
             self._worlds, self._lines = worlds, world_lines(worlds)
