@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from ik_service.robots.collision.distance_grid import DistanceGrid
 from ik_service.robots.collision.shapes import Box, Capsule, Cylinder, HalfSpace, Sphere
 from ik_service.robots.collision.world import Obstacle, World
-from ik_service.robots.transforms import Float64Array, quaternion_between, quaternion_conjugate, quaternion_rotate
+from ik_service.robots.transforms import Float64Array, quaternion_conjugate, quaternion_rotate
 
-_Z_AXIS = np.array([0.0, 0.0, 1.0])
 _KNOWN_LINES: "WeakKeyDictionary[World, tuple[_Line, ...]]" = WeakKeyDictionary()
 
 
@@ -53,7 +52,8 @@ class WorldLines(NamedTuple):
         kind: `ObjectKind`, [objects].
         names: Names of the objects.
         shape: Rotation from the world by rows, position of the frame [m], and four numbers: half lengths and rounding
-            [m]; of a grid its spacing [m], steepness, and the radius of a ball around its middle [m], [objects, 16].
+            [m]; of a grid its spacing [m], steepness, and the radius of a ball around its middle [m]; of the rotation
+            of a half-space the last row alone, its normal, [objects, 16].
         grid: Of a grid its first value, and nodes along x, y and z, [objects, 4].
         values: Distances at the nodes of the grids [m], one grid after another.
         most: Most objects of a world.
@@ -113,9 +113,7 @@ def _lines(world: World) -> tuple[_Line, ...]:
 def _line(shape: Obstacle) -> _Line:
     if isinstance(shape, HalfSpace):
         normal = np.array(shape.normal)
-        numbers = _numbers(quaternion_between(_Z_AXIS, normal), shape.offset * normal, np.zeros(4))
-        numbers[6:9] = normal  # as it is, not as a rotation has it
-        return _Line(ObjectKind.HALF_SPACE, numbers)
+        return _Line(ObjectKind.HALF_SPACE, np.concatenate([np.zeros(6), normal, shape.offset * normal, np.zeros(4)]))
     pose = np.array(shape.pose)
     center, turn = pose[:3], pose[3:]
     if isinstance(shape, DistanceGrid):
