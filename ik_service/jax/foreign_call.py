@@ -89,10 +89,22 @@ def _callable(known: "ref[IKSolver]", dtype: str, derives: bool) -> Any:
         for array, values in zip(out, (answer.joint_q, flags, answer.rates), strict=False):
             array.assign(np.ascontiguousarray(values, dtype=wp.dtype_to_numpy(array.dtype)))
 
-    def solve_alone(positions, orientations_xyzw, start, offsets, which, joint_q, flags):  # type: ignore[no-untyped-def]
+    # Warp reads names and types of the arguments; the types stand below, since they depend on the numbers.
+    def solve_alone(
+        positions: Any, orientations_xyzw: Any, start: Any, offsets: Any, which: Any, joint_q: Any, flags: Any
+    ) -> None:
         solve(positions, orientations_xyzw, start, offsets, which, joint_q, flags)
 
-    def solve_and_derive(positions, orientations_xyzw, start, offsets, which, joint_q, flags, rates):  # type: ignore[no-untyped-def]
+    def solve_and_derive(
+        positions: Any,
+        orientations_xyzw: Any,
+        start: Any,
+        offsets: Any,
+        which: Any,
+        joint_q: Any,
+        flags: Any,
+        rates: Any,
+    ) -> None:
         solve(positions, orientations_xyzw, start, offsets, which, joint_q, flags, rates)
 
     function: Any = solve_and_derive if derives else solve_alone

@@ -184,6 +184,30 @@ def test_a_solver_lives_as_long_as_somebody_has_it():
     assert alive() is None
 
 
+def test_calls_one_by_one_are_traced_once(arm):
+    solver, joint_q, poses = arm
+    own = JaxSolver(solver.solver)
+    for _ in range(5):
+        own(poses[:, :3], poses[:, 3:], initial_joint_q=joint_q)
+    assert own.calls._cache_size() == 1
+
+
+def test_a_program_whose_solver_is_gone_says_so():
+    targets = jnp.asarray([[0.4, 0.1, 0.5]])
+
+    def compiled():
+        own = JaxSolver(IKSolver(load_robot("ur5e", collision="ignore"), ["tool0"], device="cpu"))
+        program = jax.jit(lambda positions: own(positions).joint_q).lower(targets).compile()
+        assert program(targets).shape == (1, 6)
+        return program
+
+    program = compiled()
+    jax.clear_caches()
+    gc.collect()
+    with pytest.raises(Exception, match="The solver of this program is gone"):
+        program(targets).block_until_ready()
+
+
 def test_numbers_of_another_type_are_refused(arm):
     with pytest.raises(InputError, match=r"of type float16\. Allowed: float32, float64"):
         arm[0](jnp.zeros((1, 3), jnp.float16))
