@@ -1,6 +1,6 @@
 """An honest caller, run as a program of its own so that the work of an attack does not slow its clock.
 
-Usage: victim.py HOST PORT KEY. It prints READY once a call of each kind has been answered, calls until its standard
+Usage: victim.py HOST PORT KEY. It prints READY once a call of each kind has ended, calls until its standard
 input ends, and then prints its calls, one JSON list a line with the fields of `Call`. Each kind of call has a thread
 and a connection; `fresh` makes a new one each time.
 """

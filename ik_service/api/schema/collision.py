@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from ik_service.api.schema import limits
 from ik_service.api.schema.fields import NAME_LISTS, NAMES, Envelope, column, row
 from ik_service.robots.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES
+from ik_service.robots.collision.distance_grid import LEAST_SPACING
 from ik_service.robots.files.geometry.world_file import SHAPES, ShapeFields
 
 MAX_OBJECTS = 256
@@ -39,7 +40,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "description": f"Signed distance at the nodes, by their number along x, y and z [m]. At most {MAX_GRID_NODES} "
         f"in all grids of a request, {MAX_KEPT_NODES} of a world that is kept.",
     },
-    "spacing": {"type": "number", "exclusiveMinimum": 0.0, "description": "Between neighbouring nodes [m]."},
+    "spacing": {"type": "number", "minimum": LEAST_SPACING, "description": "Between neighbouring nodes [m]."},
     "normal": {**row(3), "description": "Direction out of the half-space, of length 1."},
     "offset": {**_NUMBER, "description": "Distance of its plane from the origin along the normal [m]. Default: 0."},
 }

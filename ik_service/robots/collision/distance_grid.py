@@ -43,7 +43,7 @@ class DistanceGrid:
         """Copy and check what is given.
 
         Raises:
-            InputError: Distances have another shape, are too many or too large, or the spacing is not positive.
+            InputError: Distances have another shape, are too many or too large, or the spacing is too small.
         """
         object.__setattr__(self, "values", _checked_values(values))
         is_number = isinstance(spacing, Real) and not isinstance(spacing, bool)

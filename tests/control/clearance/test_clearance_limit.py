@@ -355,7 +355,7 @@ BALL = (
 )
 
 
-# Its face is 0.7 m away; float32 would have it 7 mm off.
+# Its face is 0.7 m away; float32 would have it 3 mm off.
 FAR_FACE = World({"wall": Box((4e5, 4e5, 4e5), (0.7 + 2e5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))})
 
 
