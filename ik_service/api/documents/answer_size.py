@@ -91,7 +91,7 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
 
 
 def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
-    """Return how much memory the results of a solve take at most, before they are written.
+    """Return how much memory a solve takes at most for its results, before they are written, and objects by problem.
 
     Args:
         robot: The robot.
@@ -107,7 +107,8 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
         (2 if column.dtype == "float64" else 1) * math.prod(extents[axis] for axis in column.axes)
         for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
     )
-    return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count
+    switches = 0 if request.object_enabled is None else request.object_enabled.nbytes
+    return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count + switches
 
 
 def _constraint_extents(robot: RobotModel) -> dict[str, int]:

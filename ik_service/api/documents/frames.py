@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema.fields import Offset
+from ik_service.api.schema.limits import MAX_SWITCH_COUNT
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from objectives.errors import UnknownNameError
@@ -97,19 +98,28 @@ class Switches(NamedTuple):
             return None
         places = {name: place for place, name in enumerate(self.names)}
         if not isinstance(value[0], list):
-            enabled = self._enabled(value, pointer, places)
+            enabled = np.ones(len(self.names), dtype=bool)
+            self._switch_off(enabled, value, pointer, places)
             return None if enabled.all() else enabled
         check_count(len(value), count, pointer)
-        lines = np.array([self._enabled(names, f"{pointer}/{k}", places) for k, names in enumerate(value)])
-        if not (lines == lines[0]).all():
-            return lines
-        return None if lines[0].all() else np.asarray(lines[0])
+        if count * len(self.names) > MAX_SWITCH_COUNT:
+            detail = (
+                f"{count} problems have lists of their own, and the {self.owner} has {len(self.names)} {self.what}s. "
+                f"Allowed in one request: {MAX_SWITCH_COUNT // len(self.names)}. Give one list for all, or split them."
+            )
+            raise faulty_field(pointer, "out_of_range", detail)
+        enabled = np.ones((count, len(self.names)), dtype=bool)
+        for k, names in enumerate(value):
+            self._switch_off(enabled[k], names, f"{pointer}/{k}", places)
+        alike = enabled.all(axis=0)
+        if (alike == enabled.any(axis=0)).all():
+            return None if alike.all() else np.asarray(alike)
+        return enabled
 
-    def _enabled(self, names: Any, pointer: str, places: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Return which a list of names leaves on, [names]."""
+    def _switch_off(self, enabled: NDArray[np.bool_], names: Any, pointer: str, places: Mapping[str, int]) -> None:
+        """Let a list of names switch off what it has, [names]."""
         if not isinstance(names, list):
             raise faulty_field(pointer, "wrong_type", "Give a list of names.")
-        enabled = np.ones(len(self.names), dtype=bool)
         for k, name in enumerate(names):
             if not isinstance(name, str):
                 raise faulty_field(f"{pointer}/{k}", "wrong_type", f"Give the name of a {self.what}.")
@@ -119,4 +129,3 @@ class Switches(NamedTuple):
                 detail = f"The {self.owner} has no {self.what} of this name. {self.what.capitalize()}s: {known}."
                 raise faulty_field(f"{pointer}/{k}", f"unknown_{self.what}", detail)
             enabled[places[name]] = False
-        return enabled

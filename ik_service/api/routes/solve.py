@@ -8,13 +8,14 @@ from starlette.responses import Response
 
 from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, reservation_of
-from ik_service.api.codecs.codec import Codec, Document
+from ik_service.api.codecs.codec import Document
 from ik_service.api.codecs.media_types import answer_codec, request_codec
 from ik_service.api.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_answer_bytes, solve_array_bytes
 from ik_service.api.documents.solve_answer import answer_document
 from ik_service.api.documents.solve_request import DecodedSolve, read_solve
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
+from ik_service.api.routes.body_reading import read_asked
 from ik_service.api.routes.direct_route import DirectRoute
 from ik_service.api.routes.openapi import deadline_parameter, solve_answer_content, solve_request_body
 from ik_service.api.schema.solve import SolveAnswerBody
@@ -54,22 +55,17 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     output_codec = answer_codec(request.headers, codec)
     body = await request.body()
     reservation, owner = reservation_of(request.scope), owner_of(request.scope)
-    arguments = (codec, body, request.scope["query_string"].decode("latin-1"), state.max_body_bytes, model, kept)
-    decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
-    if decoded_bytes > codec.blocking_bytes:
-        with reservation.reserved(decoded_bytes):
-            decoded = await wait_for(request, state.side_threads.run(owner, _decode, *arguments))
-    else:
-        decoded = _decode(*arguments)
+    decoded = await read_asked(request, state, codec, body, lambda document: _read(document, model, kept))
     if output_codec.is_flat and "islands" in decoded.include:
         raise faulty_field("/include", "unknown_option", f"{output_codec.media_type} cannot hold islands.")
     size = solve_answer_bytes(model, decoded, output_codec)
     reservation.reserve_answer(size)
-    if size > UNCOUNTED_BYTES or decoded.request.options.solutions > 1:
-        reservation.reserve(solve_array_bytes(model, decoded.request))
-    state.admission.remember(arrival, model, decoded.request, owner)
+    asked = decoded.request
+    if size > UNCOUNTED_BYTES or asked.options.solutions > 1 or asked.object_enabled is not None:
+        reservation.reserve(solve_array_bytes(model, asked))
+    state.admission.remember(arrival, model, asked, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)
-    solving = state.bridge.solve(model, decoded.request, timeout_s=timeout_s, label=robot, owner=owner)
+    solving = state.bridge.solve(model, asked, timeout_s=timeout_s, label=robot, owner=owner)
     answer = await wait_for(request, solving)
     if arrival.time_left_s < 0.0:
         raise ExpiredError("The deadline passed before the answer could be sent.")
@@ -84,9 +80,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     return PacedResponse(await wait_for(request, making), media_type=output_codec.media_type)
 
 
-def _decode(
-    codec: Codec, body: bytes, query: str, limit: int, robot: RobotModel, kept: Mapping[str, World]
-) -> DecodedSolve:
-    decoded = read_solve(codec.decode(body, query, limit), robot, kept)
+def _read(document: object, robot: RobotModel, kept: Mapping[str, World]) -> DecodedSolve:
+    decoded = read_solve(document, robot, kept)
     _ = decoded.request.batch_key  # looks at all rows: found here, large ones do not hold up the event loop
     return decoded

@@ -102,7 +102,8 @@ class SolveWorld(Envelope):
     )
     disable: Annotated[Any, NAME_LISTS] = Field(
         default_factory=list,
-        description="Names of objects that are not there: one list, or one per problem.",
+        description="Names of objects that are not there: one list, or one per problem; then at most "
+        f"{limits.MAX_SWITCH_COUNT} problems x objects.",
     )
     attached: Annotated[Any, WithJsonSchema(ATTACHED)] = Field(
         default_factory=dict,

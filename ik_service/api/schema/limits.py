@@ -13,6 +13,8 @@ OBJECTS_OF_AN_ATTEMPT = 32
 """Objects of a world that cost about as much as an attempt: with more of them fewer attempts are allowed."""
 MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
+MAX_SWITCH_COUNT = 1 << 24
+"""Problems times objects of a world, or constraints, of one request in which each problem has its own list of them."""
 MAX_VALUE = 1e6
 """Largest magnitude of a position [m], coordinate or weight: its square is far from the largest float32."""
 MIN_WEIGHT = 1e-6

@@ -1,7 +1,10 @@
 """Worlds over HTTP: objects in a request, per problem or not, and clearances in its answer."""
 
+import dataclasses
 import io
 import pickle
+import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,12 +13,17 @@ from starlette.datastructures import Headers
 from ik_service import IKSolver, load_robot
 from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.media_types import answer_codec
-from ik_service.api.documents.answer_size import solve_answer_bytes
+from ik_service.api.documents import solve_request
+from ik_service.api.documents.answer_size import solve_answer_bytes, solve_array_bytes
 from ik_service.api.documents.solve_request import read_solve
+from ik_service.api.documents.worlds.surroundings import read_surroundings
+from ik_service.api.errors.exceptions import FaultyFieldsError
+from ik_service.api.routes.configurations import check
 from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS
+from ik_service.api.schema.limits import MAX_SWITCH_COUNT
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.client import Client
-from ik_service.robots import AttachedObject
+from ik_service.robots import AttachedObject, Sphere, World
 from ik_service.robots.files.geometry.world_file import read_world
 from tests.solver.test_collision import HAND, free_targets
 
@@ -25,6 +33,7 @@ OBJECTS = {
     "post": {"shape": "capsule", "radius": 0.04, "length": 1, "position": [0.5, 0.3, 0.4]},
     "wall": {"shape": "half_space", "normal": [1, 0, 0], "offset": -0.5},
 }
+POSTURE = {"type": "posture", "joint_q_reference": [0.0] * 7}
 SHELF = {"shelf": {"shape": "box", "size": [0.5, 0.6, 0.04], "position": [0.55, 0, 0.5]}}
 FURTHER = {"options": {"margin_m": 0.01}, "include": ["advice", "clearance"]}
 
@@ -301,6 +310,63 @@ def test_what_is_wrong_is_named(served_cell, target, robot, fields, pointer, cod
     answer = served_cell.post(f"/v1/robots/{robot}/solve", json={"targets": [own], **fields})
     assert answer.status_code == 422
     assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [(pointer, code)]
+
+
+def own_lists(count, names):
+    """A solve of so many problems, each with a list of its own in a kept world of 4096 objects."""
+    world = {"name": "hall", "disable": [[name] for name in names] + [[]] * (count - len(names))}
+    return {"problem_count": count, "objectives": [POSTURE], "world": world, "options": {"seeds": 1}}
+
+
+def test_a_list_for_each_problem_takes_little_memory(cell):
+    kept = {"hall": World({f"o{k}": Sphere(0.01, (9.0, 0.0, 0.01 * k)) for k in range(4096)})}
+    most = MAX_SWITCH_COUNT // 4096
+    tracemalloc.start()
+    request = read_solve(own_lists(most, ["o1", "o2"]), cell, kept).request
+    with pytest.raises(FaultyFieldsError) as raised:
+        read_solve(own_lists(60_000, []), cell, kept)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert str(most) in str(raised.value)
+    assert "/world/disable" in str(raised.value)
+    assert request.object_enabled.shape == (most, 4096)
+    assert np.argwhere(~request.object_enabled).tolist() == [[0, 1], [1, 2]]
+    assert peak < 2 * MAX_SWITCH_COUNT
+    without = dataclasses.replace(request, object_enabled=None)
+    assert solve_array_bytes(cell, request) - solve_array_bytes(cell, without) == MAX_SWITCH_COUNT
+
+
+@pytest.mark.parametrize(("lists", "expected"), [([["o0"], ["o0"]], [False, True]), ([[], []], None)])
+def test_lists_that_say_the_same_are_one(cell, lists, expected):
+    kept = {"hall": World({name: Sphere(0.01, (9.0, 0.0, 0.0)) for name in ("o0", "o1")})}
+    document = {**own_lists(2, []), "world": {"name": "hall", "disable": lists}}
+    enabled = read_solve(document, cell, kept).request.object_enabled
+    assert expected == (None if enabled is None else enabled.tolist())
+
+
+def test_too_many_attached_objects_are_not_read(cell, target):
+    attached = {"none": 1} | {str(k): ROD for k in range(20_000)}
+    with pytest.raises(FaultyFieldsError, match="Allowed: 4") as raised:
+        read_solve({"targets": [target], "world": {"objects": {}, "attached": attached}}, cell)
+    assert "/world/attached:" in str(raised.value)
+
+
+@pytest.mark.parametrize("route", ["solve", "check"])
+def test_a_world_is_read_beside_the_event_loop(served_cell, cell, target, route, monkeypatch):
+    module, threads = solve_request if route == "solve" else check, []
+
+    def recorded(*given):
+        threads.append(threading.current_thread().name)
+        return read_surroundings(*given)
+
+    monkeypatch.setattr(module, "read_surroundings", recorded)
+    body = {"targets": [target]} if route == "solve" else {"joint_q": [[0.0] * cell.joint_coord_count]}
+    for world in ({"objects": OBJECTS}, None):
+        reply = served_cell.post(f"/v1/robots/cell/{route}", json={**body, "world": world})
+        assert reply.status_code == 200, reply.text
+    beside, on_the_loop = threads
+    assert beside.startswith("ik-side")
+    assert not on_the_loop.startswith("ik-side")
 
 
 def test_many_objects_leave_fewer_attempts(cell):

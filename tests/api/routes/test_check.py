@@ -79,4 +79,6 @@ def test_a_check_that_would_take_long_is_refused_with_what_is_allowed(served_cel
     assert fault["code"] == "out_of_range"
     allowed = int(fault["detail"].split()[-1].rstrip("."))
     spheres = cell.body_spheres
-    assert 0 < allowed * 256 * len(spheres.radii) <= MAX_CHECK_EFFORT
+    counts = np.diff(spheres.link_start).tolist()
+    pairs = sum(counts[a] * counts[b] for a, b in spheres.pairs)
+    assert allowed == MAX_CHECK_EFFORT // (pairs + len(spheres.radii) * 257)

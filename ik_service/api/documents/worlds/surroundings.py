@@ -12,6 +12,7 @@ from ik_service.api.documents.worlds.objects import WorldLimits, read_objects
 from ik_service.api.errors.exceptions import faulty_field, pointer_token
 from ik_service.api.schema.collision import MAX_GRID_NODES, MAX_OBJECTS, SolveWorld
 from ik_service.robots import AttachedObject, RobotModel, World
+from ik_service.robots.collision.attached import MAX_ATTACHED
 from ik_service.robots.collision_checks.body_spheres import checked_attached
 from ik_service.solver import SolverOptions
 from ik_service.solver.inputs.worlds import read_worlds
@@ -88,6 +89,9 @@ def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, 
     """
     if not isinstance(given, dict):
         raise faulty_field("/world/attached", "wrong_type", "Give an object of attached objects by their names.")
+    if len(given) > MAX_ATTACHED:
+        detail = f"{len(given)} objects are attached. Allowed: {MAX_ATTACHED}."
+        raise faulty_field("/world/attached", "invalid_value", detail)
     found = {}
     for name, fields in given.items():
         pointer = f"/world/attached/{pointer_token(name)}"

@@ -76,13 +76,15 @@ def _read(robot: RobotModel, document: object, kept: Mapping[str, World]) -> _As
 def _efforts(spheres: BodySpheres, world: World | None) -> tuple[int, int]:
     """Return the distances of a configuration that are computed at once, and all of them."""
     counts, objects = np.diff(spheres.link_start), 0 if world is None else len(world.objects)
-    pairs = [int(counts[first]) * int(counts[second]) for first, second in spheres.pairs]
-    return max([len(spheres.radii), *pairs]), sum(pairs) + len(spheres.radii) * (1 + objects)
+    pairs = counts[spheres.pairs].prod(axis=1)
+    most = max(len(spheres.radii), int(pairs.max(initial=0)))
+    return most, int(pairs.sum()) + len(spheres.radii) * (1 + objects)
 
 
 def _working_bytes(_robot: RobotModel, asked: _AskedCheck) -> int:
     most, _ = _efforts(asked.spheres, asked.around.world)
-    return min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * most * DISTANCE_BYTES
+    switches = 0 if asked.around.object_enabled is None else asked.around.object_enabled.nbytes
+    return min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * most * DISTANCE_BYTES + switches
 
 
 def _names(asked: _AskedCheck) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from ik_service.api.admission.access import owner_of
 from ik_service.api.admission.request_memory import UNCOUNTED_BYTES, reservation_of
 from ik_service.api.codecs.codec import Codec
 from ik_service.api.codecs.media_types import document_codecs
+from ik_service.api.routes.body_reading import read_asked
 from ik_service.api.server.body_limits import read_body
 from ik_service.api.server.client_disconnect import wait_for
 from ik_service.api.server.paced_response import PacedResponse
@@ -48,16 +49,7 @@ class HostCalculation(Generic[Asked]):
         codec, output_codec = document_codecs(request.headers, self.subject)
         body = await read_body(request, state.max_body_bytes)
         owner, reservation = owner_of(request.scope), reservation_of(request.scope)
-
-        def read() -> Asked:
-            return self.read(model, codec.decode(body, "", len(body)), kept)
-
-        decoded_bytes = codec.decoded_bytes(body, state.max_body_bytes)
-        if decoded_bytes > codec.blocking_bytes:
-            with reservation.reserved(decoded_bytes):
-                asked = await wait_for(request, state.side_threads.run(owner, read))
-        else:
-            asked = read()
+        asked = await read_asked(request, state, codec, body, lambda document: self.read(model, document, kept))
         reservation.reserve_answer(self.answer_bytes(model, asked, output_codec.is_binary))
         working = self.working_bytes(model, asked)
         with reservation.reserved(working) if working > UNCOUNTED_BYTES else nullcontext():

@@ -146,9 +146,9 @@ def _read_field(key: str, value: Any, width: int, numbers_as_text: bool) -> Any:
 
 
 def _read_block(key: str, value: Any) -> Any:
-    """Read lists of lists of lists of numbers, or an array."""
+    """Read lists of lists of lists of numbers, or an array; plane by plane, between which other threads run."""
     try:
-        found = np.asarray(value)
+        found = np.asarray([np.asarray(plane) for plane in value] if isinstance(value, list) else value)
     except ValueError:  # lists of different lengths
         found = np.empty(0, dtype=object)
     if found.dtype.kind not in "iuf":
