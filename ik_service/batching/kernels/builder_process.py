@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
     """
     with captured_output() as compiler_output:
         try:
-            SolverCache(device).solve(robot, sample)
+            need_kernels(robot, sample, device)
         except KernelBuildError as error:
             fault: Exception | None = error
         except (IKError, OSError, MemoryError):
@@ -149,6 +150,18 @@ def fill_cache(robot: RobotModel, sample: SolveRequest, device: str, mark: Path 
     lines = [str(fault), *compiler_output]
     text = " ".join(" ".join(lines).split())[:OUTPUT_CHARACTERS_MAX]
     return f"{type(fault).__name__}: {text} ({len(compiler_output)} lines from the compiler)"
+
+
+def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
+    """Solve a sample, and what a solve like it may need further: errors are those of a solve.
+
+    Islands that touch each other are combined anew from several solutions of each.
+    """
+    cache = SolverCache(device)
+    cache.solve(robot, sample)
+    if robot.collision_model is not None and robot.trees.ntree > 1:
+        with suppress(IKError):  # not every kind of request has several solutions
+            cache.solve(robot, replace(sample, options=replace(sample.options, solutions=2)))
 
 
 @contextmanager

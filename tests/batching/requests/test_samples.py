@@ -19,6 +19,7 @@ STAGED_DOFS = 36  # of a chain for which 200 entries are too few
 IMPORTS = """
 import os
 import warp as wp
+from ik_service.batching.kernels.builder_process import need_kernels
 from ik_service.batching.solver_cache import SolverCache
 from ik_service.solver.compiled.island_launches import PacketLaunches
 from tests.batching.requests.test_samples import KINDS
@@ -33,7 +34,7 @@ robot, request = KINDS[os.environ["KIND"]]()
 wp.config.log_level = wp.LOG_WARNING
 sample = request.sample()
 assert sample.problem_count <= 4
-SolverCache("cpu").solve(robot, sample)
+need_kernels(robot, sample, "cpu")
 before = loaded()
 assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
 print(len(before), *sorted(loaded() - before))
@@ -65,7 +66,8 @@ def processes():
 
 
 @pytest.mark.parametrize(
-    "kind", ["pose", "position", "best_of", "solutions", "float64", "patterns", "two_arms", "objectives", "staged"]
+    "kind",
+    ["pose", "position", "best_of", "solutions", "float64", "patterns", "two_arms", "touching", "objectives", "staged"],
 )
 def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
     before, *new = processes.finish(processes.start(PROGRAM, {"KIND": kind})).split()
@@ -104,6 +106,12 @@ def two_arms():
     return robot, replace(request, targets=(replace(request.targets[0], row_weights=weights), request.targets[1]))
 
 
+def touching():
+    """Arms that are islands of their own, and whose first solutions touch each other for some problems."""
+    robot = load_robot("dual_panda")
+    return of_poses(robot, [name for name in robot.link_names if name.endswith("hand")])
+
+
 def with_objectives():
     robot, request = of_panda(orientations=False, seeds=8)
     weights = np.full((COUNT, 7), 0.01)
@@ -124,6 +132,7 @@ KINDS = {
     "float64": lambda: of_panda(precision="float64"),
     "patterns": with_patterns,
     "two_arms": two_arms,
+    "touching": touching,
     "objectives": with_objectives,
     "staged": staged,
 }
