@@ -101,13 +101,13 @@ def approaches_function(size: ClearanceSize) -> Any:
 @lru_cache
 @typing.no_type_check
 def time_to_contact_function(size: ClearanceSize) -> Any:
-    """Return the function of Warp: (p, joint_q, spheres, worlds, levers, speeds, kept, longest) -> a time.
+    """Return the function of Warp: (p, joint_q, spheres, worlds, levers, farthest, speeds, kept, longest) -> a time.
 
     The first arguments are those of `clearance_function`. For at least as long as it returns, and no more than
     `longest`, everything keeps the distance `kept` [m], if joints move no faster than `speeds` from here on.
 
     `levers`, [links, coordinates], says how far spheres of a link move at most for a unit of a coordinate; 0 where it
-    does not move them.
+    does not move them. `farthest`, [coordinates], says how far from 0 joints may slide for that.
     """
     warp: Any = wp
     Configuration: Any = warp.ref[wp.types.vector(size.coordinates, wp.float32)]
@@ -121,6 +121,7 @@ def time_to_contact_function(size: ClearanceSize) -> Any:
         spheres: Spheres,
         worlds: Worlds,
         levers: wp.array2d[wp.float32],
+        farthest: wp.array[wp.float32],
         speeds: Configuration,
         kept: float,
         longest: float,

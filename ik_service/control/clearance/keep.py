@@ -152,7 +152,9 @@ def keep_kernel(size: ClearanceSize, leaders: int) -> wp.Kernel:
             speeds = Configuration()
             way(task, r, ticks, joint_q, speeds)
             longest = wp.float32(end - ticks)
-            ticks += wp.float64(time_to_contact(r, joint_q, spheres, worlds, task.levers, speeds, hard, longest))
+            ticks += wp.float64(
+                time_to_contact(r, joint_q, spheres, worlds, task.levers, task.farthest, speeds, hard, longest)
+            )
             checks += 1
         return ticks >= end
 

@@ -32,7 +32,7 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
-from ik_service.robots.collision_checks.levers import levers
+from ik_service.robots.collision_checks.levers import farthest_slides, levers
 from ik_service.robots.structure.coupling import follower_numbers
 from ik_service.solver.collisions.collision_data import ROUNDING, CollisionData
 from ik_service.solver.device_lock import turn_on
@@ -150,6 +150,8 @@ class ClearanceLimit:
         )
         task.follower_number = device_array(numbers, wp.float64, device)
         task.margins = device_array(self._margins(), wp.float64, device)
+        farthest = np.nextafter(farthest_slides(robot).astype(np.float32), np.float32(np.inf))  # rounded up
+        task.farthest = device_array(farthest, wp.float32, device)
         task.count = wp.zeros(self._robots, dtype=wp.int32, device=device)
         task.gaps = wp.zeros((self._robots, ROWS), dtype=wp.float32, device=device)
         task.room = wp.zeros((self._robots, ROWS), dtype=wp.float64, device=device)

@@ -30,6 +30,7 @@ class ClearanceTask:
     dof: wp.array[wp.int32]  # the robot's DOF, -1 in quaternions
     lever: wp.array[wp.float64]  # how far a centre of a sphere moves at most for a unit of it [m per rad or m]
     levers: wp.array2d[wp.float32]  # [links, coordinates]: the same of the spheres of each link
+    farthest: wp.array[wp.float32]  # [coordinates]: how far from 0 joints may slide for that [m], far for what turns
     # limits, per active DOF
     limit_lower: wp.array[wp.float64]
     limit_upper: wp.array[wp.float64]

@@ -51,6 +51,24 @@ def levers(
     return found
 
 
+def farthest_slides(robot: KinematicRobot) -> Float64Array:
+    """Return how far from 0 joints slide at most for which `levers` are right, by their limits.
+
+    What turns moves as much further for each metre by which joints that slide are beyond that, together.
+
+    Returns:
+        m, shape [joint_coord_count]; inf for coordinates along which nothing slides.
+    """
+    found = np.full(robot.joint_coord_count, np.inf)
+    for joint in range(robot.joint_count):
+        slides, _ = slides_and_turns(robot, joint)
+        for dof in range(slides.start, slides.stop):
+            if robot.dof_coordinate[dof] >= 0:
+                limits = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
+                found[robot.dof_coordinate[dof]] = max(np.abs(limits))
+    return found
+
+
 def slides_between(robot: KinematicRobot) -> Float64Array:
     """Return how far the joints between two bodies slide together, by their limits [m].
 

@@ -10,7 +10,7 @@ from ik_service.compiler import Lanes
 from ik_service.control.clearance.reach import pairs_to_keep
 from ik_service.robots import Box, CollisionModel, Sphere, World, load_urdf
 from ik_service.robots.collision_checks.check import pair_distance, sphere_centers
-from ik_service.robots.collision_checks.levers import levers
+from ik_service.robots.collision_checks.levers import farthest_slides, levers
 from ik_service.solver.collisions.collision_data import CollisionData
 from objectives import InputError
 from tests.collision.test_clearance import MIXED, WORLD, pair_distances, with_spheres
@@ -71,6 +71,7 @@ def test_nothing_comes_nearer_before_the_time(name, lanes):
         spheres: CollisionSpheres,
         worlds: CollisionWorlds,
         levers: wp.array2d[float],
+        farthest: wp.array[float],
         time_out: wp.array[float],
     ):
         p = wp.tid()
@@ -79,17 +80,20 @@ def test_nothing_comes_nearer_before_the_time(name, lanes):
         for k in range(width):
             q[k] = joint_q[p, k]
             speeds[k] = wp.abs(joint_qd[p, k])
-        time_out[p] = time_to_contact(p, q, spheres, worlds, levers, speeds, kept, longest)
+        time_out[p] = time_to_contact(p, q, spheres, worlds, levers, farthest, speeds, kept, longest)
 
     rng = np.random.default_rng(2)
     start = robot.random_joint_q(rng, count).astype(np.float32)
+    slides = np.isfinite(farthest_slides(robot))
+    start[count // 2 :, slides] *= 4.0  # beyond limits
     speeds = rng.uniform(-0.2, 0.2, start.shape).astype(np.float32)
     speeds[: count // 3, : width // 2] = 0.0
     speeds[0] = 0.0
     times = wp.zeros(count, dtype=float, device="cpu")
     given = [wp.array(values, dtype=float, device="cpu") for values in (start, speeds)]
     of_links = wp.array(levers(robot, robot.body_spheres).astype(np.float32), dtype=float, device="cpu")
-    inputs = [*given, data.spheres(range(robot.trees.ntree)), data.worlds, of_links]
+    farthest = wp.array(farthest_slides(robot).astype(np.float32), dtype=float, device="cpu")
+    inputs = [*given, data.spheres(range(robot.trees.ntree)), data.worlds, of_links, farthest]
     wp.launch(measure, count, inputs, [times], device="cpu")
     found = times.numpy()
     assert found[0] == longest
