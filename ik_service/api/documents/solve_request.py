@@ -12,6 +12,7 @@ from ik_service.api.documents.columns import check_unit_quaternions, check_weigh
 from ik_service.api.documents.envelope import read_envelope
 from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset
 from ik_service.api.documents.objective import read_objective, row_counts
+from ik_service.api.documents.worlds.objects import counted_objects
 from ik_service.api.documents.worlds.surroundings import read_surroundings
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.schema import limits
@@ -81,7 +82,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if "clearance" in envelope.include and not is_checked(robot, options, around.world):
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)
-    _check_attempts(options, count, 0 if around.world is None else len(around.world.objects))
+    _check_attempts(options, count, around.world)
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
     request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around)
@@ -118,10 +119,11 @@ def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> 
     return 0 if rows is None else len(rows)
 
 
-def _check_attempts(options: SolverOptions, count: int, objects: int) -> None:
-    seeds, most = options.seed_count, limits.MAX_ATTEMPT_COUNT // (1 + objects // limits.OBJECTS_OF_AN_ATTEMPT)
+def _check_attempts(options: SolverOptions, count: int, world: World | None) -> None:
+    seeds = options.seed_count
+    most = limits.MAX_ATTEMPT_COUNT // (1 + counted_objects(world) // limits.OBJECTS_OF_AN_ATTEMPT)
     if count * seeds > most:
-        around = f" in a world of {objects} objects" if most < limits.MAX_ATTEMPT_COUNT else ""
+        around = f" in a world of {len(world.objects)} objects" if world and most < limits.MAX_ATTEMPT_COUNT else ""
         detail = (
             f"{count} problems with {seeds} seeds each are {count * seeds} attempts{around}. "
             f"Allowed in one request: {most}."

@@ -19,7 +19,7 @@ MAX_KEPT_OBJECTS, MAX_KEPT_NODES = 4096, 1 << 21
 MAX_KEPT_BYTES = 16 * 1024 * 1024
 """Bytes of a world that is kept, as MessagePack."""
 MAX_CHECK_EFFORT = 100_000_000
-"""Most distances of one check, configurations x (pairs of spheres + spheres x objects)."""
+"""Most distances of one check, configurations x (pairs of spheres + spheres x objects); grids count several times."""
 WORLD: dict[str, Any] = {"objects": {"table": {"shape": "box", "size": [1, 1, 0.1], "position": [0.5, 0, -0.1]}}}
 CHECK_REQUEST: dict[str, Any] = {"joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]], "world": WORLD}
 _POSITIVE = {"type": "number", "minimum": 0.0, "maximum": limits.MAX_VALUE}

@@ -11,6 +11,8 @@ MAX_ATTEMPT_COUNT = 8_000_000
 """Problems times seeds of one request."""
 OBJECTS_OF_AN_ATTEMPT = 32
 """Objects of a world that cost about as much as an attempt: with more of them fewer attempts are allowed."""
+OBJECTS_OF_A_GRID = 12
+"""Other objects that cost about as much as a grid."""
 MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
 MAX_SWITCH_COUNT = 1 << 24

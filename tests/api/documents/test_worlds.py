@@ -379,3 +379,19 @@ def test_many_objects_leave_fewer_attempts(cell):
     with pytest.raises(ValueError, match="256 objects") as raised:
         read_solve({"targets": [target], "world": many, "options": options}, cell)
     assert "/options/seeds" in str(raised.value)
+
+
+def test_grids_leave_fewer_attempts_and_configurations(served_cell, cell):
+    grid = {**GRID, "values": [[[1, 1], [1, 1]], [[1, 1], [1, 1]]]}
+    boxes, grids = ({"objects": {str(k): one for k in range(256)}} for one in (OBJECTS["table"], grid))
+    allowed = []
+    for world in (boxes, grids):
+        body = {"joint_q": [[0] * cell.joint_coord_count] * 50_000, "world": world}
+        (fault,) = served_cell.post("/v1/robots/cell/check", json=body).json()["errors"]
+        allowed.append(int(fault["detail"].split()[-1].rstrip(".")))
+    assert 5 * allowed[1] < allowed[0]
+    target = {"link": HAND, "positions": [[0.4, 0.1, 0.5]] * 1000}
+    options = {"seeds": 800}
+    assert read_solve({"targets": [target], "world": boxes, "options": options}, cell).request.problem_count == 1000
+    with pytest.raises(FaultyFieldsError, match="256 objects"):
+        read_solve({"targets": [target], "world": grids, "options": options}, cell)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ik_service.api.codecs.packed_column import PackedColumn
 from ik_service.api.errors.exceptions import FaultyFieldsError, faulty_field, pointer_token
-from ik_service.api.schema.limits import NAME_LENGTH
+from ik_service.api.schema.limits import NAME_LENGTH, OBJECTS_OF_A_GRID
 from ik_service.robots import DistanceGrid, World
 from ik_service.robots.files.geometry.world_file import read_world
 from objectives.errors import InputError
@@ -52,6 +52,14 @@ def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
     except InputError as error:
         raise faulty_field(pointer, "invalid_value", str(error)) from None
     return world
+
+
+def counted_objects(world: World | None) -> int:
+    """Return how many objects a world has, a grid counting as several: what it costs to look at all of them."""
+    if world is None:
+        return 0
+    grids = sum(isinstance(shape, DistanceGrid) for shape in world.objects.values())
+    return len(world.objects) + (OBJECTS_OF_A_GRID - 1) * grids
 
 
 def _check_names(objects: Mapping[Any, Any], limits: WorldLimits) -> None:

@@ -11,6 +11,7 @@ from ik_service.api.codecs.codec import Codec
 from ik_service.api.documents.answer_size import column_answer_bytes
 from ik_service.api.documents.columns import read_rows
 from ik_service.api.documents.envelope import read_envelope
+from ik_service.api.documents.worlds.objects import counted_objects
 from ik_service.api.documents.worlds.surroundings import Surroundings, read_surroundings
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_schema import problem_answers
@@ -75,7 +76,7 @@ def _read(robot: RobotModel, document: object, kept: Mapping[str, World]) -> _As
 
 def _efforts(spheres: BodySpheres, world: World | None) -> tuple[int, int]:
     """Return the distances of a configuration that are computed at once, and all of them."""
-    counts, objects = np.diff(spheres.link_start), 0 if world is None else len(world.objects)
+    counts, objects = np.diff(spheres.link_start), counted_objects(world)
     pairs = counts[spheres.pairs].prod(axis=1)
     most = max(len(spheres.radii), int(pairs.max(initial=0)))
     return most, int(pairs.sum()) + len(spheres.radii) * (1 + objects)
