@@ -109,32 +109,6 @@ def test_long_ticks_do_not_jump_through_an_obstacle(panda):
     assert robot.collision(np.array(ways), world).clearance.min() < 0.0  # the ball is in the way
 
 
-BOOM = """<robot name="boom"><link name="base"/><link name="mast"/><link name="tip"/>
-<joint name="turn" type="revolute"><parent link="base"/><child link="mast"/><axis xyz="0 0 1"/>
-<limit lower="-3" upper="3" velocity="2" effort="1"/></joint>
-<joint name="slide" type="prismatic"><parent link="mast"/><child link="tip"/><axis xyz="1 0 0"/>
-<limit lower="0" upper="0.2" velocity="0.01" effort="1"/></joint></robot>"""
-
-
-@pytest.mark.parametrize("as_measured", [False, True], ids=["reset", "measured"])
-def test_a_robot_that_is_put_beyond_its_limits_does_not_jump_through_an_obstacle(as_measured):
-    """Its tip is further from the joint that turns it than limits let it be."""
-    robot = load_urdf(BOOM).with_collision_model(CollisionModel({"tip": [[0, 0, 0, 0.03]]}, []))
-    start = np.array([0.0, 5.0])
-    world = World({"ball": Sphere(0.03, (5.0 * np.cos(0.7), 5.0 * np.sin(0.7), 0.0))})
-    target = pose_of(robot, np.array([1.5, 5.0]), "tip")
-    controller = IKController(robot, ["tip"], limits=ControlLimits(clearance=MARGIN), world=world)
-    q = [start]
-    if not as_measured:
-        controller.reset(start)
-    for _ in range(8):
-        found = controller.step(target, dt=0.1, joint_q=q[-1] if as_measured else None)
-        q.append(found.joint_q[0].copy())
-    between = [a + s * (b - a) for a, b in pairwise(q) for s in np.linspace(0.0, 1.0, 200)]
-    assert robot.collision(np.array(between), world).clearance.min() >= MARGIN
-    assert q[-1][0] > 0.3  # it moves
-
-
 def test_a_hand_slides_along_a_wall_to_the_nearest_place(panda):
     """The target is behind a wall; sideways it is met, and the wall is kept off."""
     robot, start = panda, home(panda)
