@@ -15,7 +15,7 @@ from ik_service.robots.transforms import Float64Array
 
 DISABLED = "disabled in the SRDF file"
 MAX_COVERED = 512
-"""Most boxes and cylinders of a robot that are covered when it is loaded; thin plates take longest."""
+"""Most boxes and cylinders of a robot that are covered when it is loaded; long cylinders take longest."""
 
 
 def read_collision_model(
