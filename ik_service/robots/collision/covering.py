@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.robots.collision.covered_box import cover_box
+from ik_service.robots.collision.covered_box import MOST, cover_box
 from ik_service.robots.collision.covered_cells import Places, SignedDistance, Spheres, cover_cells, fewest
 from ik_service.robots.collision.shapes import IDENTITY_POSE, BoundedShape, Box, Capsule, Cylinder, Sphere
 from ik_service.robots.transforms import Float64Array, quaternion_rotate
@@ -60,7 +60,7 @@ def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64
         shape: The shape.
         stands_out: By how much a sphere may stand out of it [m]; None for 15 % of its width, at least 5 mm. The width
             of a box is its shortest edge, that of round shapes their diameter. Boxes and cylinders may add half as much
-            again, and more where they would need thousands of spheres: plates of 5 mm from about 0.5 m on.
+            again, and all more where they would need thousands of spheres: plates of 5 mm from about 0.5 m on.
 
     Raises:
         InputError: The bound is not positive.
@@ -164,7 +164,7 @@ def _in_owner(shape: BoundedShape, spheres: Float64Array) -> Float64Array:
 def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
     """Give balls along the axis, so near that between two of them none of the cylinder looks out."""
     apart = 2.0 * np.sqrt((shape.radius + bound) ** 2 - shape.radius**2)
-    count = int(np.ceil(shape.length / apart)) + 1
+    count = int(min(np.ceil(shape.length / apart), MOST - 1)) + 1
     along = np.linspace(-0.5, 0.5, count) * shape.length if count > 1 else np.zeros(1)
     radius = np.hypot(shape.radius, 0.5 * shape.length / (count - 1)) if count > 1 else shape.radius
     return np.column_stack([np.zeros((count, 2)), along, np.full(count, radius)])

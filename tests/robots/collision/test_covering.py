@@ -118,3 +118,10 @@ def test_a_sphere_covers_itself():
 def test_a_bound_of_nothing_is_refused():
     with pytest.raises(InputError, match="stands_out must be above 0 m"):
         cover_shape(SHAPES[3], 0.0)
+
+
+def test_a_long_capsule_has_as_many_spheres_as_are_allowed():
+    shape = Capsule(0.001, 1e6)
+    spheres = cover_shape(shape)
+    assert len(spheres) == 2048
+    assert looks_out(points_of(shape), spheres) <= 1e6 * ROUNDING
