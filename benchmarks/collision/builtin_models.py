@@ -1,8 +1,9 @@
 """Write the collision models of the built-in robots: `python -m benchmarks.collision.builtin_models [ROBOT...]`.
 
-The Panda's spheres are fitted to the meshes of panda_description in example-robot-data. The other robots are capsules
-along their links, as wide as the makers' drawings show them, or as their mass asks for; the humanoid is nobody's
-product. Each file stands beside the robot's own, and a test compares it with what this writes.
+The Panda's spheres are fitted to the meshes of panda_description in example-robot-data, the Allegro hand's palm is a
+box: both have points that were looked at, not cells as `ik-service spheres` has them, and stay as they were measured.
+The other robots are capsules along their links, as wide as the makers' drawings show them, or as their mass asks for;
+the humanoid is nobody's product. Each file stands beside the robot's own, and a test compares it with what this writes.
 """
 
 import sys
@@ -16,7 +17,7 @@ from benchmarks.problems.compared_robots import FOREIGN, installed
 from ik_service.cli.collision.covering_picture import write_picture
 from ik_service.cli.collision.spheres_command import SpheresJob, link_solids, model_document, rounded
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts
-from ik_service.robots.collision.covering import Solid, cover_shape, cover_solid
+from ik_service.robots.collision.covering import Solid, cover_points, cover_shape, shape_solid
 from ik_service.robots.transforms import quaternion_between
 
 PICTURE = Path(__file__).with_name("panda.svg")
@@ -115,6 +116,12 @@ def covered(parts: Iterable[Part], stands_out: float) -> Spheres:
     return {link: np.concatenate(own) for link, own in found.items()}
 
 
+def at_points(solid: Solid, stands_out: float, looks_out: float = 0.0) -> NDArray[np.float64]:
+    """Spheres that have points of a solid: between them it may look out by a little."""
+    spheres = cover_points(solid, stands_out, looks_out, growth=0.0)
+    return np.column_stack([spheres.centers, spheres.radii - looks_out])
+
+
 def panda_solids() -> dict[str, Solid]:
     """What the meshes of the Panda and its hand enclose."""
     return link_solids(SpheresJob(str(installed(FOREIGN, "panda_description/urdf/panda.urdf")), Path()))
@@ -123,7 +130,7 @@ def panda_solids() -> dict[str, Solid]:
 def panda_spheres() -> Spheres:
     """Spheres of the Panda and its hand, fitted to meshes."""
     solids = panda_solids()
-    return {link: cover_solid(solid, *BOUNDS.get(link, OTHER_BOUNDS)) for link, solid in solids.items()}
+    return {link: at_points(solid, *BOUNDS.get(link, OTHER_BOUNDS)) for link, solid in solids.items()}
 
 
 def spheres_of(robot: str) -> Spheres:
@@ -134,7 +141,7 @@ def spheres_of(robot: str) -> Spheres:
         sides = ("left_", "right_") if robot == "dual_panda" else ("",)
         return {f"{side}{link}": found for side in sides for link, found in own.items()}
     if robot == "allegro":
-        palm = cover_shape(Box((0.03, 0.1, 0.08), (-0.008, 0, -0.05, 0, 0, 0, 1)), 0.008)
+        palm = at_points(shape_solid(Box((0.03, 0.1, 0.08), (-0.008, 0, -0.05, 0, 0, 0, 1))), 0.008)
         return {"palm_link": palm, **covered(allegro_parts(), MARGIN[robot])}
     parts: Mapping[str, tuple[Part, ...]] = {"ur5e": UR5E, "iiwa14": IIWA14, "humanoid": HUMANOID}
     return covered(parts[robot], MARGIN[robot])

@@ -6,7 +6,7 @@ from ik_service.collision.clearance import (
     clearance_function,
     time_to_contact_function,
 )
-from ik_service.collision.sphere_arrays import CollisionSpheres, collision_spheres, world_bits
+from ik_service.collision.sphere_arrays import CollisionSpheres, SphereArrays, world_bits
 from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind, WorldLines, world_lines
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "CollisionSpheres",
     "CollisionWorlds",
     "ObjectKind",
+    "SphereArrays",
     "WorldLines",
     "approaches_function",
     "clearance_function",
-    "collision_spheres",
     "time_to_contact_function",
     "world_bits",
     "world_lines",

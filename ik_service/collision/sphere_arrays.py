@@ -5,6 +5,7 @@ Spheres of a link stand in blocks as wide as a packet, filled up with some that 
 """
 
 from collections.abc import Collection
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -46,46 +47,66 @@ class CollisionSpheres:
     in_world: wp.array[wp.int32]  # [links]: bit of each that is checked against the world, as `world_bits` gives it
 
 
-def collision_spheres(model: DeviceModel, spheres: BodySpheres, width: int, trees: Collection[int]) -> Any:
-    """Return the `CollisionSpheres` of what some trees move.
+class SphereArrays:
+    """What a check of one configuration reads, but for what depends on the trees that are checked.
 
     Args:
         model: The robot on the device.
         spheres: Its spheres.
         width: Spheres in a block.
-        trees: Links of these trees are checked against each other, against static links, and against the world.
     """
-    robot, device = model.robot, model.device
-    turns = np.array([_axis_frame(robot, joint) for joint in range(robot.joint_count)]).reshape(-1, 7)
-    moved = [body >= 0 and int(robot.trees.body_treeid[body]) in trees for body in spheres.link_body]
-    known = [
-        own or body < 0 or robot.trees.body_treeid[body] < 0 for own, body in zip(moved, spheres.link_body, strict=True)
-    ]
-    pairs = [(a, b) for a, b in spheres.pairs if (moved[a] or moved[b]) and known[a] and known[b]]
-    counts = np.diff(spheres.link_start)
-    blocks = -(-counts // width)
-    found: Any = CollisionSpheres()
 
-    def integers(values: Any) -> wp.array[Any]:
-        return wp.array(values, dtype=wp.int32, device=device)
+    def __init__(self, model: DeviceModel, spheres: BodySpheres, width: int) -> None:
+        self._model, self._width = model, width
+        self._turns = _axis_turns(model.robot)
+        self._frame = self._floats(_frames(model.robot, self._turns))
+        self._take(spheres)
 
-    def floats(values: Any) -> wp.array[Any]:
-        return wp.array(values, dtype=wp.float32, device=device)
+    def with_spheres(self, spheres: BodySpheres) -> "SphereArrays":
+        """Give the arrays of other spheres, or other pairs, of the same robot."""
+        found = copy(self)
+        found._take(spheres)
+        return found
 
-    found.joint_kind, found.joint_parent, found.joint_q_start = (
-        model.joint_kind,
-        model.joint_parent,
-        model.joint_q_start,
-    )
-    found.frame = floats(_frames(robot, turns))
-    found.link_body, found.link_count = integers(spheres.link_body), integers(counts)
-    found.link_block = integers(np.cumsum([0, *blocks]))
-    local = [_turned(turns, spheres, place) for place in range(len(spheres.links))]
-    found.bound = floats(np.array([bound for bound, _ in local]).reshape(-1, 4))
-    found.sphere = floats(np.concatenate([np.empty((0, 4, width)), *(_blocks(own, width) for _, own in local)]))
-    found.pair = integers(np.array(pairs).reshape(-1, 2))
-    found.in_world = integers(np.where(moved, world_bits(spheres), 0))
-    return found
+    def of_trees(self, trees: Collection[int]) -> Any:
+        """Return the `CollisionSpheres` of what some trees move; but for pairs and bits they share their arrays.
+
+        Args:
+            trees: Links of these trees are checked against each other, against static links, and against the world.
+        """
+        robot, spheres = self._model.robot, self._spheres
+        tree = np.where(spheres.link_body >= 0, robot.trees.body_treeid[spheres.link_body], -1)
+        moved = np.isin(tree, list(trees)) & (spheres.link_body >= 0)
+        known = moved | (tree < 0)
+        a, b = spheres.pairs.T
+        found: Any = CollisionSpheres()
+        for name, own in self._shared.items():
+            setattr(found, name, own)
+        found.pair = self._integers(spheres.pairs[(moved[a] | moved[b]) & known[a] & known[b]])
+        found.in_world = self._integers(np.where(moved, world_bits(spheres), 0))
+        return found
+
+    def _take(self, spheres: BodySpheres) -> None:
+        model, self._spheres = self._model, spheres
+        counts = np.diff(spheres.link_start)
+        link_block = np.cumsum([0, *-(-counts // self._width)])
+        self._shared = {
+            "joint_kind": model.joint_kind,
+            "joint_parent": model.joint_parent,
+            "joint_q_start": model.joint_q_start,
+            "frame": self._frame,
+            "link_body": self._integers(spheres.link_body),
+            "link_count": self._integers(counts),
+            "link_block": self._integers(link_block),
+            "bound": self._floats(_turned(self._turns, spheres.bounds, spheres.link_body)),
+            "sphere": self._floats(_blocks(self._turns, spheres, link_block, self._width)),
+        }
+
+    def _integers(self, values: Any) -> "wp.array[Any]":
+        return wp.array(values, dtype=wp.int32, device=self._model.device)
+
+    def _floats(self, values: Any) -> "wp.array[Any]":
+        return wp.array(values, dtype=wp.float32, device=self._model.device)
 
 
 def world_bits(spheres: BodySpheres) -> NDArray[np.int32]:
@@ -94,44 +115,37 @@ def world_bits(spheres: BodySpheres) -> NDArray[np.int32]:
     return np.array([*[1] * own, *(2 << k for k in range(len(spheres.touches)))], dtype=np.int32)
 
 
-def _axis_frame(robot: KinematicRobot, joint: int) -> Float64Array:
-    """Give the turn from the joint-parent frame to one whose z axis is the joint's, shape [7]."""
-    kind, turn = JointType(robot.joint_type[joint]), identity_transform()
-    if kind in (JointType.FLOATING, JointType.BALL):
-        return turn
-    axis = robot.joint_axis[robot.joint_qd_start[joint + 1] - 1]
-    turn[3:] = quaternion_between(_Z_AXIS, axis)
-    return turn
+def _axis_turns(robot: KinematicRobot) -> Float64Array:
+    """Give the turn from each joint-parent frame to one whose z axis is the joint's, shape [joints, 7]."""
+    turns = np.tile(identity_transform(), (robot.joint_count, 1))
+    for joint in np.flatnonzero(~np.isin(robot.joint_type, (JointType.FLOATING, JointType.BALL))):
+        turns[joint, 3:] = quaternion_between(_Z_AXIS, robot.joint_axis[robot.joint_qd_start[joint + 1] - 1])
+    return turns
 
 
 def _frames(robot: KinematicRobot, turns: Float64Array) -> Float64Array:
     """Give the frame of each body in that of its parent at zero, rotation by rows and then position, [bodies, 12]."""
-    frames = []
-    for joint in range(robot.joint_count):
-        parent = int(robot.joint_parent[joint])
-        above = identity_transform() if parent < 0 else transform_inverse(turns[parent])
-        T = transform_multiply(transform_multiply(above, robot.joint_X_p[joint]), turns[joint])
-        frames.append(np.concatenate([_rotation(T[3:]).ravel(), T[:3]]))
-    return np.array(frames).reshape(-1, 12)
+    above = np.vstack([transform_inverse(turns), identity_transform()])[robot.joint_parent]  # the last is the world's
+    T = transform_multiply(transform_multiply(above, robot.joint_X_p), turns)
+    columns = quaternion_rotate(T[:, np.newaxis, 3:], np.eye(3))
+    return np.concatenate([columns.swapaxes(1, 2).reshape(-1, 9), T[:, :3]], axis=1)
 
 
-def _rotation(q_xyzw: Float64Array) -> Float64Array:
-    return quaternion_rotate(q_xyzw, np.eye(3)).T
+def _turned(turns: Float64Array, spheres: Float64Array, body: NDArray[np.int32]) -> Float64Array:
+    """Give spheres in the turned frames of their bodies, [spheres, 4]; those of the world stay."""
+    found = np.array(spheres)
+    moved = body >= 0
+    found[moved, :3] = quaternion_rotate(transform_inverse(turns[body[moved]])[:, 3:], spheres[moved, :3])
+    return found
 
 
-def _turned(turns: Float64Array, spheres: BodySpheres, place: int) -> tuple[Float64Array, Float64Array]:
-    """Give the bound and the spheres of a link in the turned frame of its body, [4] and [spheres, 4]."""
-    body, own = int(spheres.link_body[place]), spheres.of_link(place)
-    given = np.vstack([spheres.bounds[place], np.column_stack([spheres.centers[own], spheres.radii[own]])])
-    if body >= 0:
-        back = transform_inverse(turns[body])
-        given[:, :3] = quaternion_rotate(back[3:], given[:, :3])
-    return given[0], given[1:]
-
-
-def _blocks(spheres: Float64Array, width: int) -> Float64Array:
-    """Give spheres in blocks, shape [blocks, 4, width]; the last one is filled up."""
-    count = -(-len(spheres) // width) * width
-    filled: NDArray[np.float64] = np.tile(np.append(spheres[0, :3], ABSENT_RADIUS), (count, 1))
-    filled[: len(spheres)] = spheres
+def _blocks(turns: Float64Array, spheres: BodySpheres, link_block: NDArray[Any], width: int) -> Float64Array:
+    """Give the spheres in blocks of their links, shape [blocks, 4, width]; the last one of each is filled up."""
+    counts = np.diff(spheres.link_start)
+    own = np.column_stack([spheres.centers, spheres.radii])
+    own = _turned(turns, own, np.repeat(spheres.link_body, counts))
+    filled = np.repeat(own[spheres.link_start[:-1]], np.diff(link_block) * width, axis=0)
+    filled[:, 3] = ABSENT_RADIUS
+    first = np.repeat(link_block[:-1] * width - spheres.link_start[:-1], counts)
+    filled[first + np.arange(len(own))] = own
     return filled.reshape(-1, width, 4).transpose(0, 2, 1)

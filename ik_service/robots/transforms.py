@@ -117,7 +117,7 @@ def checked_transform(values: ArrayLike, what: str) -> Float64Array:
     """
     try:
         transform = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{what} must be 7 numbers (position, quaternion xyzw), got {values!r}.") from None
     if transform.shape != (7,) or not np.isfinite(transform).all():
         raise InputError(f"{what} must be 7 finite numbers (position, quaternion xyzw), got {values!r}.")

@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import ObjectKind, WorldLines, collision_spheres
+from ik_service.collision import ObjectKind, WorldLines
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.look import ROWS
@@ -81,7 +81,7 @@ class ClearanceLimit:
     ) -> None:
         self._model, self._device, self._robots = model, model.device, arrays.joint_q.host.shape[0]
         lanes = Lanes(1) if model.device.is_cuda else Lanes.on_cpu()
-        self._data, self._margin, self._lanes = CollisionData(model, lanes), margin, lanes
+        self._data, self._margin = CollisionData(model, lanes), margin
         self._attached: Mapping[str, AttachedObject] = {}
         self._checked: WorldLines | None = None
         coordinates = self._of_coordinates(moved)
@@ -130,7 +130,7 @@ class ClearanceLimit:
         of_links = np.zeros((len(spheres.links), robot.joint_coord_count))
         scalar = robot.dof_coordinate >= 0
         of_links[:, robot.dof_coordinate[scalar]] = levers(robot, spheres)[:, scalar]
-        self._spheres = collision_spheres(self._model, checked, self._lanes.width, range(robot.trees.ntree))
+        self._spheres = self._data.sphere_arrays.with_spheres(checked).of_trees(range(robot.trees.ntree))
         self._task.lever = device_array(of_links.max(axis=0), wp.float64, self._device)
         self._task.levers = device_array(of_links, wp.float32, self._device)
 

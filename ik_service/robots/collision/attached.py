@@ -37,12 +37,13 @@ class AttachedObject:
         """Copy and check what is given.
 
         Raises:
-            InputError: Spheres have no shape [k, 4] of finite numbers, a radius is not positive, or there are none or
-                too many.
+            InputError: A name is no text, spheres have no shape [k, 4] of finite numbers, a radius is not positive, or
+                there are none or too many.
         """
         if not isinstance(link, str):
             raise InputError(f"An attached object needs the name of a link, got {link!r:.80}.")
-        if isinstance(touches, str) or not all(isinstance(name, str) for name in touches):
+        is_list = isinstance(touches, Collection) and not isinstance(touches, str)
+        if not is_list or not all(isinstance(name, str) for name in touches):
             raise InputError(f"What an attached object touches must be a list of names, got {touches!r:.80}.")
         found = checked_spheres(f"Spheres on link '{link}'", spheres)
         if not 0 < len(found) <= MAX_ATTACHED_SPHERES:

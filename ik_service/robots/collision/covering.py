@@ -1,16 +1,17 @@
-"""Spheres that cover shapes: few, and none that stands out by much more than a bound.
+"""Spheres that cover shapes: every point of a shape is in one, up to rounding; they are few, and stand out by little.
 
-Any ball around a point inside that stands out by the bound at most may be taken; points of the solid are covered by as
-few of them as a greedy choice finds. Radii then grow by what points between those leave uncovered.
+A capsule has them along its axis, a box at a lattice. Of any other solid, balls around points inside that stand out by
+a bound are chosen until they have points of it, then more and larger ones, until they have all cells around it.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.robots.collision.shapes import BoundedShape, Box, Capsule, Cylinder, Sphere
+from ik_service.robots.collision.covered_box import MOST, cover_box
+from ik_service.robots.collision.covered_cells import Places, SignedDistance, Spheres, cover_cells, fewest
+from ik_service.robots.collision.shapes import IDENTITY_POSE, BoundedShape, Box, Capsule, Cylinder, Sphere
 from ik_service.robots.transforms import Float64Array, quaternion_rotate
 from objectives.errors import InputError
 
@@ -26,7 +27,12 @@ SURFACE_STEPS = 49
 """Points along the longest edge of a box."""
 COVER_POINTS = 1500
 """Points that the choice of spheres is made by, about."""
-SignedDistance = Callable[[Float64Array], Float64Array]
+MORE = 0.5
+"""By how much more than the bound the spheres of a box stand out at most, as a share of it."""
+GROWTH = 0.1
+"""By how much spheres grow before others are added, as a share of the bound."""
+SMALLEST_CELL = 0.04
+"""Where cells of a solid are cut no more: half of their diagonal, as a share of the bound."""
 
 
 class Solid(NamedTuple):
@@ -48,20 +54,25 @@ class Solid(NamedTuple):
 def cover_shape(shape: BoundedShape, stands_out: float | None = None) -> Float64Array:
     """Give spheres that cover a shape: centres in its owner's frame [m] and radii [m], shape [k, 4].
 
+    Every point of the shape is in one of them, up to rounding.
+
     Args:
         shape: The shape.
-        stands_out: By how much a sphere may stand out of it [m]; None for 15 % of its least width, at least 5 mm. As
-            little again may be added where spheres meet.
+        stands_out: By how much a sphere may stand out of it [m]; None for 15 % of its width, at least 5 mm. The width
+            of a box is its shortest edge, that of round shapes their diameter. Boxes and cylinders may add half as much
+            again, and all more where they would need thousands of spheres: plates of 5 mm from about 0.5 m on.
 
     Raises:
         InputError: The bound is not positive.
     """
-    bound = _bound(shape, stands_out)
+    bound, shape = _bound(shape, stands_out), _with_volume(shape)
     if isinstance(shape, Sphere):
         return np.array([[*shape.position, shape.radius]])
     if isinstance(shape, Capsule):
         return _in_owner(shape, _cover_capsule(shape, bound))
-    return cover_solid(shape_solid(shape), bound)
+    if isinstance(shape, Box):
+        return _in_owner(shape, cover_box(0.5 * np.array(shape.size), (1.0 + MORE) * bound))
+    return _in_owner(shape, cover_solid(shape_solid(replace(shape, pose=IDENTITY_POSE)), bound))
 
 
 def shape_solid(shape: BoundedShape) -> Solid:
@@ -97,22 +108,44 @@ def _with_volume(shape: BoundedShape) -> BoundedShape:
 def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float = 0.0) -> Float64Array:
     """Give spheres that cover a solid, centres [m] and radii [m], shape [k, 4].
 
+    Every point where its distance is not above 0 is in one of them, as far as distances at two points differ by no more
+    than the points are apart: those of closed meshes and of shapes do, up to rounding, and those of their unions. Of
+    meshes with holes the points of the surface are covered, and what the winding number takes for inside next to them.
+
     Args:
         solid: The solid.
         stands_out: As for ``cover_shape``; the width is twice the depth of the deepest point.
         looks_out: How far points of the solid may be outside of all spheres [m]; fewer spheres are needed for it.
     """
-    inside = _grid_inside(solid)
-    depths = -solid.signed_distance(inside)
-    bound = max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max())) if stands_out is None else stands_out
-    radii = bound + depths + looks_out
+    bound = _depth_bound(solid) if stands_out is None else stands_out
+    spheres = cover_points(solid, bound, looks_out, GROWTH * bound)
+    cover_cells(spheres, solid.signed_distance, solid.lower, solid.upper, SMALLEST_CELL * bound)
+    return np.column_stack([spheres.centers, spheres.radii - looks_out])
+
+
+def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: float) -> Spheres:
+    """Choose spheres that have points of a solid: those of its surface, and of a grid inside.
+
+    Args:
+        solid: The solid.
+        stands_out: By how much a sphere stands out to begin with [m].
+        looks_out: How far points may be outside of all spheres [m]; spheres are larger by it than they are in the end.
+        growth: By how much a sphere grows before another one is added [m].
+    """
+    inside, half = _grid_inside(solid)
+    radii = stands_out - solid.signed_distance(inside) + looks_out
+    if radii.max() < np.linalg.norm(half):  # of what is thin no sphere would have its own cell of the grid
+        radii[:] = np.linalg.norm(half)
     points = np.concatenate([solid.surface, inside])
-    chosen = _fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
-    beyond = np.linalg.norm(points[:, np.newaxis] - inside[chosen], axis=-1) - radii[chosen]
-    chosen += _fewest(inside, radii, points[beyond.min(axis=1) > 0.0])
-    grown = _grown(inside[chosen], radii[chosen], points)
-    grown[:, 3] -= looks_out
-    return grown
+    chosen = fewest(inside, radii, points[:: max(1, len(points) // COVER_POINTS)])
+    spheres = Spheres(Places(inside, radii, growth), chosen)
+    spheres.take_in(points)
+    return spheres
+
+
+def _depth_bound(solid: Solid) -> float:
+    depths = -solid.signed_distance(_grid_inside(solid)[0])
+    return max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max()))
 
 
 def _bound(shape: BoundedShape, stands_out: float | None) -> float:
@@ -131,14 +164,14 @@ def _in_owner(shape: BoundedShape, spheres: Float64Array) -> Float64Array:
 def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
     """Give balls along the axis, so near that between two of them none of the cylinder looks out."""
     apart = 2.0 * np.sqrt((shape.radius + bound) ** 2 - shape.radius**2)
-    count = int(np.ceil(shape.length / apart)) + 1
+    count = int(min(np.ceil(shape.length / apart), MOST - 1)) + 1
     along = np.linspace(-0.5, 0.5, count) * shape.length if count > 1 else np.zeros(1)
     radius = np.hypot(shape.radius, 0.5 * shape.length / (count - 1)) if count > 1 else shape.radius
     return np.column_stack([np.zeros((count, 2)), along, np.full(count, radius)])
 
 
-def _grid_inside(solid: Solid) -> Float64Array:
-    """Give points of a grid inside a solid, or its middle where the grid has none."""
+def _grid_inside(solid: Solid) -> tuple[Float64Array, Float64Array]:
+    """Give points of a grid inside a solid, or its middle where it has none, and half the edges of a cell."""
     size = np.maximum(solid.upper - solid.lower, 1e-6)
     step = (float(np.prod(size)) / CANDIDATES) ** (1.0 / 3.0)
     counts = 2 * np.ceil(0.5 * size / step).astype(int) - 1  # odd: a layer in the middle
@@ -151,29 +184,8 @@ def _grid_inside(solid: Solid) -> Float64Array:
     ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
     inside = grid[solid.signed_distance(grid) < 0.0]
-    return inside if len(inside) else 0.5 * (solid.lower + solid.upper)[np.newaxis]
-
-
-def _fewest(centers: Float64Array, radii: Float64Array, points: Float64Array) -> list[int]:
-    """Choose spheres until they cover all points that any covers: always the one that covers most of those left."""
-    gaps2 = (centers**2).sum(axis=1)[:, np.newaxis] + (points**2).sum(axis=1) - 2.0 * centers @ points.T
-    covers = gaps2 <= (radii * np.abs(radii))[:, np.newaxis]
-    left = covers.any(axis=0)
-    chosen: list[int] = []
-    while left.any():
-        best = int(np.argmax((covers & left).sum(axis=1)))
-        chosen.append(best)
-        left &= ~covers[best]
-    return chosen
-
-
-def _grown(centers: Float64Array, radii: Float64Array, points: Float64Array) -> Float64Array:
-    """Let the spheres grow until they cover all points, each point by the sphere that needs least for it."""
-    grown = radii.copy()
-    beyond = np.linalg.norm(points[:, np.newaxis] - centers, axis=-1) - radii
-    nearest = beyond.argmin(axis=1)
-    np.maximum.at(grown, nearest, radii[nearest] + beyond[np.arange(len(points)), nearest])
-    return np.column_stack([centers, grown])
+    inside = inside if len(inside) else 0.5 * (solid.lower + solid.upper)[np.newaxis]
+    return inside, 0.5 * size / counts
 
 
 def _box_surface(half: Float64Array) -> Float64Array:

@@ -47,7 +47,7 @@ class DistanceGrid:
         """
         object.__setattr__(self, "values", _checked_values(values))
         is_number = isinstance(spacing, Real) and not isinstance(spacing, bool)
-        if not is_number or not LEAST_SPACING <= float(spacing) <= MAX_POSITION / max(self.values.shape):
+        if not is_number or not LEAST_SPACING <= spacing <= MAX_POSITION / max(self.values.shape):
             raise InputError(
                 f"The spacing of a grid must be at least {LEAST_SPACING:g} m, and all of it {MAX_POSITION:g} m at "
                 f"most, got {spacing!r}."
@@ -83,8 +83,15 @@ class DistanceGrid:
         Raises:
             InputError: The box has no width, or there would be too many nodes.
         """
-        corner, width = np.asarray(lower, np.float64), np.subtract(upper, lower)
-        if width.shape != (3,) or not spacing > 0.0 or not (width >= 0.0).all():
+        if not callable(signed_distance):
+            raise InputError(f"A grid is sampled from a function of points, got {type(signed_distance).__name__}.")
+        try:
+            corner = np.asarray(lower, np.float64)
+            width = np.asarray(upper, np.float64) - corner
+        except (TypeError, ValueError, OverflowError):
+            corner = width = np.empty(0)
+        is_box = corner.shape == width.shape == (3,) and (width >= 0.0).all()
+        if not is_box or not isinstance(spacing, Real) or not 0.0 < spacing <= MAX_POSITION:
             raise InputError(f"A grid needs two corners and a spacing, got {lower!r}, {upper!r} and {spacing!r}.")
         counts = np.ceil(np.minimum(width / spacing, MAX_NODES) - 1e-9).astype(int) + 1
         counts = np.maximum(counts, 2)
@@ -141,7 +148,7 @@ class DistanceGrid:
 def _checked_values(values: ArrayLike) -> NDArray[np.float32]:
     try:
         found = np.array(values, dtype=np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError("The distances of a grid must be numbers of the shape [x, y, z].") from None
     if found.ndim != 3 or min(found.shape) < 2 or found.size > MAX_NODES:
         raise InputError(

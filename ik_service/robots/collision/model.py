@@ -41,9 +41,12 @@ class CollisionModel:
         """Copy and check what is given; every pair gets its links in alphabetical order.
 
         Raises:
-            InputError: Spheres have no shape [k, 4] of finite numbers, a radius is not positive, there are none or too
-                many, or a pair is none of two links with spheres.
+            InputError: Something is of the wrong type, spheres have no shape [k, 4] of finite numbers, a radius is not
+                positive, there are none or too many, or a pair is none of two links with spheres.
         """
+        for what, given in (("spheres", spheres), ("left_out", {} if left_out is None else left_out)):
+            if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+                raise InputError(f"The {what} of a collision model must be a mapping of names, got {given!r:.80}.")
         found = {link: checked_spheres(f"Spheres of link '{link}'", values) for link, values in spheres.items()}
         object.__setattr__(self, "spheres", MappingProxyType({link: own for link, own in found.items() if len(own)}))
         count = sum(map(len, found.values()))
@@ -101,18 +104,27 @@ def checked_pairs(pairs: Iterable[LinkPair], links: Collection[str]) -> tuple[Li
     """Give pairs sorted, each once and with its links in alphabetical order.
 
     Raises:
-        InputError: A pair is none of two links out of ``links``.
+        InputError: They are no list, or a pair is none of two links out of ``links``.
     """
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise InputError(f"Pairs must be a list, each the names of two links, got {pairs!r:.80}.")
     found = set()
     for pair in pairs:
-        first, second = pair
-        for link in pair:
+        first, second = _checked_pair(pair)
+        for link in (first, second):
             if link not in links:
                 raise InputError(f"The pair of '{first}' and '{second}' needs spheres of link '{link}'; it has none.")
         if first == second:
             raise InputError(f"A pair needs two links, got '{first}' twice.")
-        found.add((min(pair), max(pair)))
+        found.add((min(first, second), max(first, second)))
     return tuple(sorted(found))
+
+
+def _checked_pair(pair: object) -> LinkPair:
+    names = [] if isinstance(pair, str) or not isinstance(pair, Iterable) else [*pair]
+    if len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise InputError(f"A pair must be the names of two links, got {pair!r:.80}.")
+    return names[0], names[1]
 
 
 def checked_spheres(what: str, values: ArrayLike) -> Float64Array:
@@ -123,7 +135,7 @@ def checked_spheres(what: str, values: ArrayLike) -> Float64Array:
     """
     try:
         spheres = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{what} must have the shape [k, 4], got {values!r:.80}.") from None
     if not spheres.size:
         spheres = spheres.reshape(0, 4)

@@ -190,7 +190,7 @@ def _numbers(shape: AnyShape, name: str, count: int) -> Numbers:
 def _checked(shape: AnyShape, name: str, values: list[float]) -> Numbers:
     try:
         found = tuple(map(float, values))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"The {name} of a {_kind(shape)} must be numbers, got {values!r}.") from None
     if not all(abs(value) <= MAX_POSITION for value in found):
         raise InputError(f"The {name} of a {_kind(shape)} must not exceed {MAX_POSITION:g}, got {values!r}.")

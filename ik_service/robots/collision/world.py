@@ -29,8 +29,10 @@ class World:
         """Copy the mapping.
 
         Raises:
-            InputError: A name is empty, what it names is no obstacle, or there are too many.
+            InputError: It is no mapping, a name is empty, what it names is no obstacle, or there are too many.
         """
+        if not isinstance(self.objects, Mapping):
+            raise InputError(f"A world needs a mapping of names to shapes, got {type(self.objects).__name__}.")
         for name, shape in self.objects.items():
             if not isinstance(name, str) or not name:
                 raise InputError(f"An object of a world needs a name that is a text, got {name!r}.")

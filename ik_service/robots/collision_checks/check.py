@@ -15,7 +15,9 @@ from ik_service.robots.transforms import Float64Array
 from objectives.errors import InputError
 
 CONFIGURATIONS_PER_BLOCK = 512
-"""Configurations per block: bounds the memory of the distances between two links."""
+"""Configurations per block: bounds the memory of the places of spheres."""
+DISTANCES_AT_ONCE = 1 << 16
+"""Distances between spheres, or from an object, that are computed at once, about: their numbers stay in the cache."""
 NOTHING = -1
 
 
@@ -73,31 +75,62 @@ def check_collision(
         centers = sphere_centers(robot, spheres, configurations[block])
         _against_itself(spheres, centers, clearance[block], closest[block])
         if world is not None:
-            _against_world(spheres, centers, world, present[block], clearance[block], closest[block])
+            step = max(1, DISTANCES_AT_ONCE // len(spheres.radii))
+            for first in range(0, centers.shape[1], step):
+                part = slice(start + first, start + min(first + step, centers.shape[1]))
+                own = centers[:, first : first + step]
+                _against_world(spheres, own, world, present[part], clearance[part], closest[part])
     return CollisionCheck(clearance, closest, spheres.links + (() if world is None else world.names))
 
 
 def sphere_centers(robot: KinematicRobot, spheres: BodySpheres, configurations: Float64Array) -> Float64Array:
-    """Give the centres of the spheres in the world frame [m], shape [spheres, n, 3]."""
+    """Give the centres of the spheres in the world frame [m], shape [spheres, n, 3]; each coordinate is contiguous."""
     poses = poses_of_bodies(robot, configurations, range(robot.body_count))
-    centers = np.empty((len(spheres.radii), len(configurations), 3))
+    centers = np.empty((3, len(spheres.radii), len(configurations)))
     for place, body in enumerate(spheres.link_body):
-        for number in range(*spheres.of_link(place).indices(len(spheres.radii))):
-            point = spheres.centers[number]
-            if body < 0:
-                centers[number] = point
-            else:
-                pose = poses[int(body)]
-                centers[number] = (pose.position + rotated(pose.q_xyzw, point)).T
-    return centers
+        own = spheres.of_link(place)
+        points = spheres.centers[own].T[..., np.newaxis]
+        if body < 0:
+            centers[:, own] = points
+        else:
+            pose = poses[int(body)]
+            np.add(pose.position[:, np.newaxis], rotated(pose.q_xyzw, points), out=centers[:, own])
+    return np.moveaxis(centers, 0, -1)
 
 
 def pair_distance(spheres: BodySpheres, centers: Float64Array, first: int, second: int) -> Float64Array:
     """Give the least distance of the spheres of two links [m], shape [n]."""
+    by_coordinate, radii = np.moveaxis(centers, -1, 0), spheres.radii
     a, b = spheres.of_link(first), spheres.of_link(second)
-    gaps = centers[a, np.newaxis] - centers[np.newaxis, b]
-    reach = spheres.radii[a, np.newaxis] + spheres.radii[b]
-    return np.asarray((np.linalg.norm(gaps, axis=-1) - reach[..., np.newaxis]).min(axis=(0, 1)))
+    width = max(1, DISTANCES_AT_ONCE // max(1, centers.shape[1]))  # pairs of spheres at once
+    if (a.stop - a.start) * (b.stop - b.start) <= width:
+        return _least_distance(by_coordinate[:, a], by_coordinate[:, b], radii[a], radii[b])
+    parts_b = _parts(b, width)
+    parts_a = _parts(a, width // (parts_b[0].stop - parts_b[0].start))
+    found = [
+        _least_distance(by_coordinate[:, one], by_coordinate[:, other], radii[one], radii[other])
+        for one in parts_a
+        for other in parts_b
+    ]
+    return np.asarray(np.min(found, axis=0))
+
+
+def _parts(own: slice, width: int) -> list[slice]:
+    return [slice(start, min(start + width, own.stop)) for start in range(own.start, own.stop, width)]
+
+
+def _least_distance(
+    first: Float64Array, second: Float64Array, first_radii: Float64Array, second_radii: Float64Array
+) -> Float64Array:
+    """Give the least distance between spheres with centres [m], shape [3, spheres, n], and radii [m]: shape [n]."""
+    gaps = first[:, :, np.newaxis] - second[:, np.newaxis]
+    gaps *= gaps
+    distance = gaps[0]  # its sum in this order, whatever the lengths: the same bytes for one configuration and for many
+    distance += gaps[1]
+    distance += gaps[2]
+    np.sqrt(distance, out=distance)
+    distance -= (first_radii[:, np.newaxis] + second_radii)[..., np.newaxis]
+    return np.asarray(distance.min(axis=(0, 1)))
 
 
 def _against_itself(spheres: BodySpheres, centers: Float64Array, clearance: Float64Array, closest: Int32Array) -> None:

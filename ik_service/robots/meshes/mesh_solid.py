@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import warp as wp
 
-from ik_service.robots.collision.covering import SignedDistance, Solid, shape_solid
+from ik_service.robots.collision.covered_cells import SignedDistance
+from ik_service.robots.collision.covering import Solid, shape_solid
 from ik_service.robots.collision.shapes import BoundedShape
 from ik_service.robots.meshes.mesh_file import Mesh
 from ik_service.robots.transforms import Float64Array

@@ -10,7 +10,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision import ClearanceSize, CollisionWorlds, WorldLines, collision_spheres, world_bits, world_lines
+from ik_service.collision import ClearanceSize, CollisionWorlds, SphereArrays, WorldLines, world_bits, world_lines
 from ik_service.compiler import Lanes
 from ik_service.robots import DeviceModel
 from ik_service.robots.collision.attached import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject
@@ -58,6 +58,7 @@ class CollisionData:
     Attributes:
         size: What the code of a check is made for.
         body_spheres: What is checked: spheres of links, and of what is attached to them.
+        sphere_arrays: Arrays of the spheres of links.
         worlds: The `CollisionWorlds`.
         clearance: What a success has at least [m], on the device, in float32 with room for rounding; and up to where
             more of it wins, or 0.
@@ -66,9 +67,10 @@ class CollisionData:
     """
 
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
-        self._model, self._lanes = model, lanes
+        self._model = model
         self._spheres: dict[tuple[int, ...], Any] = {}
         self.body_spheres = model.robot.body_spheres
+        self.sphere_arrays = self._checked = SphereArrays(model, self.body_spheres, lanes.width)
         self._attached: Mapping[str, AttachedObject] = {}
         blocks = int(self.spheres(range(model.robot.trees.ntree)).sphere.shape[0])
         blocks += MAX_ATTACHED + MAX_ATTACHED_SPHERES // lanes.width  # the last one of each may be half full
@@ -86,7 +88,7 @@ class CollisionData:
         """Return the `CollisionSpheres` of an island that has these trees."""
         key = tuple(map(int, trees))
         if key not in self._spheres:
-            self._spheres[key] = collision_spheres(self._model, self.body_spheres, self._lanes.width, key)
+            self._spheres[key] = self._checked.of_trees(key)
         return self._spheres[key]
 
     def use(
@@ -113,6 +115,7 @@ class CollisionData:
             self._attached, self._used = dict(attached), None
             own = self._model.robot.body_spheres
             self.body_spheres = with_attached(self._model.robot, own, attached) if attached else own
+            self._checked = self.sphere_arrays.with_spheres(self.body_spheres) if attached else self.sphere_arrays
             self._spheres.clear()
             self.version += 1
         key = (tuple(worlds), world_index.tobytes(), margin, widest)  # worlds are equal where they are the same object

@@ -99,6 +99,10 @@ def test_an_object_cannot_be_changed():
         (lambda: AttachedObject(HAND, [[0, 0, 0, -1]]), "must have finite centres and radii above 0"),
         (lambda: AttachedObject(HAND, [[0, 0, 0]]), r"must have the shape \[k, 4\]"),
         (lambda: AttachedObject(7, ROD), "needs the name of a link, got 7"),
+        (lambda: AttachedObject(HAND, [[10**400, 0, 0, 1]]), r"must have the shape \[k, 4\]"),
+        (lambda: AttachedObject(HAND, ROD, touches=None), "must be a list of names, got None"),
+        (lambda: AttachedObject(HAND, ROD, touches=1), "must be a list of names, got 1"),
+        (lambda: AttachedObject(HAND, ROD, touches=[1]), r"must be a list of names, got \[1\]"),
         (lambda: AttachedObject(HAND, ROD, "near"), "must be a list of names, got 'near'"),
     ],
 )

@@ -139,6 +139,12 @@ def test_a_grid_is_an_obstacle_that_cannot_be_changed():
         (lambda: DistanceGrid(np.ones((2, 2, 2)), 0.1, (0, 0, 0, 0, 0, 0, 2)), "pose of a grid"),
         (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, 1e-4), "too many for a grid"),
         (lambda: DistanceGrid.sampled(BALL.signed_distance, UPPER, LOWER, 0.1), "two corners and a spacing"),
+        (lambda: DistanceGrid([[[10**400]]], 0.1), "must be numbers"),
+        (lambda: DistanceGrid(np.ones((2, 2, 2)), 10**400), "spacing of a grid must be at least 1e-06 m"),
+        (lambda: DistanceGrid.sampled(BALL.signed_distance, None, UPPER, 0.1), "two corners and a spacing"),
+        (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, "far", 0.1), "two corners and a spacing"),
+        (lambda: DistanceGrid.sampled(BALL.signed_distance, LOWER, UPPER, None), "two corners and a spacing"),
+        (lambda: DistanceGrid.sampled(BALL, LOWER, UPPER, 0.1), "sampled from a function of points, got Sphere"),
         (lambda: World({"rock": np.ones((2, 2, 2))}), "must be a shape or a DistanceGrid"),
     ],
 )

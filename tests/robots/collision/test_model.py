@@ -62,6 +62,15 @@ def test_spheres_cannot_be_changed():
         ({"a": [[0.0, np.nan, 0.0, 0.1]]}, [], "finite centres"),
         ({}, [], "A collision model has 1 to 4096 spheres, got 0"),
         (SPHERES, [("a", "d")], "needs spheres of link 'd'; it has none"),
+        ([1], [], "spheres of a collision model must be a mapping of names, got"),
+        ({1: [[0.0, 0.0, 0.0, 0.1]]}, [], "spheres of a collision model must be a mapping of names, got"),
+        ({"a": [[10**400, 0.0, 0.0, 0.1]]}, [], "Spheres of link 'a' must have the shape"),
+        (SPHERES, None, "Pairs must be a list, each the names of two links, got None"),
+        (SPHERES, "ab", "Pairs must be a list, each the names of two links, got 'ab'"),
+        (SPHERES, ["ab"], "A pair must be the names of two links, got 'ab'"),
+        (SPHERES, [("a", "b", "c")], "A pair must be the names of two links, got"),
+        (SPHERES, [("a", ["b"])], "A pair must be the names of two links, got"),
+        (SPHERES, [1], "A pair must be the names of two links, got 1"),
         (SPHERES, [("a", "a")], "A pair needs two links, got 'a' twice"),
         ({"a": np.ones((5000, 4))}, [], "A collision model has 1 to 4096 spheres, got 5000"),
     ],
@@ -69,6 +78,12 @@ def test_spheres_cannot_be_changed():
 def test_what_makes_no_model_is_refused(spheres, pairs, reason):
     with pytest.raises(InputError, match=reason):
         CollisionModel(spheres, pairs)
+
+
+@pytest.mark.parametrize("left_out", [[1], 1, {1: [("a", "b")]}, {"never": 1}, {"never": [1]}])
+def test_pairs_that_are_left_out_are_pairs_by_reasons(left_out):
+    with pytest.raises(InputError, match=r"left_out of a collision model|Pairs must be|A pair must be"):
+        CollisionModel(SPHERES, [], left_out)
 
 
 def test_a_world_has_named_shapes():
@@ -80,6 +95,8 @@ def test_a_world_has_named_shapes():
 @pytest.mark.parametrize(
     ("objects", "reason"),
     [
+        ([1], "A world needs a mapping of names to shapes, got list"),
+        (None, "A world needs a mapping of names to shapes, got NoneType"),
         ({"": Sphere(0.1)}, "needs a name that is a text"),
         ({"table": (1.0, 2.0)}, "Object 'table' must be a shape or a DistanceGrid, got tuple"),
         ({str(k): Sphere(0.1) for k in range(5000)}, "A world may have 4096 objects, got 5000"),

@@ -82,6 +82,8 @@ def test_distances_keep_the_shape_of_the_points():
         (lambda: Sphere(-0.1), "The radius of a sphere must not be negative"),
         (lambda: Sphere(np.nan), "The radius of a sphere must not exceed"),
         (lambda: Sphere("wide"), "The radius of a sphere must be numbers"),
+        (lambda: Sphere(10**400), "The radius of a sphere must be numbers"),
+        (lambda: Box((1.0, 1.0, 1.0), [10**400] * 7), "The pose of a box must be 7 numbers"),
         (lambda: Sphere(0.1, (0.0, 1.0)), "The position of a sphere must be 3 numbers, got 2"),
         (lambda: Capsule(0.1, -1.0), "The length of a capsule must not be negative"),
         (lambda: Cylinder(0.1, 1.0, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0)), "its quaternion .* has length 2"),

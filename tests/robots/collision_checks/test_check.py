@@ -1,5 +1,6 @@
 """Clearance of configurations, against link poses and distances sphere by sphere."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,8 @@ import ik_service
 from ik_service.robots.collision.model import CollisionModel
 from ik_service.robots.collision.shapes import Box, Capsule, Sphere
 from ik_service.robots.collision.world import World
+from ik_service.robots.collision_checks.body_spheres import body_spheres
+from ik_service.robots.collision_checks.check import pair_distance, sphere_centers
 from ik_service.robots.transforms import quaternion_rotate
 from objectives import InputError, UnknownNameError
 
@@ -117,3 +120,25 @@ def test_objects_need_truth_values_of_the_right_shape(robot, enabled):
 def test_a_model_names_links_of_the_robot(robot):
     with pytest.raises(UnknownNameError, match="arm"):
         robot.with_collision_model(CollisionModel({"arm": [[0.0, 0.0, 0.0, 0.1]]}, []))
+
+
+MANY, MOST_BYTES = 250, 20_000_000
+
+
+def test_links_of_many_spheres_take_little_memory_and_give_the_same_bytes():
+    robot, rng = ik_service.load_robot("panda"), np.random.default_rng(4)
+    given = {
+        link: np.column_stack([rng.normal(0, 0.05, (MANY, 3)), rng.uniform(0.01, 0.02, MANY)]) for link in PAIRS[0]
+    }
+    spheres = body_spheres(robot, CollisionModel(given, PAIRS[:1]))
+    centers = sphere_centers(robot, spheres, robot.random_joint_q(rng, 512))
+    tracemalloc.start()
+    found = pair_distance(spheres, centers, 0, 1)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < MOST_BYTES
+    one_by_one = [pair_distance(spheres, centers[:, [k]], 0, 1) for k in range(5)]
+    assert np.concatenate(one_by_one).tobytes() == found[:5].tobytes()
+    a, b = (centers[spheres.of_link(place), 7] for place in (0, 1))
+    reach = spheres.radii[:MANY, None] + spheres.radii[MANY:]
+    assert found[7] == (np.linalg.norm(a[:, None] - b, axis=-1) - reach).min()

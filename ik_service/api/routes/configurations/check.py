@@ -22,12 +22,12 @@ from ik_service.api.state import RobotName, State
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
 from ik_service.robots.collision_checks.body_spheres import BodySpheres, with_attached
-from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK
+from ik_service.robots.collision_checks.check import CONFIGURATIONS_PER_BLOCK, DISTANCES_AT_ONCE
 from ik_service.solver import SolverOptions
 from objectives.errors import InputError
 
-DISTANCE_BYTES = 8 * 8
-"""Memory of a distance between two spheres while it is computed: a difference, its squares, lengths, sums of radii."""
+CENTER_BYTES, DISTANCE_BYTES = 8 * 8, 16 * 8
+"""Memory of the place of a sphere, and of a distance of one, while it is computed: differences, lengths, radii."""
 _NUMBERS = 3  # of a configuration in an answer
 
 router = APIRouter(prefix="/v1", tags=["robots"])
@@ -67,25 +67,24 @@ def _read(robot: RobotModel, document: object, kept: Mapping[str, World]) -> _As
     around = read_surroundings(asked.world, robot, options, len(joint_q), kept)
     if around.attached:
         spheres = with_attached(robot, spheres, around.attached)
-    _, most = _efforts(spheres, around.world)
+    most = _effort(spheres, around.world)
     if len(joint_q) * most > MAX_CHECK_EFFORT:
         detail = f"{len(joint_q)} configurations are too many here. Allowed: {max(1, MAX_CHECK_EFFORT // most)}."
         raise faulty_field("/joint_q", "out_of_range", detail)
     return _AskedCheck(joint_q, around, spheres)
 
 
-def _efforts(spheres: BodySpheres, world: World | None) -> tuple[int, int]:
-    """Return the distances of a configuration that are computed at once, and all of them."""
-    counts, objects = np.diff(spheres.link_start), counted_objects(world)
+def _effort(spheres: BodySpheres, world: World | None) -> int:
+    """Return how many distances of a configuration are computed."""
+    counts = np.diff(spheres.link_start)
     pairs = counts[spheres.pairs].prod(axis=1)
-    most = max(len(spheres.radii), int(pairs.max(initial=0)))
-    return most, int(pairs.sum()) + len(spheres.radii) * (1 + objects)
+    return int(pairs.sum()) + len(spheres.radii) * (1 + counted_objects(world))
 
 
 def _working_bytes(_robot: RobotModel, asked: _AskedCheck) -> int:
-    most, _ = _efforts(asked.spheres, asked.around.world)
+    places = min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * len(asked.spheres.radii)
     switches = 0 if asked.around.object_enabled is None else asked.around.object_enabled.nbytes
-    return min(len(asked.joint_q), CONFIGURATIONS_PER_BLOCK) * most * DISTANCE_BYTES + switches
+    return places * CENTER_BYTES + DISTANCES_AT_ONCE * DISTANCE_BYTES + switches
 
 
 def _names(asked: _AskedCheck) -> tuple[str, ...]:

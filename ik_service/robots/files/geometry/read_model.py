@@ -6,16 +6,17 @@ import numpy as np
 
 from ik_service.robots.collision.covering import cover_shape
 from ik_service.robots.collision.link_shapes import LinkShapes
-from ik_service.robots.collision.model import CollisionModel, LinkPair
+from ik_service.robots.collision.model import MAX_SPHERES, CollisionModel, LinkPair
 from ik_service.robots.collision.shapes import Box, Cylinder
 from ik_service.robots.collision_checks.link_pairs import choose_pairs
 from ik_service.robots.files.geometry.sphere_file import SphereDocument
 from ik_service.robots.kinematic_robot import KinematicRobot
+from ik_service.robots.number_bounds import MAX_POSITION
 from ik_service.robots.transforms import Float64Array
 
 DISABLED = "disabled in the SRDF file"
 MAX_COVERED = 512
-"""Most boxes and cylinders of a robot that are covered when it is loaded; thin plates take longest."""
+"""Most boxes and cylinders of a robot that are covered when it is loaded; long cylinders take longest."""
 
 
 def read_collision_model(
@@ -47,12 +48,15 @@ def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Arra
 
     Returns:
         By link, centres in its frame [m] and radii [m], shape [k, 4]; None where no link has shapes, one of them was
-        not read, or there are too many: a robot with a part left out would count as free where it is not.
+        not read or is too large, or there are too many: a robot with a part left out would count as free where it is
+        not.
     """
     given = {link: own for link, own in shapes.items() if own.shapes}
     if not given or flat_count(shapes) > MAX_COVERED or any(own.unread for own in shapes.values()):
         return None
-    return {link: np.concatenate([cover_shape(shape) for shape in own.shapes]) for link, own in given.items()}
+    found = {link: np.concatenate([cover_shape(shape) for shape in own.shapes]) for link, own in given.items()}
+    is_small = all((np.abs(own) <= MAX_POSITION).all() for own in found.values())
+    return found if is_small and sum(map(len, found.values())) <= MAX_SPHERES else None
 
 
 def flat_count(shapes: Mapping[str, LinkShapes]) -> int:

@@ -25,10 +25,10 @@ def read_link_shapes(link: XmlElement) -> LinkShapes:
             shape = None if element is None or number >= MAX_SHAPES else _read_shape(element, _pose(collision))
         except (RobotFileError, InputError):
             shape = None
-        if shape is not None:
+        if shape is not None and not _is_a_point(shape):
             shapes.append(shape)
             continue
-        unread.append(kind)
+        unread.append(kind if shape is None else f"{kind} of radius 0")
         if element is not None and element.tag == "mesh" and (mesh := _read_mesh(element, collision)) is not None:
             meshes.append(mesh)
     return LinkShapes(tuple(shapes), tuple(unread), tuple(meshes))
@@ -48,6 +48,13 @@ def _read_mesh(element: XmlElement, collision: XmlElement) -> MeshReference | No
         return MeshReference(element.text("filename"), element.numbers("scale", (1.0, 1.0, 1.0)), _pose(collision))
     except RobotFileError:
         return None
+
+
+def _is_a_point(shape: BoundedShape) -> bool:
+    """Return whether it is a ball of no radius, which the spheres of a robot cannot be."""
+    if isinstance(shape, Capsule):
+        return shape.radius == shape.length == 0.0
+    return isinstance(shape, Sphere) and shape.radius == 0.0
 
 
 def _read_shape(element: XmlElement, pose: tuple[float, ...]) -> BoundedShape | None:

@@ -58,6 +58,8 @@ def test_shapes_of_a_urdf_are_read():
     [
         ('<mesh filename="package://arm/lower.stl"/>', "mesh"),
         ('<sphere radius="-1"/>', "sphere"),
+        ('<sphere radius="0"/>', "sphere of radius 0"),
+        ('<capsule radius="0" length="0"/>', "capsule of radius 0"),
         ("<sphere/>", "sphere"),
         ('<box size="1 2"/>', "box"),
         ("", "nothing"),
@@ -67,6 +69,14 @@ def test_a_shape_that_cannot_be_read_leaves_the_robot_without_a_model(tmp_path, 
     assert shapes_of(shape)["lower"][:2] == ((), (kind,))
     (tmp_path / "arm.urdf").write_text(URDF.format(shape=shape))
     assert ik_service.load_robot(tmp_path / "arm.urdf", collision="shapes").collision_model is None
+
+
+PLATE = '<box size="2 1 0.01"/></geometry></collision><collision><geometry>'
+
+
+@pytest.mark.parametrize("shape", ['<capsule radius="1e9" length="1e9"/>', 3 * PLATE + BALL])
+def test_shapes_that_need_too_large_or_too_many_spheres_leave_the_robot_without_a_model(shape):
+    assert ik_service.robots.load_urdf(URDF.format(shape=shape), collision="shapes").collision_model is None
 
 
 def test_a_robot_of_simple_shapes_has_a_model(folder):
