@@ -184,6 +184,24 @@ RESULT_COLUMNS = (
         on_device=False,
     ),
     Column(
+        name="joint_q_by_targets",
+        dtype="float64",
+        axes=("coordinates", "poses", "twist"),
+        description="With `options.sensitivity`: change of each coordinate with the position [m] and the rotation "
+        "vector [rad] of each target, about the axes of the frame that it is given in.",
+        place=16,
+        include="sensitivity",
+        on_device=False,
+    ),
+    Column(
+        name="is_differentiable",
+        dtype="bool",
+        description="With `options.sensitivity`: whether the answer has derivatives; zeros stand where it has none.",
+        place=17,
+        include="sensitivity",
+        on_device=False,
+    ),
+    Column(
         name="solutions",
         dtype="precision",
         axes=("solutions", "coordinates"),
@@ -253,6 +271,10 @@ class ResultColumns:
             on `joint_q`, float64 [n]; negative in contact, inf where nothing can touch.
         closest: The two that are closest: places of links that have spheres, and after them of the objects of the
             problem's world, int32 [n, 2]; -1 where nothing can touch.
+        joint_q_by_targets: With `sensitivity`: change of each coordinate with the position and the rotation vector of
+            each target, about the axes of the frame that it is given in, float64 [n, coordinates, targets, 6]; zero
+            where there is no derivative.
+        is_differentiable: With `sensitivity`: whether an answer has derivatives, bool [n].
     """
 
     joint_q: NDArray[np.floating]
@@ -269,6 +291,8 @@ class ResultColumns:
     closing_joint_q: NDArray[np.float64]
     clearance: NDArray[np.float64] | None = None
     closest: NDArray[np.int32] | None = None
+    joint_q_by_targets: NDArray[np.float64] | None = None
+    is_differentiable: NDArray[np.bool_] | None = None
     solutions: NDArray[np.floating] | None = None
     solution_count: NDArray[np.int32] | None = None
 
@@ -298,6 +322,9 @@ class EdgeColumns:
             contact, inf where nothing can touch.
         closest: The two that are closest, by their places in `collision_names`, shape [n, 2], if asked for; -1 where
             nothing can touch.
+        joint_q_by_targets: Change of each coordinate with the position [m] and the rotation vector [rad] of each
+            target, about the axes of the frame that it is given in, shape [n, coordinates, targets, 6], if asked for.
+        is_differentiable: Whether an answer has derivatives, shape [n], if asked for; zeros stand where it has none.
     """
 
     joint_q: NDArray[np.floating[Any]]
@@ -316,6 +343,8 @@ class EdgeColumns:
     closing_joint_q: NDArray[np.float64] | None = None
     clearance_m: NDArray[np.float64] | None = None
     closest: NDArray[np.integer[Any]] | None = None
+    joint_q_by_targets: NDArray[np.float64] | None = None
+    is_differentiable: NDArray[np.bool_] | None = None
 
 
 def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:

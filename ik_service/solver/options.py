@@ -31,6 +31,7 @@ PER_SOLVE = (
     "precision",
     "collision",
     "margin",
+    "sensitivity",
 )
 CANDIDATES_MAX = 8
 SOLUTIONS_MAX = 256
@@ -65,6 +66,8 @@ class SolverOptions:
         collision: "self" keeps links off each other, "world" off a given world too, "off" checks nothing; None is
             "world" where one is given, else "self" where the robot has a collision model.
         margin: Least distance from contact of a success [m].
+        sensitivity: "target" adds how answers follow their targets: `joint_q_by_targets` and `is_differentiable`, as
+            `IKSolver.linearise` gives them; None adds nothing.
         joint_limits: "hard" keeps every configuration inside the limits, exactly; only where no float32 lies between
             two limits, float32 answers are outside by half a step of float32 at most (6e-8 of the value). "soft" adds
             penalty rows for leaving them; "off" ignores them.
@@ -87,6 +90,7 @@ class SolverOptions:
     precision: Literal["float32", "float64"] = "float32"
     collision: Literal["self", "world", "off"] | None = None
     margin: float = 0.0
+    sensitivity: Literal["target"] | None = None
     joint_limits: JointLimits = "hard"
     jacobian_mode: JacobianMode | IKJacobianType = "analytic"
     candidates: int = 1
@@ -116,6 +120,8 @@ class SolverOptions:
             raise InputError(f"Option collision is {self.collision!r}. Allowed: None, 'self', 'world', 'off'.")
         if isinstance(self.margin, bool) or not isinstance(self.margin, Real) or not 0.0 <= float(self.margin) < 1e6:
             raise InputError(f"Option margin is {self.margin!r}. Allowed: a number from 0 to 1e6 m.")
+        if self.sensitivity not in (None, "target"):
+            raise InputError(f"Option sensitivity is {self.sensitivity!r}. Allowed: None, 'target'.")
         if self.precision == "float64" and self.solutions > 1:
             raise InputError(
                 "Option precision='float64' gives one solution. Use solutions=1, or solve again from each."

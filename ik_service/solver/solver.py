@@ -167,7 +167,11 @@ class IKSolver:
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
             raise_fault(self.robot, self._order, self.targets, inputs)
-        return result
+        if chosen.sensitivity is None:
+            return result
+        found = self.linearise(result, positions, orientations_xyzw, constraint_enabled=constraint_enabled)
+        by_targets, exists = found.coordinates_by(found.by_targets), found.is_differentiable
+        return replace(result, joint_q_by_targets=by_targets, is_differentiable=exists)
 
     def solve_as_recorded(
         self, positions: Any, orientations_xyzw: Any = None, *, world: "World | None" = None

@@ -64,7 +64,7 @@ def solve_answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -
         return FEW_BYTES
     solutions = request.options.solutions if "solutions" in include else 0
     extents = {"coordinates": coordinates, "dofs": robot.joint_dof_count, "solutions": solutions, "targets": 1}
-    extents |= _constraint_extents(robot)
+    extents |= _further_extents(robot, targets)
     problem = 0
     for column in EDGE_COLUMNS:
         if not column.include or column.include in include:
@@ -102,7 +102,7 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
     rows += sum(one.rows().residual_dim() for one in robot.every_constraint)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": len(request.targets)}
     extents |= {"solutions": request.options.solutions, "trees": robot.trees.ntree, "rows": rows}
-    extents |= _constraint_extents(robot)
+    extents |= _further_extents(robot, 0 if request.options.sensitivity is None else len(request.targets))
     numbers = sum(
         (2 if column.dtype == "float64" else 1) * math.prod(extents[axis] for axis in column.axes)
         for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
@@ -111,10 +111,10 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
     return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count + switches
 
 
-def _constraint_extents(robot: RobotModel) -> dict[str, int]:
-    """How many entries columns have that stand for constraints and for collision."""
+def _further_extents(robot: RobotModel, poses: int) -> dict[str, int]:
+    """How many entries columns have that stand for constraints, for collision, and for derivatives by so many poses."""
     constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
-    return {"constraints": constraints, "closing_coordinates": closing, "pair": 2}
+    return {"constraints": constraints, "closing_coordinates": closing, "pair": 2, "poses": poses, "twist": 6}
 
 
 def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:

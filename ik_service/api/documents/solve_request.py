@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
@@ -35,7 +35,7 @@ class DecodedSolve:
     """A request and what its answer is to include."""
 
     request: SolveRequest
-    include: frozenset[Include]
+    include: frozenset[Include | Literal["sensitivity"]]
 
 
 def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_WORLDS) -> DecodedSolve:
@@ -83,10 +83,13 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)
     _check_attempts(options, count, around.world)
+    if options.sensitivity is not None:
+        _check_derived(count, len(poses))
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
     request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around)
-    return DecodedSolve(request, frozenset(envelope.include))
+    derived: set[Literal["sensitivity"]] = set() if options.sensitivity is None else {"sensitivity"}
+    return DecodedSolve(request, frozenset({*envelope.include, *derived}))
 
 
 def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetPose:
@@ -132,6 +135,14 @@ def _check_attempts(options: SolverOptions, count: int, world: World | None) -> 
     if count * options.solutions > limits.MAX_SOLUTION_COUNT:
         detail = f"{count} problems may have {limits.MAX_SOLUTION_COUNT // count} solutions each in one request."
         raise faulty_field("/options/solutions", "out_of_range", detail)
+
+
+def _check_derived(count: int, targets: int) -> None:
+    if not targets:
+        raise faulty_field("/options/sensitivity", "invalid_value", "There are no targets that answers could follow.")
+    if count > limits.MAX_SENSITIVE_COUNT:
+        detail = f"{count} problems have derivatives. Allowed in one request: {limits.MAX_SENSITIVE_COUNT}."
+        raise faulty_field("/options/sensitivity", "out_of_range", detail)
 
 
 @lru_cache(maxsize=1024)

@@ -73,6 +73,8 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
     given = read_envelope(StreamConfiguration, decode_message(message))
     if given.options.solutions > 1:
         raise faulty_field("/options/solutions", "out_of_range", "A stream answers with one solution.")
+    if given.options.sensitivity is not None:
+        raise faulty_field("/options/sensitivity", "invalid_value", "A stream answers without derivatives.")
     document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
     request = read_solve(document, robot).request
     for k, target in enumerate(request.targets):

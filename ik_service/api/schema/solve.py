@@ -121,6 +121,11 @@ class SolveOptions(Envelope):
     margin_m: float = Field(
         default=_DEFAULTS.margin, ge=0, le=1, allow_inf_nan=False, description="Least clearance of a success [m]."
     )
+    sensitivity: Literal["target"] | None = Field(
+        default=None,
+        description="`target` adds to the answer how coordinates change with targets, `joint_q_by_targets`, and "
+        f"`is_differentiable`; for at most {limits.MAX_SENSITIVE_COUNT} problems.",
+    )
 
 
 class SolveConstraints(Envelope):

@@ -96,9 +96,10 @@ class SolveRequest:
     def batch_key(self) -> Hashable | None:
         """Key of the requests that can be solved together with this one; None where there are none.
 
-        They go to one solver, have the same rows on in all their problems and ask for the same options.
+        They go to one solver, have the same rows on in all their problems and ask for the same options. Derivatives,
+        which take long, are those of one request at a time.
         """
-        if self.pattern_count > 1:
+        if self.pattern_count > 1 or self.options.sensitivity is not None:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
         given = (*self._given, self.initial_joint_q is None, self.world is None)
@@ -116,8 +117,9 @@ class SolveRequest:
             extras = "choice"
         of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
         collision = (options.collision, self.world is None)  # both say whether there is a check
+        derived = options.sensitivity
         own = tuple(code_of(target, on) for target, on in of_targets)
-        return (own, further, self._enabled.tobytes(), extras, collision)
+        return (own, further, self._enabled.tobytes(), extras, collision, derived)
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
         """Return what places in the column `closest` stand for.

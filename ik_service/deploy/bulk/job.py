@@ -55,6 +55,8 @@ class BulkJob:
             require_pyarrow()
         if self.options.solutions > 1:
             raise InputError("Option solutions is above 1. A bulk job gives one solution to a problem.")
+        if self.options.sensitivity is not None:
+            raise InputError("Option sensitivity is given. A bulk job gives no derivatives.")
         if not isinstance(self.part_rows, int) or self.part_rows < 1:
             raise InputError(f"part_rows is {self.part_rows!r}. Allowed: a whole number of at least 1.")
         if isinstance(self.targets, str) or not self.targets:

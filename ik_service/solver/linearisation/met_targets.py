@@ -48,17 +48,21 @@ def linearise_met(
     is_done = np.zeros(n, dtype=bool)
     on = (rows.weights(data, n) > 0.0) & (islands.row >= 0)
     has_island = np.arange(islands.success.shape[1]) < islands.number[:, None]
-    is_met = (islands.success | ~has_island).all(axis=1) & ~on[:, ~is_target].any(axis=1) & bool(targets)
+    is_met = np.asarray((islands.success | ~has_island).all(axis=1))
+    fits = ~on[:, ~is_target].any(axis=1) & bool(targets)
     row_island = np.where(on, islands.row, -1)[:, is_target]
-    for own in _alike(np.flatnonzero(is_met), np.hstack([islands.tree, row_island])):
+    for own in _alike(np.flatnonzero(fits), np.hstack([islands.tree, row_island])):
         tree, place = islands.tree[own[0]], row_island[own[0]].reshape(-1, TWIST)
         numbers = range(int(islands.number[own[0]]))
         parts = [TargetIsland(np.flatnonzero(tree[rows.dof_tree] == k), place == k) for k in numbers]
         parts = [one for one in parts if one.rows.any()]
         if any(one.rows.sum() > MOST_ROWS or len(one.dofs) > MOST_DOFS for one in parts):
             continue
-        motion = TargetMotion(rows.robot, targets, *(_values(data[: len(targets)], name, own) for name in FIELDS))
-        is_done[own] = _follow(rows, motion, parts, own, found)
+        met = own[is_met[own]]
+        motion = TargetMotion(rows.robot, targets, *(_values(data[: len(targets)], name, met) for name in FIELDS))
+        motion.load(parts)  # also where none is met: the next ones like these need it
+        if len(met):
+            is_done[met] = _follow(rows, motion, parts, met, found)
     return is_done, found
 
 

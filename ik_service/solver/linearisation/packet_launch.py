@@ -18,6 +18,16 @@ def shown(values: NDArray[Any]) -> Any:
     return wp.array(np.ascontiguousarray(values), copy=False, device="cpu")
 
 
+def load(kernel: wp.Kernel) -> None:
+    """Load a kernel; it is compiled if the cache lacks it.
+
+    Raises:
+        KernelCacheError: Compiled kernels can be neither read nor kept.
+    """
+    with DEVICE_LOCK, CacheErrorsExplained():
+        load_kernels_alone(kernel.module, wp.get_device("cpu"))
+
+
 def launch(kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
     """Launch a kernel over so many problems; it is compiled if the cache lacks it.
 

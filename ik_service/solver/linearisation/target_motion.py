@@ -19,7 +19,7 @@ from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.linearisation.linearisation import TWIST
-from ik_service.solver.linearisation.packet_launch import TEMPLATES, launch, shown
+from ik_service.solver.linearisation.packet_launch import TEMPLATES, launch, load, shown
 from ik_service.solver.results.float64_kinematics import (
     Kinematics,
     KinematicsRef,
@@ -169,6 +169,15 @@ class TargetMotion:
         self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
+    def load(self, islands: Sequence[TargetIsland]) -> None:
+        """Load the kernels for some islands; they are compiled if the cache lacks them.
+
+        Raises:
+            KernelCacheError: Compiled kernels can be neither read nor kept.
+        """
+        for island in islands:
+            load(self._kernel(island))
+
     def at(
         self,
         joint_q: Float64Array,
@@ -193,12 +202,15 @@ class TargetMotion:
         is_free = shown(free.astype(np.float64))
         for island in islands:
             own = np.flatnonzero(island.rows.any(axis=1))
-            kernel = motion_kernel(len(own), len(island.dofs), self._longest)
             counts = shown(island.rows[None].astype(np.float64))
             inputs = [n, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
-            launch(kernel, n, [*inputs, *arrays])
+            launch(self._kernel(island), n, [*inputs, *arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
+
+    def _kernel(self, island: TargetIsland) -> wp.Kernel:
+        kernel: wp.Kernel = motion_kernel(int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest)
+        return kernel
 
     def _island(self, island: TargetIsland, targets: NDArray[np.intp]) -> Any:
         """Give an island as kernels read it."""

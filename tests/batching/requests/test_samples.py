@@ -67,7 +67,19 @@ def processes():
 
 @pytest.mark.parametrize(
     "kind",
-    ["pose", "position", "best_of", "solutions", "float64", "patterns", "two_arms", "touching", "objectives", "staged"],
+    [
+        "pose",
+        "position",
+        "best_of",
+        "solutions",
+        "float64",
+        "patterns",
+        "two_arms",
+        "touching",
+        "derivatives",
+        "objectives",
+        "staged",
+    ],
 )
 def test_after_its_sample_a_request_needs_no_other_kernels(processes, kind):
     before, *new = processes.finish(processes.start(PROGRAM, {"KIND": kind})).split()
@@ -133,6 +145,7 @@ KINDS = {
     "patterns": with_patterns,
     "two_arms": two_arms,
     "touching": touching,
+    "derivatives": lambda: of_panda(sensitivity="target"),
     "objectives": with_objectives,
     "staged": staged,
 }
