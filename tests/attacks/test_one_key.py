@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from ik_service.api.schema.limits import MAX_SENSITIVE_EFFORT
 from tests.attacks.attack import MINUTE_S, for_a_moment_and_a_minute, under_attack
 from tests.attacks.service import KEYS
 from tests.attacks.victim import PANDA
@@ -90,6 +91,16 @@ def flood_of_the_same_kind(service, stop):
     return at_once(service, stop, CONNECTIONS, lambda number, turn: ("panda", body))
 
 
+def flood_of_derivatives(service, stop):
+    """As many derivatives in a request as are allowed, of answers with a posture: the slow ones."""
+    count = MAX_SENSITIVE_EFFORT // 7**2
+    target = {name: rows * count for name, rows in PANDA["targets"][0].items() if name != "link"}
+    posture = {"type": "posture", "joint_q_reference": [0.1] * 7, "weight": 0.05}
+    body = {"targets": [{"link": "panda_hand", **target}], "objectives": [posture]}
+    body["options"] = {"sensitivity": "target"}
+    return at_once(service, stop, CONNECTIONS, lambda number, turn: ("panda", body))
+
+
 def kinds_that_are_not_compiled(service, stop):
     """Ever new sets of three links of the humanoid, each of which needs code of its own."""
     sets = list(itertools.combinations(links_of_humanoid(service), 3))
@@ -116,7 +127,9 @@ def many_patterns(service, stop):
 
 
 @for_a_moment_and_a_minute
-@pytest.mark.parametrize("attack", [flood_of_the_same_kind, kinds_that_are_not_compiled, many_patterns])
+@pytest.mark.parametrize(
+    "attack", [flood_of_the_same_kind, flood_of_derivatives, kinds_that_are_not_compiled, many_patterns]
+)
 def test_one_key_does_not_keep_another_from_its_answers(service, attack, seconds):
     report = under_attack(service, attack, seconds)
     sys.stdout.write(f"{report.outcome}\n")

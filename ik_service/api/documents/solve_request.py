@@ -84,7 +84,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         raise faulty_field("/include", "no_collision_check", detail)
     _check_attempts(options, count, around.world)
     if options.sensitivity is not None:
-        _check_derived(count, len(poses))
+        _check_derived(robot, count, len(poses))
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
     request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around)
@@ -137,11 +137,15 @@ def _check_attempts(options: SolverOptions, count: int, world: World | None) -> 
         raise faulty_field("/options/solutions", "out_of_range", detail)
 
 
-def _check_derived(count: int, targets: int) -> None:
+def _check_derived(robot: RobotModel, count: int, targets: int) -> None:
     if not targets:
         raise faulty_field("/options/sensitivity", "invalid_value", "There are no targets that answers could follow.")
-    if count > limits.MAX_SENSITIVE_COUNT:
-        detail = f"{count} problems have derivatives. Allowed in one request: {limits.MAX_SENSITIVE_COUNT}."
+    most = limits.MAX_SENSITIVE_EFFORT // max(1, robot.active_dof_count) ** 2
+    if count > most:
+        detail = (
+            f"{count} problems with derivatives of a robot with {robot.active_dof_count} active DOFs. Allowed in one "
+            f"request: {most}."
+        )
         raise faulty_field("/options/sensitivity", "out_of_range", detail)
 
 

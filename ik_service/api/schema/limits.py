@@ -15,9 +15,9 @@ OBJECTS_OF_A_GRID = 12
 """Other objects that cost about as much as a grid."""
 MAX_SOLUTION_COUNT = 1_000_000
 """Problems times solutions of one request."""
-MAX_SENSITIVE_COUNT = 256
-"""Problems of one request with derivatives: those of a humanoid with a posture take some 20 ms each
-(`python -m benchmarks.accuracy.derivatives`)."""
+MAX_SENSITIVE_EFFORT = 8192
+"""Problems times the square of the robot's active DOFs of one request with derivatives, which then take up to 0.7 s of
+the solver: those of a humanoid with a posture take some 20 ms each (`python -m benchmarks.accuracy.derivatives`)."""
 MAX_SWITCH_COUNT = 1 << 24
 """Problems times objects of a world, or constraints, of one request in which each problem has its own list of them."""
 MAX_VALUE = 1e6

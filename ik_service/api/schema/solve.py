@@ -124,7 +124,8 @@ class SolveOptions(Envelope):
     sensitivity: Literal["target"] | None = Field(
         default=None,
         description="`target` adds to the answer how coordinates change with targets, `joint_q_by_targets`, and "
-        f"`is_differentiable`; for at most {limits.MAX_SENSITIVE_COUNT} problems.",
+        f"`is_differentiable`. Problems times the square of the robot's active DOFs: at most "
+        f"{limits.MAX_SENSITIVE_EFFORT}.",
     )
 
 

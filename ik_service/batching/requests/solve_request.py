@@ -96,10 +96,9 @@ class SolveRequest:
     def batch_key(self) -> Hashable | None:
         """Key of the requests that can be solved together with this one; None where there are none.
 
-        They go to one solver, have the same rows on in all their problems and ask for the same options. Derivatives,
-        which take long, are those of one request at a time.
+        They go to one solver, have the same rows on in all their problems and ask for the same options.
         """
-        if self.pattern_count > 1 or self.options.sensitivity is not None:
+        if self.pattern_count > 1:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
         given = (*self._given, self.initial_joint_q is None, self.world is None)

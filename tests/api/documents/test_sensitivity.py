@@ -11,7 +11,7 @@ from ik_service.api.codecs.json_codec import JsonCodec
 from ik_service.api.codecs.media_types import answer_codec
 from ik_service.api.documents.answer_size import solve_answer_bytes
 from ik_service.api.documents.solve_request import read_solve
-from ik_service.api.schema.limits import MAX_SENSITIVE_COUNT
+from ik_service.api.schema.limits import MAX_SENSITIVE_EFFORT
 from ik_service.client import Client, SolveTarget
 
 COUNT = 5
@@ -82,7 +82,10 @@ def test_an_answer_has_no_more_bytes_than_were_reserved(client, poses, accept):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"targets": [{"link": HANDS[0], "positions": [[0.4, 0, 0.5]] * (MAX_SENSITIVE_COUNT + 1)}]}, "out_of_range"),
+        (
+            {"targets": [{"link": HANDS[0], "positions": [[0.4, 0, 0.5]] * (MAX_SENSITIVE_EFFORT // 14**2 + 1)}]},
+            "out_of_range",
+        ),
         ({"targets": [], "objectives": [{"type": "posture", "joint_q_reference": [[0] * 14]}]}, "invalid_value"),
         ({"options": {"sensitivity": "weights"}}, "unknown_option"),
     ],
