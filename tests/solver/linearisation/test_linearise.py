@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.accuracy.minima import Minima
 from ik_service import IKSolver, SolverOptions, load_robot
 from ik_service.errors import EngineError
 from ik_service.robots import load_urdf
-from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from ik_service.solver.linearisation import linearise as linearise_module
 from ik_service.solver.linearisation.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
@@ -24,8 +24,6 @@ FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link 
 FREE = SolverOptions(joint_limits="off", position_tolerance=1e-5)
 HANDS = ["left_panda_hand", "right_panda_hand"]
 PRECISE = SolverOptions(precision="float64")
-APART = 1e-4
-"""By how much targets are moved for differences of fourth order [m or rad]."""
 WELL_APART_FROM_SINGULAR = 0.05
 
 
@@ -41,33 +39,6 @@ def reachable(robot, links, count, random_seed=0):
     joint_q = joint_q[least > WELL_APART_FROM_SINGULAR][:count]
     poses = robot.forward_kinematics(joint_q, links)
     return poses.positions, poses.orientations_xyzw, joint_q
-
-
-def moved(positions, orientations_xyzw, target, axis, by):
-    """Targets of which one has moved or turned."""
-    positions, orientations_xyzw = positions.copy(), orientations_xyzw.copy()
-    if axis < 3:
-        positions[:, target, axis] += by
-    else:
-        turn = quaternion_exp(by * np.eye(3)[axis - 3])
-        orientations_xyzw[:, target] = quaternion_multiply(turn, orientations_xyzw[:, target])
-    return positions, orientations_xyzw
-
-
-def by_differences(solver, found, positions, orientations_xyzw):
-    """Derivatives of the minima, shape [n, coordinates, targets, 6], of a robot of scalar joints."""
-
-    def minima(target, axis, by):
-        targets = moved(positions, orientations_xyzw, target, axis, by)
-        result = solver.solve(*targets, initial_joint_q=found.joint_q)
-        return solver.linearise(result, *targets).joint_q
-
-    def derivative(target, axis):
-        near, far = (minima(target, axis, h) - minima(target, axis, -h) for h in (APART, 2.0 * APART))
-        return (8.0 * near - far) / (12.0 * APART)
-
-    count = positions.shape[1]
-    return np.stack([np.stack([derivative(k, a) for a in range(6)], axis=-1) for k in range(count)], axis=-2)
 
 
 CASES = {
@@ -89,7 +60,8 @@ def test_derivatives_are_those_of_the_minima(case):
     found = solver.linearise(result, positions, orientations)
     assert found.is_differentiable.all()
     np.testing.assert_allclose(found.joint_q, result.joint_q, atol=0.05 if has_posture else 1e-7)
-    expected = by_differences(solver, found, positions, orientations)
+    minima = Minima(robot, links, robot.mid_joint_q if has_posture else None)
+    expected = minima.derivatives(positions, orientations, found.joint_q, found.dof_state == DofState.FREE)
     scale = np.abs(expected).max(axis=(1, 2, 3), keepdims=True)
     np.testing.assert_allclose(found.by_targets / scale, expected / scale, atol=1e-6)
 
@@ -127,8 +99,9 @@ def test_targets_out_of_reach_pull_their_minimum_along():
     found = solver.linearise(result, positions, orientations)
     kept = found.is_differentiable
     assert kept.any()
-    expected = by_differences(solver, found, positions, orientations)
-    np.testing.assert_allclose(found.by_targets[kept], expected[kept], atol=1e-5)
+    minima = Minima(robot, links, is_met=False)
+    expected = minima.derivatives(positions[kept], orientations[kept], found.joint_q[kept])
+    np.testing.assert_allclose(found.by_targets[kept], expected, atol=1e-5)
     assert not found.by_targets[~kept].any()
 
 
@@ -167,7 +140,8 @@ def test_answers_at_limits_follow_along_them():
     held = found.dof_state[at_limit] != DofState.FREE
     limits = np.where(found.dof_state[at_limit] == DofState.AT_LOWER, robot.joint_limit_lower, robot.joint_limit_upper)
     assert np.array_equal(found.joint_q[at_limit][held], limits[held])
-    expected = by_differences(solver, found, positions, orientations)[at_limit]
+    targets, joint_q = (positions[at_limit], orientations[at_limit]), found.joint_q[at_limit]
+    expected = Minima(robot, links, outside).derivatives(*targets, joint_q, ~held)
     own = found.by_targets[at_limit]
     smooth = np.abs(own).max(axis=(1, 2, 3)) < 10.0
     np.testing.assert_allclose(own[smooth], expected[smooth], atol=1e-4)
