@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.minima import Minima
-from ik_service import IKSolver, SolverOptions, load_robot
+from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.errors import EngineError
 from ik_service.robots import load_urdf
 from ik_service.solver.linearisation import linearise as linearise_module
@@ -206,6 +206,35 @@ def test_what_cannot_be_derived_is_refused():
         solver.linearise(result, *pose)
     with pytest.raises(InputError, match="targets of 2 problems and 1 answers"):
         solver.linearise(result, np.repeat(pose[0], 2, axis=0), np.repeat(pose[1], 2, axis=0))
+
+
+def test_answers_of_other_solvers_are_refused():
+    robot = load_robot("panda", collision="ignore")
+    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
+    solver = IKSolver(robot, ["panda_hand"], device="cpu", objectives=[posture(robot)])
+    plain = IKSolver(robot, ["panda_hand"], device="cpu")
+    turned = IKSolver(robot, ["panda_hand"], device="cpu", joint_order=robot.joint_names[::-1])
+    shorter = IKSolver(robot.lock({"panda_joint1": 0.0}), ["panda_hand"], device="cpu")
+    with pytest.raises(InputError, match="of another solver: its rows differ"):
+        solver.linearise(plain.solve(*pose), *pose)
+    with pytest.raises(InputError, match="of another solver: its order of joints differ"):
+        plain.linearise(turned.solve(*pose), *pose)
+    with pytest.raises(InputError, match="of another solver: its robot differ"):
+        plain.linearise(shorter.solve(*pose), *pose)
+    alike = IKSolver(robot, ["panda_hand"], device="cpu")
+    assert plain.linearise(alike.solve(*pose), *pose).is_differentiable.all()
+
+
+def test_other_parts_of_targets_than_in_the_solve_are_refused():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
+    solver = IKSolver(robot, links, device="cpu")
+    with pytest.raises(InputError, match="Target 0 is given with orientations, without which it was solved for"):
+        solver.linearise(solver.solve(pose[0]), *pose)
+    with pytest.raises(InputError, match="Target 0 was solved for with orientations, which are not given"):
+        solver.linearise(solver.solve(*pose), pose[0])
+    light = IKSolver(robot, [Target("panda_hand", row_weights=[1, 1, 1, 0, 0, 0])], device="cpu")
+    assert light.linearise(light.solve(*pose), *pose).is_differentiable.all()  # rows that do not count
 
 
 def test_limits_that_weigh_nothing_do_not_act_against_targets():
