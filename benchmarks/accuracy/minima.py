@@ -59,7 +59,8 @@ class Minima:
         tools: Tool frames T_link_tool, shape [targets, 7]; None for the links themselves.
         lower: Where a one-sided cost of `limit_weight` pulls scalar joints from below it, shape [joint_coord_count].
         upper: Alike, from above it.
-        limit_weight: Its weight beside that of the posture; 0 for none.
+        limit_weight: Its weight; 0 for none.
+        posture_weight: That of the posture. Beside targets that are met only their ratio counts.
     """
 
     robot: RobotModel
@@ -70,6 +71,7 @@ class Minima:
     lower: Array | None = None
     upper: Array | None = None
     limit_weight: float = 0.0
+    posture_weight: float = 1.0
 
     def at(self, positions: Array, orientations_xyzw: Array | None, start: Array, free: NDArray[np.bool_]) -> Array:
         """Give the minima, NaN where there is none near the start.
@@ -164,15 +166,16 @@ class Minima:
 
     def _pull(self, joint_q: Array) -> Array:
         """Give the gradient of the posture and of the one-sided cost, shape [n, joint_dof_count]."""
+        weight = self.posture_weight**2
         found = np.zeros((len(joint_q), self.robot.joint_dof_count))
         scalar = np.flatnonzero(self.robot.dof_coordinate >= 0)
         own = self.robot.dof_coordinate[scalar]
         if self.reference is not None:
-            found[:, scalar] += (joint_q - self.reference)[:, own]
+            found[:, scalar] += weight * (joint_q - self.reference)[:, own]
             for first_dof, first in self._quaternions():
                 part = slice(first, first + 4)
                 turn = quaternion_multiply(joint_q[:, part], quaternion_conjugate(self.reference[None, part]))
-                found[:, first_dof : first_dof + 3] += 2.0 * turn[:, 3:] * turn[:, :3]  # of 1/2 |2 vec|^2
+                found[:, first_dof : first_dof + 3] += 2.0 * weight * turn[:, 3:] * turn[:, :3]  # of 1/2 |2 vec|^2
         if self.lower is not None and self.upper is not None:
             outside = np.maximum(joint_q - self.upper, 0.0) - np.maximum(self.lower - joint_q, 0.0)
             found[:, scalar] += self.limit_weight**2 * outside[:, own]

@@ -21,7 +21,7 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
-from ik_service.solver.linearisation.answer_islands import AnswerIslands, check_answers
+from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
 from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
 from ik_service.solver.linearisation.solver_rows import HostRows
@@ -206,8 +206,8 @@ class IKSolver:
         Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
         conditions that answers keep; other rows have the least cost beside them, with the second derivatives of all
         rows. Where targets are not met, or rows of priority 0 act against them, and further rows yield to them, there
-        are none. Answers whose rows are all of targets that are met are derived by compiled code, microseconds each;
-        it is compiled when it is first needed.
+        are none; nor are there in singular configurations and at kinks of rows. Answers whose rows are all of targets
+        that are met are derived by compiled code, microseconds each; it is compiled when it is first needed.
         Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
 
         Args:

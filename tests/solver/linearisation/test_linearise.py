@@ -10,6 +10,7 @@ from ik_service.robots import load_urdf
 from ik_service.solver.linearisation import linearise as linearise_module
 from ik_service.solver.linearisation.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
+from tests.solver.linearisation.chain_robot import chain_robot
 from tests.solver.quick_objective import QuickObjective
 
 FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>
@@ -107,7 +108,7 @@ def test_targets_out_of_reach_pull_their_minimum_along():
 
 def test_a_joint_that_a_limit_holds_stays():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
-    outside = robot.mid_joint_q.copy()
+    outside = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
     outside[1] = robot.joint_limit_upper[1] + 1.0  # where the posture would have it
     solver = IKSolver(
         robot, [], device="cpu", objectives=[IKObjectivePosture(outside)], options=SolverOptions(joint_limits="hard")
@@ -287,10 +288,16 @@ def test_followers_that_an_order_leaves_out_follow():
     np.testing.assert_allclose(found.by_targets, expected.by_targets[:, [0, 2]], atol=1e-3)
 
 
-def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+@pytest.mark.parametrize("name", ["panda", "joints of all types"])
+def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(name):
+    is_arm = name == "panda"
+    robot, links = (
+        load_robot("panda", collision="ignore") if is_arm else chain_robot(),
+        ["panda_hand" if is_arm else "tip"],
+    )
     solver = IKSolver(robot, links, objectives=[posture(robot)], device="cpu")
-    positions, orientations, _ = reachable(robot, links, 12)
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 12), links)
+    positions, orientations = poses.positions, poses.orientations_xyzw
     together = solver.linearise(solver.solve(positions, orientations), positions, orientations)
     for k in range(12):
         one = positions[k : k + 1], orientations[k : k + 1]
