@@ -21,8 +21,8 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
-from ik_service.solver.linearisation.answer_islands import AnswerIslands
-from ik_service.solver.linearisation.linearisation import Linearisation
+from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
+from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.options import SolverOptions
@@ -210,19 +210,20 @@ class IKSolver:
         Computed on the host in float64, from the statements of all rows. Targets that are met are held as the
         conditions that answers keep; other rows have the least cost beside them, with the second derivatives of all
         rows. Where targets are not met, or rows of priority 0 act against them, and further rows yield to them, there
-        are none. Answers whose rows are all of targets that are met are derived by compiled code, microseconds each;
-        it is compiled when it is first needed.
+        are none; nor are there in singular configurations and at kinks of rows. Answers whose rows are all of targets
+        that are met are derived by compiled code, microseconds each; it is compiled when it is first needed.
         Columns are those of `coordinate_names` and `dof_names`. The data of objectives and targets are those of now.
 
         Args:
-            result: Answers of this solver.
+            result: Answers of this solver, or of one of the same robot, rows and order of joints.
             positions: The targets that they were solved for, as in `solve`.
             orientations_xyzw: Alike.
             constraint_enabled: Alike.
 
         Raises:
             UnknownNameError: The robot has no loop of a name.
-            InputError: A value that is not allowed, or another number of targets than of answers.
+            InputError: A value that is not allowed, another number of targets than of answers, other parts of them than
+                in the solve, or answers of another solver.
             EngineError: An objective does not state its rows.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
@@ -232,6 +233,10 @@ class IKSolver:
         if given.problem_count != len(result):
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
         check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)
+        is_moved = np.asarray(self._core.layout.incidence.any(axis=1))
+        is_counted = [np.atleast_2d(target.weights()).any(axis=0) for target in self.targets]
+        is_moved[: TWIST * len(is_counted)] &= np.concatenate([np.zeros(0, dtype=bool), *is_counted])
+        check_answers(result, self._head, given, is_moved)
         enabled = None
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)

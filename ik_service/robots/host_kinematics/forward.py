@@ -151,7 +151,7 @@ def _carried(poses: dict[int, BodyPose], body: int, T_body_link: Float64Array) -
     pose = poses[body]
     q_xyzw = pose.q_xyzw
     if T_body_link[6] != 1.0:
-        q_xyzw = _right_multiplication(T_body_link[3:]) @ q_xyzw
+        q_xyzw = _times(_right_multiplication(T_body_link[3:]), q_xyzw)
     return BodyPose(shifted(pose, T_body_link[:3]), q_xyzw)
 
 
@@ -181,23 +181,33 @@ def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:
     position = shifted(parent, step.origin)
     kind = step.joint_type
     if kind is JointType.PRISMATIC:
-        return BodyPose(position + rotated(parent.q_xyzw, step.axes[0]) * q[0], step.turn[:4] @ parent.q_xyzw)
+        return BodyPose(position + rotated(parent.q_xyzw, step.axes[0]) * q[0], _times(step.turn[:4], parent.q_xyzw))
     if kind in (JointType.REVOLUTE, JointType.CONTINUOUS):
         return BodyPose(position, _turned(step, parent.q_xyzw, q[0]))
     if kind is JointType.PLANAR:
-        slide = step.axes[:2].T @ q[:2]
+        slide = _times(step.axes[:2].T, q[:2])
         return BodyPose(position + rotated(parent.q_xyzw, slide), _turned(step, parent.q_xyzw, q[2]))
     if kind is JointType.FLOATING:
-        position = position + rotated(parent.q_xyzw, step.axes[:3].T @ q[:3])
-    return BodyPose(position, _product(step.turn[:4] @ parent.q_xyzw, q[-4:]))
+        position = position + rotated(parent.q_xyzw, _times(step.axes[:3].T, q[:3]))
+    return BodyPose(position, _product(_times(step.turn[:4], parent.q_xyzw), q[-4:]))
 
 
 def _turned(step: JointStep, q_xyzw: Float64Array, angle: Float64Array) -> Float64Array:
     half = 0.5 * angle
-    both = step.turn @ q_xyzw
+    both = _times(step.turn, q_xyzw)
     both[:4] *= np.cos(half)
     both[4:] *= np.sin(half)
     return np.asarray(both[:4] + both[4:])
+
+
+def _times(matrix: Float64Array, columns: Float64Array) -> Float64Array:
+    """Give a matrix times columns [k, n], added in one order: BLAS has another for each number of columns.
+
+    `einsum` has another for one column alone, which is therefore computed as two.
+    """
+    if columns.shape[1] == 1:
+        return np.asarray(np.einsum("ij,jn->in", matrix, np.repeat(columns, 2, axis=1))[:, :1])
+    return np.asarray(np.einsum("ij,jn->in", matrix, columns))
 
 
 def _product(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Array:

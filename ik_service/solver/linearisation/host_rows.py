@@ -5,7 +5,7 @@
 The statements are those from which the kernels are made; nothing else is shared with them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from ik_service.robots.host_kinematics.tangent import BodyMotion
 from ik_service.robots.transforms import Float64Array, transform_multiply
 from objectives.element_table import ElementTable
-from objectives.expression import Expression, evaluate
+from objectives.expression import Expression, evaluate, reachable
+from objectives.expression.operation import COMPARISONS, FUNCTIONS, Operation
 from objectives.statement.kernels import coordinate_column, data_column, frame_column, quaternion_column
 from objectives.statement.rows import ROW_WEIGHTS, WEIGHT, StatedRows, state_rows
 
 Data = Mapping[str, Float64Array]
 """Numbers of an objective's fields by name, shape [1 or n, columns]."""
+PIECES = COMPARISONS | {Operation.STEP, Operation.SIGN, Operation.MAXIMUM, Operation.MINIMUM}
+"""Operations that choose between pieces."""
 
 
 class RowValues(NamedTuple):
@@ -49,26 +52,41 @@ class HostBlock:
     size: int
     weight: float
 
-    def values(self, motion: BodyMotion, data: Data) -> RowValues:
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the rows are put together of pieces."""
+        outputs = (one for table in self.tables for one in _outputs(state_rows(table.group)))
+        return any(node.operation in PIECES for node in reachable(outputs))
+
+    def values(self, motion: BodyMotion, data: Data, pieces_of: int | None = None) -> RowValues:
         """Evaluate the rows, with their derivatives by all DOFs.
 
         Args:
             motion: Poses and motion subspace in the configurations.
             data: Numbers of the fields, with those of the rows' weights.
+            pieces_of: So many configurations come first, and others after them in the same order again and again: of
+                rows that are put together of pieces, all are evaluated on the piece of the first. None for their own.
         """
         n, dofs = motion.S.shape[:2]
         rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, dofs))
         for table in self.tables:
-            self._add(table, motion, data, rows, jacobian)
+            self._add(table, motion, data, rows, jacobian, pieces_of)
         return RowValues(rows, jacobian)
 
     def _add(
-        self, table: ElementTable, motion: BodyMotion, data: Data, rows: Float64Array, jacobian: Float64Array
+        self,
+        table: ElementTable,
+        motion: BodyMotion,
+        data: Data,
+        rows: Float64Array,
+        jacobian: Float64Array,
+        pieces_of: int | None,
     ) -> None:
         """Add the rows of all elements of a table, which are evaluated side by side."""
         group, stated, shape = table.group, state_rows(table.group), (len(rows), len(table.integers))
-        outputs = [*stated.rows, *_derivatives(stated)]
-        values = evaluate(outputs, {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)})
+        inputs = {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)}
+        outputs = _outputs(stated)
+        values = evaluate(outputs, inputs) if pieces_of is None else _on_pieces(outputs, inputs, len(rows), pieces_of)
         found = np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
         for element in range(shape[1]):
             first = int(table.integers[element, 0])
@@ -78,8 +96,41 @@ class HostBlock:
             for dofs, moving in _motions(table, element, stated, motion):
                 width = group.row_count * moving.shape[-1]
                 derivatives = by_each[:, :width].reshape(len(rows), group.row_count, -1)
-                jacobian[:, own, dofs] += np.einsum("nrk,ndk->nrd", derivatives, moving)
+                parts = (derivatives[:, :, k, None] * moving[:, None, :, k] for k in range(moving.shape[-1]))
+                jacobian[:, own, dofs] += sum(parts, 0.0)  # in this order, however many problems there are
                 by_each = by_each[:, width:]
+
+
+def _outputs(stated: StatedRows) -> list[Expression]:
+    """Give the rows, then their derivatives."""
+    return [*stated.rows, *_derivatives(stated)]
+
+
+def _on_pieces(
+    outputs: Sequence[Expression], inputs: Mapping[str, Float64Array], count: int, first: int
+) -> list[Float64Array]:
+    """Evaluate expressions, with what the first configurations choose chosen for those after them, too."""
+    found = dict[Expression, Float64Array]()
+
+    def chosen(choice: Float64Array) -> Float64Array:
+        if np.ndim(choice) and len(choice) == count:
+            return np.tile(choice[:first], (count // first, *[1] * (choice.ndim - 1)))
+        return choice
+
+    for node in reachable(outputs):
+        operands = [found[operand] for operand in node.operands]
+        if node.operation is Operation.VARIABLE:
+            found[node] = np.asarray(inputs[node.name], np.float64)
+        elif node.operation is Operation.CONSTANT:
+            found[node] = np.asarray(node.value, np.float64)
+        elif node.operation in (Operation.MAXIMUM, Operation.MINIMUM):
+            picked = operands if node.operation is Operation.MAXIMUM else operands[::-1]
+            found[node] = np.where(chosen(np.asarray(picked[0] > picked[1])), *operands)
+        else:
+            with np.errstate(all="ignore"):
+                value = FUNCTIONS[node.operation](*operands)
+            found[node] = chosen(value) if node.operation in PIECES else value
+    return [found[output] for output in outputs]
 
 
 def _inputs(table: ElementTable, stated: StatedRows, motion: BodyMotion, data: Data) -> dict[str, Float64Array]:

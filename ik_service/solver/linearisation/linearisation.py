@@ -59,10 +59,11 @@ class Linearisation:
             joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
         by_offsets: The same with the tool frames of targets, whose rotation vectors are about the axes of the link; of
             0 targets where none is declared with an offset.
-        is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum.
+        is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum, and is
+            neither singular nor where a row has a kink.
         dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
         one_sided: DOFs at a limit that nothing presses against it: they have another derivative to the other side,
-            bool [n, joint_dof_count].
+            bool [n, joint_dof_count]; never of DOFs whose limits are one.
         rank: Rank of the rows that are met, by the DOFs that are free, int [n]; 0 where none are met.
     """
 

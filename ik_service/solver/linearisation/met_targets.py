@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.robots.transforms import Float64Array, identity_transform
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.linearisation.answer_islands import AnswerIslands
+from ik_service.solver.linearisation.answers import AnswerIslands
 from ik_service.solver.linearisation.host_rows import Data
 from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
 from ik_service.solver.linearisation.solver_rows import HostRows
@@ -106,7 +106,7 @@ def _follow(
             along.by_offsets,
             rests,
             state,
-            np.zeros_like(held),
+            beside.at_lower & beside.at_upper,
             np.full(len(left), rank, np.int32),
         )
         found.put(own[left[rests]], Linearisation.of(rows.robot, rows.order, joint_q[left], *of_all).part(rests))

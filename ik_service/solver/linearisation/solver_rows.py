@@ -17,6 +17,7 @@ from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
+from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import ROW_WEIGHTS
 from objectives.tasks.frame_objective import OFFSET
@@ -65,6 +66,11 @@ class HostRows:
         sizes = rows.sizes
         self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
         self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)
+        smooth = [
+            kind != RowKind.SOFT or not block.has_kinks for kind, block in zip(rows.kinds, self._blocks, strict=True)
+        ]
+        self.has_kinks = np.repeat(~np.array(smooth, dtype=bool), sizes)
+        self.factor = np.repeat([block.weight for block in self._blocks], sizes)
         self.dof_tree = self.robot.trees.active_treeid
 
     def data(
@@ -116,9 +122,9 @@ class HostRows:
         joint_q = self.robot.integrate(joint_q, step @ self.columns.T)
         return self.robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
 
-    def values(self, motion: BodyMotion, data: Sequence[Data]) -> RowValues:
-        """Evaluate all rows, with their derivatives by the active DOFs."""
-        found = [block.values(motion, own) for block, own in zip(self._blocks, data, strict=True)]
+    def values(self, motion: BodyMotion, data: Sequence[Data], pieces_of: int | None = None) -> RowValues:
+        """Evaluate all rows, with their derivatives by the active DOFs; `HostBlock.values` explains pieces."""
+        found = [block.values(motion, own, pieces_of) for block, own in zip(self._blocks, data, strict=True)]
         rows, jacobian = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
         return RowValues(rows, jacobian @ self.columns)
 

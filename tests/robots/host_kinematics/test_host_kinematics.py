@@ -8,6 +8,7 @@ from ik_service.robots import JointType, RobotModel, load_robot, load_urdf
 from ik_service.robots.host_kinematics.forward import CONFIGURATIONS_PER_BLOCK
 from ik_service.robots.host_kinematics.tangent import body_motion, motion_subspace_rate
 from objectives.errors import InputError, UnknownNameError
+from tests.solver.linearisation.chain_robot import chain_robot
 
 Float64Array = NDArray[np.float64]
 
@@ -349,3 +350,12 @@ def test_joint_types_have_the_counts_of_the_conventions(robot: RobotModel) -> No
         "REVOLUTE": (1, 1),
         "FLOATING": (7, 6),
     }
+
+
+def test_poses_have_the_same_bytes_alone_and_among_others():
+    robot = chain_robot()
+    joint_q = robot.random_joint_q(np.random.default_rng(0), 40)
+    together, alone = robot.forward_kinematics(joint_q), [robot.forward_kinematics(one) for one in joint_q]
+    for field in ("positions", "orientations_xyzw"):
+        each = np.concatenate([getattr(one, field) for one in alone])
+        assert each.tobytes() == getattr(together, field).tobytes()

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from ik_service import IKSolver, SolverOptions, load_robot
+from benchmarks.accuracy.minima import Minima
+from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.errors import EngineError
 from ik_service.robots import load_urdf
-from ik_service.robots.transforms import quaternion_exp, quaternion_multiply
 from ik_service.solver.linearisation import linearise as linearise_module
 from ik_service.solver.linearisation.linearisation import DofState
 from objectives import IKObjectivePosture, InputError
+from tests.solver.linearisation.chain_robot import chain_robot
 from tests.solver.quick_objective import QuickObjective
 
 FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link name="two"/><link name="three"/>
@@ -24,8 +25,6 @@ FOLLOWED = """<robot name="followed"><link name="base"/><link name="one"/><link 
 FREE = SolverOptions(joint_limits="off", position_tolerance=1e-5)
 HANDS = ["left_panda_hand", "right_panda_hand"]
 PRECISE = SolverOptions(precision="float64")
-APART = 1e-4
-"""By how much targets are moved for differences of fourth order [m or rad]."""
 WELL_APART_FROM_SINGULAR = 0.05
 
 
@@ -41,33 +40,6 @@ def reachable(robot, links, count, random_seed=0):
     joint_q = joint_q[least > WELL_APART_FROM_SINGULAR][:count]
     poses = robot.forward_kinematics(joint_q, links)
     return poses.positions, poses.orientations_xyzw, joint_q
-
-
-def moved(positions, orientations_xyzw, target, axis, by):
-    """Targets of which one has moved or turned."""
-    positions, orientations_xyzw = positions.copy(), orientations_xyzw.copy()
-    if axis < 3:
-        positions[:, target, axis] += by
-    else:
-        turn = quaternion_exp(by * np.eye(3)[axis - 3])
-        orientations_xyzw[:, target] = quaternion_multiply(turn, orientations_xyzw[:, target])
-    return positions, orientations_xyzw
-
-
-def by_differences(solver, found, positions, orientations_xyzw):
-    """Derivatives of the minima, shape [n, coordinates, targets, 6], of a robot of scalar joints."""
-
-    def minima(target, axis, by):
-        targets = moved(positions, orientations_xyzw, target, axis, by)
-        result = solver.solve(*targets, initial_joint_q=found.joint_q)
-        return solver.linearise(result, *targets).joint_q
-
-    def derivative(target, axis):
-        near, far = (minima(target, axis, h) - minima(target, axis, -h) for h in (APART, 2.0 * APART))
-        return (8.0 * near - far) / (12.0 * APART)
-
-    count = positions.shape[1]
-    return np.stack([np.stack([derivative(k, a) for a in range(6)], axis=-1) for k in range(count)], axis=-2)
 
 
 CASES = {
@@ -89,7 +61,8 @@ def test_derivatives_are_those_of_the_minima(case):
     found = solver.linearise(result, positions, orientations)
     assert found.is_differentiable.all()
     np.testing.assert_allclose(found.joint_q, result.joint_q, atol=0.05 if has_posture else 1e-7)
-    expected = by_differences(solver, found, positions, orientations)
+    minima = Minima(robot, links, robot.mid_joint_q if has_posture else None)
+    expected = minima.derivatives(positions, orientations, found.joint_q, found.dof_state == DofState.FREE)
     scale = np.abs(expected).max(axis=(1, 2, 3), keepdims=True)
     np.testing.assert_allclose(found.by_targets / scale, expected / scale, atol=1e-6)
 
@@ -127,14 +100,15 @@ def test_targets_out_of_reach_pull_their_minimum_along():
     found = solver.linearise(result, positions, orientations)
     kept = found.is_differentiable
     assert kept.any()
-    expected = by_differences(solver, found, positions, orientations)
-    np.testing.assert_allclose(found.by_targets[kept], expected[kept], atol=1e-5)
+    minima = Minima(robot, links, is_met=False)
+    expected = minima.derivatives(positions[kept], orientations[kept], found.joint_q[kept])
+    np.testing.assert_allclose(found.by_targets[kept], expected, atol=1e-5)
     assert not found.by_targets[~kept].any()
 
 
 def test_a_joint_that_a_limit_holds_stays():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
-    outside = robot.mid_joint_q.copy()
+    outside = robot.mid_joint_q + np.array([0.3, 0.0, 0.4, 0.2, -0.3, 0.3, 0.0])  # in no plane: that is singular
     outside[1] = robot.joint_limit_upper[1] + 1.0  # where the posture would have it
     solver = IKSolver(
         robot, [], device="cpu", objectives=[IKObjectivePosture(outside)], options=SolverOptions(joint_limits="hard")
@@ -167,7 +141,8 @@ def test_answers_at_limits_follow_along_them():
     held = found.dof_state[at_limit] != DofState.FREE
     limits = np.where(found.dof_state[at_limit] == DofState.AT_LOWER, robot.joint_limit_lower, robot.joint_limit_upper)
     assert np.array_equal(found.joint_q[at_limit][held], limits[held])
-    expected = by_differences(solver, found, positions, orientations)[at_limit]
+    targets, joint_q = (positions[at_limit], orientations[at_limit]), found.joint_q[at_limit]
+    expected = Minima(robot, links, outside).derivatives(*targets, joint_q, ~held)
     own = found.by_targets[at_limit]
     smooth = np.abs(own).max(axis=(1, 2, 3)) < 10.0
     np.testing.assert_allclose(own[smooth], expected[smooth], atol=1e-4)
@@ -234,6 +209,35 @@ def test_what_cannot_be_derived_is_refused():
         solver.linearise(result, np.repeat(pose[0], 2, axis=0), np.repeat(pose[1], 2, axis=0))
 
 
+def test_answers_of_other_solvers_are_refused():
+    robot = load_robot("panda", collision="ignore")
+    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
+    solver = IKSolver(robot, ["panda_hand"], device="cpu", objectives=[posture(robot)])
+    plain = IKSolver(robot, ["panda_hand"], device="cpu")
+    turned = IKSolver(robot, ["panda_hand"], device="cpu", joint_order=robot.joint_names[::-1])
+    shorter = IKSolver(robot.lock({"panda_joint1": 0.0}), ["panda_hand"], device="cpu")
+    with pytest.raises(InputError, match="of another solver: its rows differ"):
+        solver.linearise(plain.solve(*pose), *pose)
+    with pytest.raises(InputError, match="of another solver: its order of joints differ"):
+        plain.linearise(turned.solve(*pose), *pose)
+    with pytest.raises(InputError, match="of another solver: its robot differ"):
+        plain.linearise(shorter.solve(*pose), *pose)
+    alike = IKSolver(robot, ["panda_hand"], device="cpu")
+    assert plain.linearise(alike.solve(*pose), *pose).is_differentiable.all()
+
+
+def test_other_parts_of_targets_than_in_the_solve_are_refused():
+    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+    pose = [[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]]
+    solver = IKSolver(robot, links, device="cpu")
+    with pytest.raises(InputError, match="Target 0 is given with orientations, without which it was solved for"):
+        solver.linearise(solver.solve(pose[0]), *pose)
+    with pytest.raises(InputError, match="Target 0 was solved for with orientations, which are not given"):
+        solver.linearise(solver.solve(*pose), pose[0])
+    light = IKSolver(robot, [Target("panda_hand", row_weights=[1, 1, 1, 0, 0, 0])], device="cpu")
+    assert light.linearise(light.solve(*pose), *pose).is_differentiable.all()  # rows that do not count
+
+
 def test_limits_that_weigh_nothing_do_not_act_against_targets():
     robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
     options = SolverOptions(precision="float64", joint_limits="soft")
@@ -284,10 +288,16 @@ def test_followers_that_an_order_leaves_out_follow():
     np.testing.assert_allclose(found.by_targets, expected.by_targets[:, [0, 2]], atol=1e-3)
 
 
-def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others():
-    robot, links = load_robot("panda", collision="ignore"), ["panda_hand"]
+@pytest.mark.parametrize("name", ["panda", "joints of all types"])
+def test_beside_a_posture_an_answer_has_the_same_bytes_alone_and_among_others(name):
+    is_arm = name == "panda"
+    robot, links = (
+        load_robot("panda", collision="ignore") if is_arm else chain_robot(),
+        ["panda_hand" if is_arm else "tip"],
+    )
     solver = IKSolver(robot, links, objectives=[posture(robot)], device="cpu")
-    positions, orientations, _ = reachable(robot, links, 12)
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(0), 12), links)
+    positions, orientations = poses.positions, poses.orientations_xyzw
     together = solver.linearise(solver.solve(positions, orientations), positions, orientations)
     for k in range(12):
         one = positions[k : k + 1], orientations[k : k + 1]

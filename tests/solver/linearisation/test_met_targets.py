@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.accuracy.minima import Minima, differences
 from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.robots.transforms import quaternion_exp, quaternion_multiply, transform_inverse, transform_multiply
 from ik_service.solver.linearisation import linearise as linearise_module
@@ -199,7 +200,7 @@ def test_weights_of_0_in_different_places_are_followed_side_by_side():
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_tools_are_followed(weight):
     """Beside minima with tools that are a little elsewhere, with and without a posture."""
-    robot, n, apart = load_robot("ur5e" if weight == 0.0 else "panda", collision="ignore"), 3, 1e-4
+    robot, n = load_robot("ur5e" if weight == 0.0 else "panda", collision="ignore"), 3
     link = "tool0" if weight == 0.0 else "panda_hand"
     start = robot.random_joint_q(np.random.default_rng(3), n)
     objectives = [IKObjectivePosture(robot.mid_joint_q, weight=weight)] if weight else []
@@ -207,22 +208,18 @@ def test_tools_are_followed(weight):
     values = values_of(robot, [target], start)
     solver = IKSolver(robot, [target], device="cpu", objectives=objectives, options=SolverOptions(precision="float64"))
 
-    def minima(start, offset):
-        solver.set_target_data(0, offset=offset)
-        return solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
-
-    found = minima(start, target.offset)
+    found = solver.linearise(solver.solve(*values, initial_joint_q=start), *values)
     assert found.is_differentiable.all()
-    for axis in range(6):
-        move = np.eye(6)[axis]
-        ways = {}
-        for by in (1.0, -1.0, 2.0, -2.0):
-            turned = quaternion_multiply(quaternion_exp(by * apart * move[None, 3:]), TOOL[None, 3:])
-            offset = np.tile(np.hstack([TOOL[None, :3] + by * apart * move[:3], turned]), (n, 1))
-            ways[by] = minima(found.joint_q, offset).joint_q
-        expected = (8.0 * (ways[1.0] - ways[-1.0]) - (ways[2.0] - ways[-2.0])) / (12.0 * apart)
-        scale = np.abs(expected).max(axis=1, keepdims=True)
-        np.testing.assert_allclose(found.by_offsets[:, :, 0, axis] / scale, expected / scale, atol=1e-5)
+    every, reference = np.ones((n, robot.joint_dof_count), dtype=bool), robot.mid_joint_q if weight else None
+
+    def with_tool(axis, by):
+        move = by * np.eye(6)[axis]
+        tool = np.hstack([TOOL[:3] + move[:3], quaternion_multiply(quaternion_exp(move[3:]), TOOL[3:])])
+        return Minima(robot, [link], reference, tools=tool[None]).at(*values, found.joint_q, every)
+
+    expected = differences(with_tool, range(6))
+    scale = np.abs(expected).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.by_offsets[:, :, 0] / scale, expected / scale, atol=1e-5)
     changes = np.random.default_rng(4).normal(size=(4, n, 1, 3))
     along = found.jvp(changes[0], changes[1], offset_positions=changes[2], offset_rotations=changes[3])
     by_q = np.random.default_rng(5).normal(size=along.shape)

@@ -1,0 +1,215 @@
+"""Minima of pose targets in float64, as a reference of derivatives: it shares no code with solvers and linearisations.
+
+Targets that are met are conditions, and a posture is nearest beside them; those out of reach have the least cost. Both
+are equations in the configuration, solved by Newton's method, whose derivatives are differences of fourth order.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.robots import RobotModel
+from ik_service.robots.transforms import (
+    quaternion_conjugate,
+    quaternion_exp,
+    quaternion_multiply,
+    quaternion_rotate,
+    transform_multiply,
+)
+
+Array = NDArray[np.float64]
+STEPS, SHARES = np.array([1.0, -1.0, 2.0, -2.0]), np.array([8.0, -8.0, -1.0, 1.0]) / 12.0
+APART = 1e-4
+"""By how much configurations and targets are moved for differences [m or rad]."""
+NEWTON_STEPS, SETTLED, LEAST_SHARE = 12, 1e-11, 1e-9
+ROTATION_LENGTH = 0.4
+"""Metres of a target that cost as much as a radian."""
+
+
+def differences(
+    values: Callable[[int, Any], Array], axes: Sequence[int], apart: float | NDArray[np.float64] = APART
+) -> Array:
+    """Give derivatives by differences of fourth order.
+
+    Args:
+        values: What is derived [..], by the axis and by how far along it.
+        axes: The axes.
+        apart: Unit of the steps; one for each line of the values, or for all.
+
+    Returns:
+        Shape [..., axes].
+    """
+    each = [sum(w * values(axis, s * apart) for s, w in zip(STEPS, SHARES, strict=True)) for axis in axes]
+    found = np.stack(each, axis=-1)
+    return np.asarray(found / np.reshape(apart, (*np.shape(apart), *[1] * (found.ndim - np.ndim(apart)))))
+
+
+@dataclass(frozen=True, eq=False)
+class Minima:
+    """What a robot without followers is to reach, with targets in the world.
+
+    Attributes:
+        robot: The robot.
+        links: Links with targets.
+        reference: Configuration that a posture pulls to, shape [joint_coord_count]; None without posture.
+        is_met: Whether targets are conditions, or cost.
+        tools: Tool frames T_link_tool, shape [targets, 7]; None for the links themselves.
+        lower: Where a one-sided cost of `limit_weight` pulls scalar joints from below it, shape [joint_coord_count].
+        upper: Alike, from above it.
+        limit_weight: Its weight; 0 for none.
+        posture_weight: That of the posture. Beside targets that are met only their ratio counts.
+    """
+
+    robot: RobotModel
+    links: Sequence[str]
+    reference: Array | None = None
+    is_met: bool = True
+    tools: Array | None = None
+    lower: Array | None = None
+    upper: Array | None = None
+    limit_weight: float = 0.0
+    posture_weight: float = 1.0
+
+    def at(self, positions: Array, orientations_xyzw: Array | None, start: Array, free: NDArray[np.bool_]) -> Array:
+        """Give the minima, NaN where there is none near the start.
+
+        Args:
+            positions: Of the targets [m], shape [n, targets, 3].
+            orientations_xyzw: Alike, with 4; None leaves them free.
+            start: Configurations near to them, shape [n, joint_coord_count].
+            free: DOFs that may move, shape [n, joint_dof_count].
+        """
+        joint_q = np.array(start, np.float64)
+        for p, own in enumerate(free):
+            part = slice(p, p + 1)
+            given = positions[part], None if orientations_xyzw is None else orientations_xyzw[part]
+            joint_q[part] = self._newton(*given, joint_q[part], np.flatnonzero(own))
+        return joint_q
+
+    def derivatives(
+        self,
+        positions: Array,
+        orientations_xyzw: Array | None,
+        joint_q: Array,
+        free: NDArray[np.bool_] | None = None,
+        apart: NDArray[np.float64] | None = None,
+    ) -> Array:
+        """Give how the coordinates of minima follow the targets, shape [n, joint_coord_count, targets, 6].
+
+        Args:
+            positions: Of the targets [m], shape [n, targets, 3].
+            orientations_xyzw: Alike, with 4; None leaves them free.
+            joint_q: The minima, shape [n, joint_coord_count].
+            free: DOFs that may move, shape [n, joint_dof_count]; None for all.
+            apart: By how much targets are moved [m or rad], shape [n]; None for `APART`.
+        """
+        free = np.ones((len(joint_q), self.robot.joint_dof_count), dtype=bool) if free is None else free
+        found = np.zeros((*joint_q.shape, len(self.links), 6))
+        for target in range(len(self.links)):
+
+            def moved(axis: int, by: Any, target: int = target) -> Array:
+                return self.at(*moved_target(positions, orientations_xyzw, target, axis, by), joint_q, free)
+
+            axes = range(3 if orientations_xyzw is None else 6)
+            found[:, :, target, : len(axes)] = differences(moved, axes, APART if apart is None else apart)
+        return found
+
+    def errors(self, positions: Array, orientations_xyzw: Array | None, joint_q: Array) -> Array:
+        """Give the weighted errors of all targets: places, then twice the vector of what is left to turn."""
+        tips = self._tips(joint_q)[0]
+        parts = [tips[..., :3] - positions]
+        if orientations_xyzw is not None:
+            left = quaternion_multiply(tips[..., 3:], quaternion_conjugate(orientations_xyzw))
+            parts.append(2.0 * ROTATION_LENGTH * left[..., :3] * np.where(left[..., 3:] < 0.0, -1.0, 1.0))
+        return np.concatenate(parts, axis=-1).reshape(len(joint_q), -1)
+
+    def _tips(self, joint_q: Array) -> tuple[Array, Array]:
+        """Give the poses of the tools, shape [n, targets, 7], and from the links to them [m], [n, targets, 3]."""
+        poses = self.robot.forward_kinematics(joint_q, self.links)
+        links = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1)
+        if self.tools is None:
+            return links, np.zeros_like(poses.positions)
+        tools = np.broadcast_to(self.tools, links.shape)
+        return transform_multiply(links, tools), quaternion_rotate(links[..., 3:], tools[..., :3])
+
+    def _newton(self, positions: Array, orientations: Array | None, joint_q: Array, free: NDArray[np.intp]) -> Array:
+        """Solve for one problem."""
+        for _ in range(NEWTON_STEPS):
+            rest = self._rest(positions, orientations, joint_q, free)[0]
+            slope = self._by_dofs(lambda q: self._rest(positions, orientations, q, free), joint_q, free)[0]
+            step = np.zeros(self.robot.joint_dof_count)
+            step[free] = np.linalg.lstsq(slope, -rest, rcond=LEAST_SHARE)[0]
+            joint_q = self.robot.integrate(joint_q, step)
+            if np.abs(step).max() < SETTLED:
+                return joint_q
+        return np.full_like(joint_q, np.nan)
+
+    def _rest(self, positions: Array, orientations: Array | None, joint_q: Array, free: NDArray[np.intp]) -> Array:
+        """Give what is zero at a minimum, shape [n, equations]."""
+        n = len(joint_q)
+        given = [None if one is None else np.repeat(one, n, axis=0) for one in (positions, orientations)]
+        pull = self._pull(joint_q)[:, free]
+        if not self.is_met:
+            error = self.errors(*given, joint_q)  # type: ignore[arg-type]
+            slope = self._by_dofs(lambda q: self.errors(*_tiled(given, len(q) // n), q), joint_q, free)
+            return np.asarray(np.einsum("nrd,nr->nd", slope, error) + pull)
+        rows = 3 if orientations is None else 6
+        jacobian = self.robot.jacobian(joint_q, self.links)
+        lever = self._tips(joint_q)[1][..., None]
+        jacobian[:, :, :3] += np.cross(jacobian[:, :, 3:], lever, axis=2)
+        jacobian = jacobian[:, :, :rows].reshape(n, -1, self.robot.joint_dof_count)[:, :, free]
+        along = np.einsum("nij,nj->ni", np.linalg.pinv(jacobian), np.einsum("nij,nj->ni", jacobian, pull))
+        return np.hstack([self.errors(*given, joint_q), pull - along])  # type: ignore[arg-type]
+
+    def _pull(self, joint_q: Array) -> Array:
+        """Give the gradient of the posture and of the one-sided cost, shape [n, joint_dof_count]."""
+        weight = self.posture_weight**2
+        found = np.zeros((len(joint_q), self.robot.joint_dof_count))
+        scalar = np.flatnonzero(self.robot.dof_coordinate >= 0)
+        own = self.robot.dof_coordinate[scalar]
+        if self.reference is not None:
+            found[:, scalar] += weight * (joint_q - self.reference)[:, own]
+            for first_dof, first in self._quaternions():
+                part = slice(first, first + 4)
+                turn = quaternion_multiply(joint_q[:, part], quaternion_conjugate(self.reference[None, part]))
+                found[:, first_dof : first_dof + 3] += 2.0 * weight * turn[:, 3:] * turn[:, :3]  # of 1/2 |2 vec|^2
+        if self.lower is not None and self.upper is not None:
+            outside = np.maximum(joint_q - self.upper, 0.0) - np.maximum(self.lower - joint_q, 0.0)
+            found[:, scalar] += self.limit_weight**2 * outside[:, own]
+        return found
+
+    def _quaternions(self) -> list[tuple[int, int]]:
+        """Give the first DOF and the first coordinate of each quaternion."""
+        robot = self.robot
+        ends = zip(robot.joint_qd_start[1:].tolist(), robot.joint_q_start[1:].tolist(), strict=True)
+        return [(dof - 3, coordinate - 4) for dof, coordinate in ends if dof and robot.dof_coordinate[dof - 1] < 0]
+
+    def _by_dofs(self, values: Callable[[Array], Array], joint_q: Array, free: NDArray[np.intp]) -> Array:
+        """Give the derivatives of values of configurations by DOFs, shape [n, values, free DOFs]."""
+        moves = np.eye(self.robot.joint_dof_count)[free]
+        steps = (STEPS[:, None, None] * APART * moves).reshape(-1, moves.shape[1])
+        n = len(joint_q)
+        many = self.robot.integrate(np.tile(joint_q, (len(steps), 1)), np.repeat(steps, n, axis=0))
+        found = values(many).reshape(len(STEPS), len(free), n, -1)
+        return np.asarray(np.einsum("s,sdnr->nrd", SHARES / APART, found))
+
+
+def moved_target(
+    positions: Array, orientations_xyzw: Array | None, target: int, axis: int, by: float | Array
+) -> tuple[Array, Array | None]:
+    """Give targets of which one has moved or turned about an axis of the world, in each problem by so much."""
+    positions = positions.copy()
+    if axis < 3 or orientations_xyzw is None:
+        positions[:, target, axis] += by
+        return positions, orientations_xyzw
+    orientations_xyzw = orientations_xyzw.copy()
+    turn = quaternion_exp(np.atleast_1d(by)[:, None] * np.eye(3)[axis - 3])
+    orientations_xyzw[:, target] = quaternion_multiply(turn, orientations_xyzw[:, target])
+    return positions, orientations_xyzw
+
+
+def _tiled(given: Sequence[Any], times: int) -> list[Any]:
+    return [None if one is None else np.tile(one, (times, *[1] * (one.ndim - 1))) for one in given]
