@@ -20,7 +20,7 @@ from ik_service.robots.host_kinematics.tangent import body_motion
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
-from ik_service.solver.linearisation.answers import AnswerIslands, Answers, IslandRows, lines_of, tiled
+from ik_service.solver.linearisation.answers import LINES_AT_ONCE, AnswerIslands, Answers, IslandRows, lines_of
 from ik_service.solver.linearisation.host_rows import Data, RowValues
 from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
 from ik_service.solver.linearisation.met_targets import linearise_met
@@ -141,14 +141,18 @@ def _unmet(answers: Answers, values: RowValues, islands: AnswerIslands) -> NDArr
 def _at_kinks(answers: Answers, held: "_Held") -> NDArray[np.bool_]:
     """Say where a row has another slope next to the answer in a direction that is free, shape [n]."""
     n, kinked, free = len(answers.joint_q), answers.rows.has_kinks, held.state == DofState.FREE
+    found = np.zeros(n, dtype=bool)
     if not kinked.any():
-        return np.zeros(n, dtype=bool)
-    steps = AT_KINK * np.eye(free.shape[1])
-    tangents = np.vstack([steps, -steps])
-    apart = np.subtract(*(answers.moved(tangents, on_pieces=on).jacobian[n:, kinked] for on in (True, False)))
-    jumps = np.abs(apart) > KINK * tiled(answers.weights[:, kinked], len(tangents))[..., None]
+        return found
+    steps, each = AT_KINK * np.eye(free.shape[1]), max(LINES_AT_ONCE // n, 1)
+    least = KINK * answers.weights[:, kinked, None]
     counts = (answers.is_soft | answers.is_hard)[:, kinked, None] & free[:, None]
-    return np.asarray((jumps & tiled(counts, len(tangents))).any(axis=(1, 2)).reshape(-1, n).any(axis=0))
+    for ways in (steps, -steps):
+        for tangents in (ways[first : first + each] for first in range(0, len(ways), each)):
+            moved = (answers.moved(tangents, on_pieces=on).jacobian[n:, kinked] for on in (True, False))
+            jumps = np.abs(np.subtract(*moved)).reshape(len(tangents), n, *counts.shape[1:]) > least
+            found |= (jumps & counts).any(axis=(0, 2, 3))
+    return found
 
 
 def _is_singular(
