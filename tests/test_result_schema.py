@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKResult
-from ik_service.api.schema.solve import Include
+from ik_service.api.schema.solve import Include, SolveOptions
 from ik_service.client import SolveResult
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
@@ -80,8 +80,10 @@ def test_columns_at_edges_have_places_of_their_own():
     assert len({column.place for column in EDGE_COLUMNS}) == len(RESULT_COLUMNS)
 
 
-def test_what_a_column_asks_for_can_be_included():
-    assert {column.include for column in RESULT_COLUMNS} - {""} <= set(typing.get_args(Include))
+def test_what_a_column_asks_for_can_be_included_or_is_an_option():
+    wanted = {column.include for column in RESULT_COLUMNS} - {""}
+    assert wanted - set(typing.get_args(Include)) == {"sensitivity"}
+    assert "sensitivity" in SolveOptions.model_fields
 
 
 @pytest.mark.parametrize(("page", "columns"), [("http_api.md", EDGE_COLUMNS), ("bulk.md", ALWAYS_COLUMNS)])
