@@ -154,7 +154,7 @@ class Minima:
         pull = self._pull(joint_q)[:, free]
         if not self.is_met:
             error = self.errors(*given, joint_q)
-            slope = self._by_dofs(lambda q: self.errors(*_tiled(given, len(q) // n), q), joint_q, free)
+            slope = self._by_dofs(lambda q: self.errors(*_tiled(*given, len(q) // n), q), joint_q, free)
             return np.asarray(np.einsum("nrd,nr->nd", slope, error) + pull)
         rows = 3 if orientations is None else 6
         jacobian = self.robot.jacobian(joint_q, self.links)
@@ -211,5 +211,6 @@ def moved_target(
     return positions, orientations_xyzw
 
 
-def _tiled(given: Sequence[Any], times: int) -> list[Any]:
-    return [None if one is None else np.tile(one, (times, *[1] * (one.ndim - 1))) for one in given]
+def _tiled(positions: Array, orientations_xyzw: Array | None, times: int) -> tuple[Array, Array | None]:
+    turns = None if orientations_xyzw is None else np.tile(orientations_xyzw, (times, 1, 1))
+    return np.tile(positions, (times, 1, 1)), turns
