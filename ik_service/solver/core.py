@@ -24,6 +24,7 @@ from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
+from ik_service.solver.limits.asked import AskedLimits
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.pose_targets import PoseTargets
@@ -118,6 +119,7 @@ class SolverCore:
         enabled: NDArray[np.bool_] | None = None,
         worlds: CheckedWorlds | None = None,
         *,
+        limits: AskedLimits | None = None,
         combines: bool = True,
     ) -> IKResult | None:
         """Solve a batch of problems.
@@ -130,6 +132,7 @@ class SolverCore:
             judged: Configurations [problems, joint_coord_count] to verify in place of the answers, or None.
             enabled: Which constraints are to be met, [1 or problems, constraints]; None for all.
             worlds: What is checked for collision beside the robot itself; None for no check at all.
+            limits: Joint limits of these problems; None for the robot's.
             combines: Whether solutions of islands that touch each other are combined anew.
 
         Returns:
@@ -138,7 +141,7 @@ class SolverCore:
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
         check_lines(self._objectives, self.targets.with_lines, given.problem_count)
-        done = self._run(given, start, options, enabled, worlds)
+        done = self._run(given, start, options, enabled, worlds, limits)
         if done is None:
             return None
         prepared, settings = done
@@ -148,7 +151,7 @@ class SolverCore:
         result = collect_result(head, self.work, prepared, settings)
         if worlds is None or judged is not None or not (combines and self._may_combine(options)):
             return result
-        return self._with_combinations(head, result, given, start, options, enabled, worlds)
+        return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
 
     def _run(
         self,
@@ -157,6 +160,7 @@ class SolverCore:
         options: SolverOptions,
         enabled: NDArray[np.bool_] | None,
         worlds: CheckedWorlds | None,
+        limits: AskedLimits | None,
         *,
         verdict: bool = True,
     ) -> tuple[PreparedSolve, SolveSettings] | None:
@@ -168,6 +172,7 @@ class SolverCore:
             options: Alike.
             enabled: Alike.
             worlds: Alike.
+            limits: Alike.
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
         count = given.problem_count
@@ -181,7 +186,9 @@ class SolverCore:
                 self._upload_targets()
                 work = self.work
                 work.verification.check_collision(checked=worlds is not None and verdict)
-                work.inputs.stage(given.positions, given.orientations_xyzw, start)
+                work.use_limits(limits, count)
+                staged = start if limits is None else work.problems.limits.starts(limits, start)
+                work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
             with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
@@ -203,6 +210,7 @@ class SolverCore:
         options: SolverOptions,
         enabled: NDArray[np.bool_] | None,
         worlds: CheckedWorlds,
+        limits: AskedLimits | None,
     ) -> IKResult:
         """Replace answers whose islands touch each other by the first combination of their solutions that is free."""
         if self._combinations is None:
@@ -212,15 +220,16 @@ class SolverCore:
             if not len(left):
                 break
             many = replace(options, solutions=wanted, best_of=None, precision="float32")
-            done = self._run(*_part(left, given, start), many, _lines(left, enabled), worlds.part(left), verdict=False)
+            own = (many, _lines(left, enabled), worlds.part(left), None if limits is None else limits.part(left))
+            done = self._run(*_part(left, given, start), *own, verdict=False)
             assert done is not None  # the same numbers were sound before
             solutions = self._island_solutions(done[0], len(left), wanted)
             with DEVICE_LOCK, CacheErrorsExplained():
                 chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
             rows, left = left[is_free], left[~is_free]
             if len(rows):
-                own = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
-                solved = self.solve(head, *own)
+                part = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
+                solved = self.solve(head, *part, limits=None if limits is None else limits.part(rows))
                 assert solved is not None
                 replace_problems(result, rows, solved)
         return result

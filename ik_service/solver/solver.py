@@ -21,6 +21,7 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
+from ik_service.solver.limits.asked import read_limits
 from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
 from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
@@ -122,6 +123,9 @@ class IKSolver:
         world_index: Any = None,
         object_enabled: Any = None,
         attached: "Mapping[str, AttachedObject] | None" = None,
+        joint_limits: Any = None,
+        frozen: Any = None,
+        max_change: Any = None,
         options: "dict[str, object] | SolverOptions | None" = None,
     ) -> IKResult:
         """Solve a batch of problems.
@@ -142,13 +146,19 @@ class IKSolver:
             world_index: Which of several worlds each problem is in, [n].
             object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
             attached: Objects that links carry, by name; changing them compiles nothing.
+            joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
+                each a number or [n], or a pair of arrays [DOFs] or [n, DOFs]. This and the next two compile nothing.
+            frozen: DOFs that stay where `initial_joint_q` has them, within the robot's limits: names, a mapping from
+                names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
+            max_change: How far DOFs may be from `initial_joint_q` [rad or m]: one number for all, a mapping from names
+                to a number or [n], or an array [DOFs] or [n, DOFs].
             options: Seeds, iterations, tolerances and random seed of this solve, where they differ from the solver's.
 
         Returns:
             One answer per problem.
 
         Raises:
-            UnknownNameError: The robot has no loop of a name, or no link that carries an object.
+            UnknownNameError: The robot has no loop or DOF of a name, or no link that carries an object.
             InputError: A value that is not allowed; nothing has been launched.
             ObjectiveError: `check_jacobians` found a wrong Jacobian.
             EngineError: The compiled engine cannot hold an island of this problem.
@@ -163,7 +173,11 @@ class IKSolver:
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
-        result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds)
+        limits = None
+        if joint_limits is not None or frozen is not None or max_change is not None:
+            asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
+            limits = read_limits(self.robot, self._order, start, given.problem_count, **asked)
+        result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds, limits=limits)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
             raise_fault(self.robot, self._order, self.targets, inputs)

@@ -16,6 +16,8 @@ from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
+from ik_service.solver.limits.arrays import LimitArrays
+from ik_service.solver.limits.asked import AskedLimits
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import wait
@@ -45,7 +47,6 @@ class Workspace:
         inputs: Targets and starts as the caller gives them.
         verification: Answers, verified.
         weights: Weights of the targets' rows.
-        turns: The `Turns` of joints that come back on the turn nearest the start, once the rows are known.
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class Workspace:
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
         self.problems = Problems(model, targets, touches.shape[1], capacity)
         self.inputs = InputArrays(model, targets, touches, capacity, hard_limits=hard_limits, parts=threads)
-        self.verification = Verification(model, targets, touches.shape[1], capacity, hard_limits=hard_limits)
+        self.verification = Verification(model, targets, touches.shape[1], capacity)
         self._scales = IslandScales(capacity, touches.shape[1], model.device)  # of islands found on the device
-        self.turns: Any = None
+        self._turns: Any = None  # until the rows are known
+        self._own_limits = LimitArrays(model, hard_limits=hard_limits)
+        self._asked_limits: LimitArrays | None = None
         self._asked: tuple[object, ...] = ()
         self.forget()
 
@@ -79,9 +82,22 @@ class Workspace:
         self.problems.use_structure(layout.structure, layout.rows)
         read = coordinates_read(layout.rows, layout.support.dofs)
         constrained = coordinates_constrained(layout.rows)
-        self.turns = find_turns(self._model, read, constrained, hard_limits=self._hard_limits)
-        self.verification.use_rows(self.turns, layout.rows)
+        self._turns = find_turns(self._model, read, constrained, hard_limits=self._hard_limits)
+        self.problems.use_limits(self._own_limits, self._turns)
+        self.verification.use_rows(layout.rows)
         self.forget()
+
+    def use_limits(self, asked: AskedLimits | None, count: int) -> None:
+        """Let the next solve keep these limits; None: those of the robot."""
+        limits = self._own_limits
+        if asked is not None:
+            if self._asked_limits is None:
+                lines = self.problems.capacity
+                self._asked_limits = LimitArrays(self._model, hard_limits=self._hard_limits, lines=lines)
+            limits = self._asked_limits
+            limits.write(asked, count)
+        if limits is not self.problems.limits:
+            self.problems.use_limits(limits, self._turns)
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other tool frames and weights of the same targets; return whether an array was exchanged."""

@@ -139,7 +139,8 @@ class CompiledEngine:
         size = self.kernels.launches.size(count, settings.seeds)
         version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
         variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, size, version)
-        key = (variant, given, self.kernels.data_key(), weights.is_common, weights.pattern)
+        arrays = (self.kernels.data_key(), id(work.problems.limits))
+        key = (variant, given, arrays, weights.is_common, weights.pattern)
         if key not in self.plans:
             self.plans[key] = self._plan(work, settings, weights)
             if len(self.plans) > PLANS_MAX:
@@ -237,7 +238,7 @@ class CompiledEngine:
             if choice is None or (choice.seeds, choice.solutions) != wanted or choice.capacity < count:
                 self.forget()
                 capacity = min(problems.capacity, 1 << (count - 1).bit_length())
-                self._choice = choice = SolutionSelection(self._model, problems, capacity, *wanted, work.turns)
+                self._choice = choice = SolutionSelection(self._model, problems, capacity, *wanted)
             choice.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (problems.capacity, self._model.joint_coord_count)

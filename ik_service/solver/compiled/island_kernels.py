@@ -31,7 +31,6 @@ from ik_service.compiler import (
 )
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
-from ik_service.robots import DeviceModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled.island_launches import (
     IslandKernel,
@@ -41,7 +40,6 @@ from ik_service.solver.compiled.island_launches import (
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
-from ik_service.solver.lm.coordinates import enforced_limits
 from ik_service.solver.lm.search import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.lm.tolerances import PRECISE_POSITION
@@ -142,14 +140,10 @@ class IslandKernels:
     ) -> None:
         self._layout, self.launches, self._hard_limits = layout, launches, hard_limits
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
-        model, support = self._model, self._support
         self._targets = self._rows.of_kind(RowKind.TARGET)
         self._others: Sequence[Any] = self._rows.others
         self._constraints = self._rows.of_kind(RowKind.CONSTRAINT)
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
-        self._ranges = seed_ranges(model, support.active_dofs)
-        precisions: tuple[Precision, ...] = ("float32", "float64")
-        self._limits = {one: _limits(model, one, hard_limits=hard_limits) for one in precisions}
         self._codes: OrderedDict[tuple[object, ...], IslandCode] = OrderedDict()
         self.collision, self.checks_collision = collision, False
 
@@ -315,9 +309,11 @@ class IslandKernels:
         task.precise_position = float(PRECISE_POSITION) * self._model.robot.length_unit
         for name, array in code.constants.items():
             setattr(task, name, array)
-        task.limit_lower, task.limit_upper = self._limits[precision]
+        limits = problems.limits
+        task.limit_lower, task.limit_upper = limits.float32 if precision == "float32" else limits.float64
         task.mid_joint_q, task.start_joint_q = self._model.mid_joint_q, problems.start_joint_q
-        task.ranges, task.tree_hash = self._ranges, problems.tree_hash
+        task.ranges = seed_ranges(self._model, self._support.active_dofs, limits.draws)
+        task.tree_hash = problems.tree_hash
         return task
 
     def _sources(
@@ -350,11 +346,3 @@ class IslandKernels:
             name: wp.array(list(values), dtype=dtype, device=device)
             for name, dtype, values in zip(names, types, columns, strict=True)
         }
-
-
-def _limits(model: DeviceModel, precision: Precision, *, hard_limits: bool) -> list[wp.array[Any]]:
-    """Lower and upper limits of the active DOFs in kernels of a precision, one line for all problems."""
-    ends: Sequence[NDArray[Any]] = [one.numpy() for one in enforced_limits(model, hard_limits=hard_limits)]
-    if hard_limits and precision == "float64":
-        ends = (model.robot.active_limit_lower, model.robot.active_limit_upper)
-    return [wp.array(one[None].astype(np.float64), dtype=wp.float64, device=model.device) for one in ends]

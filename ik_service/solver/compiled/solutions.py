@@ -166,7 +166,6 @@ class SolutionSelection:
         capacity: Problems there is room for.
         seeds: Attempts at each.
         solutions: Distinct solutions wanted of each.
-        turns: The `Turns` on which attempts are compared and come back.
 
     Attributes:
         attempts: The attempts; attempt s of problem p is in line `p * seeds + s`.
@@ -176,12 +175,10 @@ class SolutionSelection:
         solution_count: How many distinct solutions each problem has, [capacity].
     """
 
-    def __init__(
-        self, model: DeviceModel, problems: Problems, capacity: int, seeds: int, solutions: int, turns: Any
-    ) -> None:
+    def __init__(self, model: DeviceModel, problems: Problems, capacity: int, seeds: int, solutions: int) -> None:
         device, trees = model.device, model.robot.trees.ntree
         self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
-        self._device, self._problems, self._turns = device, problems, turns
+        self._device, self._problems = device, problems
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
@@ -232,7 +229,7 @@ class SolutionSelection:
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         """Record the launches that choose solutions and make the first one the answer."""
         which, tries = [self._problems.settings, part, parts], self._tries(partition)
-        order = [self._order.device, self._difference.device, self._turns]
+        order = [self._order.device, self._difference.device, self._problems.turns]
         inputs = [*which, *order, tries, partition.device_nisland, self._found, self.solution_count.device]
         choose = self._record(_choose, inputs)
         take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])

@@ -1,6 +1,7 @@
 """How the active DOFs move the coordinates, and which are at a bound: shared by seeds and steps."""
 
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,29 +34,21 @@ class Coordinates:
     # First coordinate of the quaternion whose rotation vector starts at this active DOF, else -1, [active_dof_count].
     # The other two DOFs of the rotation follow.
     active_quaternion: wp.array[wp.int32]
-    # Limits that are enforced, rounded inwards, infinite if none, [active_dof_count].
-    limit_lower: wp.array[wp.float32]
-    limit_upper: wp.array[wp.float32]
+    # Limits that are enforced, rounded inwards to float32, infinite if none, [1 or problems, active_dof_count].
+    limit_lower: wp.array2d[wp.float64]
+    limit_upper: wp.array2d[wp.float64]
     leader: wp.array[wp.int32]  # [joint_coord_count]: coordinate that each follows, or -1
     follower_number: wp.array2d[wp.float32]  # [joint_coord_count, 4]: see `follower_table`
     mid_joint_q: wp.array[wp.float32]  # [joint_coord_count]: middle of the ranges
 
 
-def enforced_limits(model: DeviceModel, *, hard_limits: bool) -> tuple[wp.array[Any], wp.array[Any]]:
-    """Return lower and upper limits of the active DOFs, rounded inwards; infinite where none are enforced."""
-    if hard_limits:
-        return model.active_limit_lower, model.active_limit_upper
-    count = model.active_dof_count
-    lower, upper = (wp.full(count, end, dtype=wp.float32, device=model.device) for end in (-np.inf, np.inf))
-    return lower, upper
-
-
-def coordinates_of(model: DeviceModel, *, hard_limits: bool) -> Any:
+def coordinates_of(model: DeviceModel, limits: Sequence[wp.array[Any]], *, hard_limits: bool) -> Any:
     """Return the `Coordinates` of a robot.
 
     Args:
         model: The robot on the device.
-        hard_limits: Whether limits are enforced.
+        limits: Lower and upper limits that are enforced, float64 [1 or problems, active_dof_count].
+        hard_limits: Whether limits of followers are enforced.
     """
     robot, count = model.robot, model.joint_coord_count
     quaternion = np.full(robot.active_dof_count, -1)
@@ -71,7 +64,7 @@ def coordinates_of(model: DeviceModel, *, hard_limits: bool) -> Any:
     coordinates: Any = Coordinates()
     coordinates.active_coordinate = _integers(model, robot.dof_coordinate[robot.active_dof])
     coordinates.active_quaternion = _integers(model, quaternion)
-    coordinates.limit_lower, coordinates.limit_upper = enforced_limits(model, hard_limits=hard_limits)
+    coordinates.limit_lower, coordinates.limit_upper = limits
     coordinates.leader, coordinates.follower_number = _integers(model, leader), _floats(model, numbers)
     coordinates.mid_joint_q = model.mid_joint_q
     return coordinates

@@ -9,6 +9,7 @@ and of the targets that touch the tree, so that it depends on nothing else in th
 
 import math
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,20 +59,21 @@ def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
 class SeedRanges:
     """Where start configurations are drawn, over the active DOFs."""
 
-    lower: wp.array[wp.float32]  # ends of the draws; of a rotation, of its rotation vector [rad]
-    upper: wp.array[wp.float32]
+    lower: wp.array2d[wp.float32]  # [1 or problems, DOFs]: ends of the draws; of a rotation vector [rad]
+    upper: wp.array2d[wp.float32]
     drawn: wp.array[wp.int32]  # 0 for DOFs that no row can depend on: they keep the start
     increment: wp.array[wp.uint32]  # step of the recurrence
     tree: wp.array[wp.int32]  # tree of the DOF
     place: wp.array[wp.uint32]  # its place in the tree
 
 
-def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_]) -> typing.Any:
+def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.array[Any]]) -> typing.Any:
     """Return the `SeedRanges` of a robot.
 
     Args:
         model: The robot on the device.
         drawn: Whether any row can depend on the DOF, shape [active_dof_count].
+        ends: Lower and upper ends of the draws, float32 [1 or problems, active_dof_count].
     """
     trees, device = model.robot.trees, model.device
     ranges: typing.Any = SeedRanges()
@@ -79,7 +81,7 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_]) -> typing.Any:
     place = (trees.dof_place - trees.tree_dofadr[trees.active_treeid]).astype(np.uint32)
     for first, count in zip(trees.tree_dofadr, trees.tree_dofnum, strict=True):
         increment[trees.tree_dof[first : first + count]] = recurrence_increments(int(count))
-    ranges.lower, ranges.upper = (wp.array(ends, dtype=wp.float32, device=device) for ends in draw_ranges(model))
+    ranges.lower, ranges.upper = ends
     ranges.drawn = wp.array(drawn.astype(np.int32), dtype=wp.int32, device=device)
     ranges.increment = wp.array(increment, dtype=wp.uint32, device=device)
     ranges.tree = wp.array(trees.active_treeid, dtype=wp.int32, device=device)
@@ -87,20 +89,27 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_]) -> typing.Any:
     return ranges
 
 
-def draw_ranges(model: DeviceModel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the ends of the draws of every active DOF: the limits, else one turn, or one unit of length each way."""
-    robot = model.robot
-    lower, upper = model.active_limit_lower.numpy().copy(), model.active_limit_upper.numpy().copy()
+def draw_ranges(
+    model: DeviceModel, lower: NDArray[np.float32], upper: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the ends of the draws of every active DOF: the limits, else one turn, or one unit of length each way.
+
+    Args:
+        model: The robot on the device.
+        lower: Lower limits, shape [..., active_dof_count].
+        upper: Upper limits, alike.
+    """
+    robot, lower, upper = model.robot, lower.copy(), upper.copy()
     for a, d in enumerate(robot.active_dof):
         joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
         angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
         reach = math.pi if angular else LINEAR_RANGE * robot.length_unit
         coordinate = robot.dof_coordinate[d]
         middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
-        if not math.isfinite(lower[a]):
-            lower[a] = (upper[a] - 2.0 * reach) if math.isfinite(upper[a]) else middle - reach
-        if not math.isfinite(upper[a]):
-            upper[a] = lower[a] + 2.0 * reach
+        low, high = lower[..., a], upper[..., a]
+        below = np.where(np.isfinite(high), high - 2.0 * reach, middle - reach)
+        lower[..., a] = low = np.where(np.isfinite(low), low, below)
+        upper[..., a] = np.where(np.isfinite(high), high, low + 2.0 * reach)
     return lower, upper
 
 
@@ -124,7 +133,8 @@ def seed_value(
         else:
             base = hash_step(tree_hash[p, ranges.tree[a]], wp.uint32(settings[RANDOM_SEED]))
             bits = hash_step(base, ranges.place[a]) + wp.uint32(s - settings[HAS_START]) * ranges.increment[a]
-            lower = ranges.lower[a]
-            upper = ranges.upper[a]
+            line = wp.min(p, ranges.lower.shape[0] - 1)
+            lower = ranges.lower[line, a]
+            upper = ranges.upper[line, a]
             value = bounded(lower + (upper - lower) * float(bits) * UNIT, lower, upper)
     return value

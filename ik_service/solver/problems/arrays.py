@@ -10,9 +10,11 @@ import warp as wp
 from ik_service.linear_solve import Islands, RowStructure, allocate_islands, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
+from ik_service.solver.limits.arrays import LimitArrays
 from ik_service.solver.lm.codes import SETTINGS_COUNT
 from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.nearest_turn import turns_within
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.problems.rows.priorities import (
@@ -57,7 +59,12 @@ class Problems:
         lightest2: Square of the least weight of any row of an island, [capacity, trees]: floors scale with it.
         heaviest2: Square of the largest.
         priorities: `Priorities` of the rows.
+        limits: Joint limits of the problems, once the rows are known.
+        turns: The `Turns` of joints that come back on the turn nearest the start, alike.
     """
+
+    limits: LimitArrays
+    turns: Any
 
     def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
         def floats(width: int) -> wp.array[Any]:
@@ -134,6 +141,10 @@ class Problems:
         self._settings.host[:] = numbers
         self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * options.max_iterations, True, 0, True
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
+
+    def use_limits(self, limits: LimitArrays, turns: Any) -> None:
+        """Take limits, and the `Turns` of the joints that come back on the turn nearest the start."""
+        self.limits, self.turns = limits, turns_within(turns, limits.float32)
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:

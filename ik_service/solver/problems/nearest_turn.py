@@ -7,6 +7,7 @@ each of them turns by whole turns, too.
 
 import math
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ class Turns:
 
     always: int  # so many of them, the first ones, turn where the caller gives no start, too
     coordinate: wp.array[wp.int32]  # [turning]
-    lower: wp.array[wp.float32]  # [turning]: limits rounded inwards, infinite where there are none
-    upper: wp.array[wp.float32]
+    dof: wp.array[wp.int32]  # [turning]: their active DOFs
+    lower: wp.array2d[wp.float64]  # [1 or problems, active DOFs]: rounded inwards to float32; infinite for none
+    upper: wp.array2d[wp.float64]
     follower_start: wp.array[wp.int32]  # [turning + 1]: followers of each
     follower: wp.array[wp.int32]  # [followers]: their coordinates
     follower_number: wp.array2d[wp.float64]  # [followers, 4]: multiplier, offset, lower and upper limit
@@ -70,11 +72,12 @@ def turn_towards_start(
     count = turns.always
     if settings[HAS_START] == 1:
         count = turns.coordinate.shape[0]
+    limits = wp.min(p, turns.lower.shape[0] - 1)
     for k in range(count):
         c = turns.coordinate[k]
+        a = turns.dof[k]
         q = wp.float64(joint_q[line, c])
-        lower = wp.float64(turns.lower[k])
-        turned = nearest_turn(q, wp.float64(start_joint_q[p, c]), lower, wp.float64(turns.upper[k]))
+        turned = nearest_turn(q, wp.float64(start_joint_q[p, c]), turns.lower[limits, a], turns.upper[limits, a])
         if turned != q:
             joint_q[line, c] = joint_q.dtype(turned)
             for f in range(turns.follower_start[k], turns.follower_start[k + 1]):
@@ -119,7 +122,7 @@ def _stated_dofs(objective: ExpressionObjective, rows: Rows) -> list[int]:
 def find_turns(
     model: DeviceModel, read: NDArray[np.bool_], constrained: NDArray[np.bool_], *, hard_limits: bool
 ) -> Any:
-    """Return the `Turns` of a robot.
+    """Return the `Turns` of a robot, without limits: see `turns_within`.
 
     Joints without limits that nothing follows turn in every solve, unless a constraint reads them. Those whose limits
     hold more than one turn, and those with followers, turn where the caller gives a start, unless a row reads what
@@ -158,12 +161,20 @@ def find_turns(
     turns: Any = Turns()
     turns.always = len(always)
     turns.coordinate = on_device(robot.dof_coordinate[dofs].astype(np.int32), wp.int32)
-    turns.lower = on_device(lower[robot.dof_active[dofs]], wp.float32)
-    turns.upper = on_device(upper[robot.dof_active[dofs]], wp.float32)
+    turns.dof = on_device(robot.dof_active[dofs].astype(np.int32), wp.int32)
     turns.follower_start = on_device(np.cumsum([0, *map(len, followers)]).astype(np.int32), wp.int32)
     turns.follower = on_device(robot.dof_coordinate[np.array(flat, np.intp)].astype(np.int32), wp.int32)
     turns.follower_number = on_device(follower_table(model, flat), wp.float64)
     return turns
+
+
+def turns_within(turns: Any, limits: Sequence[wp.array[Any]]) -> Any:
+    """Return the same `Turns` with these lower and upper limits, [1 or problems, active_dof_count]."""
+    found: Any = Turns()
+    for name in Turns.__annotations__:
+        setattr(found, name, getattr(turns, name))
+    found.lower, found.upper = limits
+    return found
 
 
 def _turns_along(model: DeviceModel, follower: int) -> bool:

@@ -67,8 +67,8 @@ def _final_configuration(
     best_joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     has_float64: int,  # 1: the next array holds the answers in float64
     best_joint_q_float64: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
-    limit_lower: wp.array[wp.float64],  # [joint_coord_count]: exact
-    limit_upper: wp.array[wp.float64],  # [joint_coord_count]
+    limit_lower: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]: exact
+    limit_upper: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
     # out
     joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly what is returned
@@ -88,12 +88,13 @@ def _final_configuration(
         for c in range(joint_q_out.shape[1]):
             judged_q_out[p, c] = best_joint_q_float64[p, c]
         turn_towards_start(turns, settings, start_joint_q, p, judged_q_out, p)
+        line = wp.min(p, limit_lower.shape[0] - 1)
         for c in range(joint_q_out.shape[1]):
             q = judged_q_out[p, c]
-            if q < limit_lower[c]:  # between limits that hold no float32
-                q = limit_lower[c]
-            if q > limit_upper[c]:
-                q = limit_upper[c]
+            if q < limit_lower[line, c]:  # between limits that hold no float32
+                q = limit_lower[line, c]
+            if q > limit_upper[line, c]:
+                q = limit_upper[line, c]
             judged_q_out[p, c] = q
             joint_q_out[p, c] = float(q)
 
@@ -166,10 +167,10 @@ def _compare_with_limits(
     parts: int,
     dof_coordinate: wp.array[wp.int32],  # [joint_dof_count]
     dof_active: wp.array[wp.int32],  # [joint_dof_count]
-    lower: wp.array[float],  # [joint_dof_count]
-    upper: wp.array[float],  # [joint_dof_count]
-    exact_lower: wp.array[wp.float64],  # [joint_coord_count]
-    exact_upper: wp.array[wp.float64],  # [joint_coord_count]
+    lower: wp.array2d[float],  # [1 or problems, joint_dof_count]
+    upper: wp.array2d[float],  # [1 or problems, joint_dof_count]
+    exact_lower: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
+    exact_upper: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
     joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     judged_q: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
     # out
@@ -180,14 +181,15 @@ def _compare_with_limits(
     q = joint_q[p]
     judged = judged_q[p]
     active_limits = active_limits_out[p]
+    line = wp.min(p, lower.shape[0] - 1)
     margin = INFINITE
     d = int(0)
     while d < dof_coordinate.shape[0]:
         at_limit = bool(False)
         c = dof_coordinate[d]
         if c >= 0 and dof_active[d] >= 0:
-            at_limit = q[c] <= lower[d] or q[c] >= upper[d]
-            below, above = judged[c] - exact_lower[c], exact_upper[c] - judged[c]
+            at_limit = q[c] <= lower[line, d] or q[c] >= upper[line, d]
+            below, above = judged[c] - exact_lower[line, c], exact_upper[line, c] - judged[c]
             least = wp.where(below < above, below, above)  # unlike `wp.min`, one instruction
             margin = wp.where(least < margin, least, margin)
         active_limits[d] = at_limit
@@ -203,7 +205,6 @@ class Verification:
         targets: Declared targets.
         tree_count: Trees of the robot.
         capacity: Problems there is room for.
-        hard_limits: Whether answers in float64 keep the exact limits.
 
     Attributes:
         columns: The columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
@@ -215,9 +216,7 @@ class Verification:
     constraint_values: ConstraintValues
     collision: CollisionVerdict | None = None
 
-    def __init__(
-        self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int, *, hard_limits: bool
-    ) -> None:
+    def __init__(self, model: DeviceModel, targets: Sequence[Target], tree_count: int, capacity: int) -> None:
         device = model.device
         self._model, self._targets = model, targets
         extents = {"coordinates": model.joint_coord_count, "dofs": model.joint_dof_count}
@@ -233,11 +232,8 @@ class Verification:
         self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
-        self._limits = _exact_limits(model, hard_limits=True)
-        self._kept_limits = self._limits if hard_limits else _exact_limits(model, hard_limits=False)
         self._collision: CollisionVerdict | None = None
-        self._turns: Any = None  # this and the next until the rows are known
-        self._target_row: Any = None
+        self._target_row: Any = None  # until the rows are known
         links = [target.link for target in targets]
         self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
         self._tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
@@ -249,14 +245,8 @@ class Verification:
         self._tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
         return any(array is not before for array, before in zip(self._tools, old, strict=True))
 
-    def use_rows(self, turns: Any, rows: Rows) -> None:
-        """Take the rows of a solver; the launches have to be recorded anew.
-
-        Args:
-            turns: The `Turns` of joints that come back on the turn nearest the start.
-            rows: Its rows.
-        """
-        self._turns = turns
+    def use_rows(self, rows: Rows) -> None:
+        """Take the rows of a solver; the launches have to be recorded anew."""
         target_rows = [rows.start[k] for k in rows.of_kind(RowKind.TARGET)]
         self._target_row = wp.array(target_rows, dtype=wp.int32, device=self._model.device)
         capacity, trees = self.columns["island_success"].device.shape
@@ -336,8 +326,8 @@ class Verification:
         which = [problems.settings, part, parts]
         device = {name: array.device for name, array in self.columns.items()}
         errors = [device["position_error"], device["orientation_error"]]
-        place = [*which, self._turns, problems.start_joint_q, best.joint_q, int(joint_q_float64 is not None)]
-        place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *self._kept_limits]
+        place = [*which, problems.turns, problems.start_joint_q, best.joint_q, int(joint_q_float64 is not None)]
+        place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *problems.limits.returned]
         place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
@@ -350,24 +340,14 @@ class Verification:
         compose += [partition.device_nisland, partition.device_row_island, best]
         compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
         compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
-        limits = [*which, model.dof_coordinate, model.dof_active, model.joint_limit_lower, model.joint_limit_upper]
-        limits += [*self._limits, device["joint_q"], device["judged_q"], device["active_limits"]]
+        limits = [*which, model.dof_coordinate, model.dof_active, *problems.limits.at_limit]
+        limits += [*problems.limits.told, device["joint_q"], device["judged_q"], device["active_limits"]]
         steps += rows.steps(which, device["judged_q"], partition)
         steps += self.constraint_values.steps(which, rows.body_q, device["judged_q"]) if values else []
         steps += [(compose_islands, compose), (_compare_with_limits, [*limits, device["limit_margin"]])]
         if self.collision is not None:
             steps += self.collision.steps(which, device["judged_q"], device["success"], device["status"])
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
-
-
-def _exact_limits(model: DeviceModel, *, hard_limits: bool) -> list[wp.array[Any]]:
-    """Limits of all coordinates, infinite where there are none or where nothing moves."""
-    robot, lower = model.robot, np.full(model.joint_coord_count, -np.inf)
-    upper = -lower
-    own = (robot.dof_coordinate >= 0) & (robot.dof_active >= 0) & hard_limits
-    lower[robot.dof_coordinate[own]] = robot.joint_limit_lower[own]
-    upper[robot.dof_coordinate[own]] = robot.joint_limit_upper[own]
-    return [wp.array(ends, dtype=wp.float64, device=model.device) for ends in (lower, upper)]
 
 
 def _tool(target: Target) -> NDArray[np.float64]:

@@ -77,6 +77,7 @@ def assess(
         has_target = has_target or priorities.kind[row] == TARGET_ROW
     slots.cost[i, island] = 0.5 * norm2
     slots.unscaled_cost[i, island] = 0.5 * (constraint_norm2 + unscaled_norm2 + second_norm2)
+    own = wp.min(p, coordinates.limit_lower.shape[0] - 1)
     blocked = int(0)
     slope = float(0.0)  # largest squared cosine of a free DOF
     largest = float(0.0)  # entry on the diagonal of J'J
@@ -92,7 +93,8 @@ def assess(
         cosine2 = squared_cosine(g, diagonal, norm2)
         at_bound = int(0)
         if c >= 0:
-            if is_at_bound(joint_q[i, c], coordinates.limit_lower[a], coordinates.limit_upper[a], g):
+            lower, upper = float(coordinates.limit_lower[own, a]), float(coordinates.limit_upper[own, a])
+            if is_at_bound(joint_q[i, c], lower, upper, g):
                 at_bound = 1
         equations.at_bound[i, first + k] = at_bound
         if at_bound == 1:

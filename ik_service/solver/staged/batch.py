@@ -10,6 +10,7 @@ from ik_service.linear_solve import allocate_equations, damped_steps, normal_equ
 from ik_service.robots import DeviceModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
+from ik_service.solver.limits.arrays import LimitArrays
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
@@ -71,9 +72,10 @@ class Batch:
         device, candidates = model.device, options.candidates
         self.slot_count = slot_count
         self._model, self._rows, self._support, self._problems = model, rows, support, problems
-        self._ranges = seed_ranges(model, support.active_dofs)
         self._active = active_dofs(model)
-        self._coordinates = coordinates_of(model, hard_limits=options.joint_limits == "hard")
+        self._hard_limits = options.joint_limits == "hard"
+        self._limits: LimitArrays | None = None
+        self.use_limits()
         self._slots = idle_slots(slot_count, model.robot.trees.ntree, device)
         own_idx, has_gradients = self._slots.problem_idx, rows.has_gradients
         self._accepted = Poses.allocate(model, slot_count, rows.count, own_idx, requires_grad=has_gradients)
@@ -110,6 +112,14 @@ class Batch:
         if version != self._checked:
             self._checked = version
             self._slots.depth.zero_()
+            self.forget_graph()
+
+    def use_limits(self) -> None:
+        """Take in the limits that the problems have now."""
+        limits, model = self._problems.limits, self._model
+        if limits is not self._limits:
+            self._limits, self._ranges = limits, seed_ranges(model, self._support.active_dofs, limits.draws)
+            self._coordinates = coordinates_of(model, limits.float32, hard_limits=self._hard_limits)
             self.forget_graph()
 
     def run(self, use_graph: bool, check: bool = False) -> None:

@@ -132,6 +132,7 @@ class StagedEngine:
         if self.batch is None or not slots <= self.batch.slot_count < slots * SHRINK_AT:
             own = (self._options, self._collision)
             self.batch = Batch(rows.model, rows, self._layout.support, problems, slots, *own)
+        self.batch.use_limits()
         self.batch.check_collision(checked=settings.checks_collision)
         version = sum(getattr(objective, "data_version", 0) for objective in rows.objectives)
         if version != self._data_version:

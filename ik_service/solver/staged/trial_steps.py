@@ -39,6 +39,7 @@ def propose(
     step = equations.step
     t = i * (step.shape[0] / equations.gradient.shape[0]) + k
     p = slots.problem_idx[i]
+    own = wp.min(p, coordinates.limit_lower.shape[0] - 1)
     first = islands.dofadr[p, island]
     dofs = islands.dofadr[p, island + 1] - first
     block = islands.hessian_adr[p, island]
@@ -47,7 +48,8 @@ def propose(
         c = coordinates.active_coordinate[a]
         if c >= 0:
             q = joint_q[i, c]
-            new = wp.clamp(q + step[t, first + m], coordinates.limit_lower[a], coordinates.limit_upper[a])
+            lower, upper = float(coordinates.limit_lower[own, a]), float(coordinates.limit_upper[own, a])
+            new = wp.clamp(q + step[t, first + m], lower, upper)
             joint_q_trial_out[t, c] = new
             step[t, first + m] = new - q
         c = coordinates.active_quaternion[a]
