@@ -220,16 +220,17 @@ class SolverCore:
             if not len(left):
                 break
             many = replace(options, solutions=wanted, best_of=None, precision="float32")
-            own = (many, _lines(left, enabled), worlds.part(left), None if limits is None else limits.part(left))
-            done = self._run(*_part(left, given, start), *own, verdict=False)
+            within = None if limits is None else limits.part(left)
+            part = _part(left, given, start)
+            done = self._run(*part, many, _lines(left, enabled), worlds.part(left), within, verdict=False)
             assert done is not None  # the same numbers were sound before
             solutions = self._island_solutions(done[0], len(left), wanted)
             with DEVICE_LOCK, CacheErrorsExplained():
                 chosen, is_free = self._combinations.choose(solutions, worlds.part(left), options.margin)
             rows, left = left[is_free], left[~is_free]
             if len(rows):
-                part = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
-                solved = self.solve(head, *part, limits=None if limits is None else limits.part(rows))
+                own = (*_part(rows, given, start), options, chosen[is_free], _lines(rows, enabled), worlds.part(rows))
+                solved = self.solve(head, *own, limits=None if limits is None else limits.part(rows))
                 assert solved is not None
                 replace_problems(result, rows, solved)
         return result

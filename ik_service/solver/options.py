@@ -26,6 +26,7 @@ PER_SOLVE = (
     "orientation_tolerance",
     "random_seed",
     "best_of",
+    "approximate",
     "solutions",
     "solution_difference",
     "precision",
@@ -56,6 +57,8 @@ class SolverOptions:
             success whose largest joint change from the start is least, whole turns inside the limits counted,
             "clearance" the success furthest from contact, up to 1 m, where that is checked; of several islands each by
             itself. Without targets "clearance" takes the attempts that converge.
+        approximate: Which attempt a problem has that none solves: None the one of least cost, "nearest" that of the
+            first seed, the minimum to which `initial_joint_q` leads.
         solutions: Distinct solutions per problem; with more than 1, seeds are run until there are so many or 64 in a
             row bring none that is new, and with `best_of` all. Without targets, a solution is an attempt
             of cost zero, or where there is none, one at a minimum; the least cost comes first.
@@ -85,6 +88,7 @@ class SolverOptions:
     orientation_tolerance: float = 1e-2
     random_seed: int = 0
     best_of: Literal["cost", "nearest", "clearance"] | None = None
+    approximate: Literal["nearest"] | None = None
     solutions: int = 1
     solution_difference: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
@@ -114,6 +118,8 @@ class SolverOptions:
         _check_tolerance("solution_difference", self.solution_difference)
         if self.best_of not in (None, "cost", "nearest", "clearance"):
             raise InputError(f"Option best_of is {self.best_of!r}. Allowed: None, 'cost', 'nearest', 'clearance'.")
+        if self.approximate not in (None, "nearest"):
+            raise InputError(f"Option approximate is {self.approximate!r}. Allowed: None, 'nearest'.")
         if self.precision not in ("float32", "float64"):
             raise InputError(f"Option precision is {self.precision!r}. Allowed: 'float32', 'float64'.")
         if self.collision not in (None, "self", "world", "off"):

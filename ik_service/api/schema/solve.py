@@ -97,6 +97,11 @@ class SolveOptions(Envelope):
         description="null: the first start that succeeds answers. Else all starts are tried and the answer is the "
         "success of least cost, the one nearest to the first start, or the one furthest from contact.",
     )
+    approximate: Literal["nearest"] | None = Field(
+        default=None,
+        description="Which configuration a problem gets that none solves. null: the one of least cost. `nearest`: the "
+        "minimum to which its first start leads.",
+    )
     solutions: Whole = Field(
         default=_DEFAULTS.solutions,
         ge=1,

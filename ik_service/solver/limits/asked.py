@@ -33,7 +33,9 @@ class AskedLimits(NamedTuple):
 
     def part(self, problems: NDArray[np.intp]) -> "AskedLimits":
         """Return those of some of the problems."""
-        return self if len(self.lower) == 1 else AskedLimits(*(lines[problems] for lines in self))
+        if len(self.lower) == 1:
+            return self
+        return AskedLimits(self.lower[problems], self.upper[problems], self.frozen[problems])
 
 
 def read_limits(

@@ -1,6 +1,7 @@
 """Which attempt of a problem and island wins: the lowest seed that succeeds, else the one nearest to success.
 
-That is of attempts that meet their targets in contact the one of least depth, else the one of least cost.
+That is of attempts that meet their targets in contact the one of least depth, else the one of least cost, or, where a
+solve asks for that, the one of the first seed.
 """
 
 import typing
@@ -16,7 +17,7 @@ SEED_BITS = wp.constant(wp.int64(16))  # room for the seed under the cost in the
 
 @wp.func
 @typing.no_type_check
-def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
+def attempt_rank(success: bool, precise: bool, seed: int, cost: float, first_failure: int):
     """Return the rank of an attempt among those of its problem and island: the least one wins.
 
     An attempt that ends within the tolerances but not precisely (next to a boundary, or slow) yields to later seeds.
@@ -26,7 +27,9 @@ def attempt_rank(success: bool, precise: bool, seed: int, cost: float):
         rank += IMPRECISE
     if not success:
         # The bits of a float that is not negative order like the float; NaN lands above every number.
-        rank += FAILED + (wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS)
+        rank += FAILED
+        if first_failure == 0:
+            rank += wp.int64(wp.cast(wp.abs(cost), wp.int32)) << SEED_BITS
     return rank
 
 

@@ -137,9 +137,10 @@ class Problems:
         """
         options, count = settings.options, settings.problem_count
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
-        numbers = (count, settings.seeds, options.max_iterations, has_start, random_seed, settings.runs_all_seeds)
+        iterations, is_near = options.max_iterations, options.approximate == "nearest"
+        numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near)
         self._settings.host[:] = numbers
-        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * options.max_iterations, True, 0, True
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def use_limits(self, limits: LimitArrays, turns: Any) -> None:

@@ -15,7 +15,17 @@ import typing
 import warp as wp
 
 from ik_service.linear_solve import Islands
-from ik_service.solver.lm.codes import CONVERGED, IDLE, INVALID, ITERATIONS, NO_TARGET, PROBLEM_COUNT, RUNNING, SEEDS
+from ik_service.solver.lm.codes import (
+    CONVERGED,
+    FIRST_FAILURE,
+    IDLE,
+    INVALID,
+    ITERATIONS,
+    NO_TARGET,
+    PROBLEM_COUNT,
+    RUNNING,
+    SEEDS,
+)
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
 from ik_service.solver.problems.best_attempts import BestAttempts
 from ik_service.solver.problems.rows.priorities import STAGE, STAGE_STEPS
@@ -24,7 +34,7 @@ from ik_service.solver.staged.slots import Slots
 
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
-def rank_ended(slots: Slots, best: BestAttempts):
+def rank_ended(settings: wp.array[wp.int32], slots: Slots, best: BestAttempts):
     """Rank the attempts that have just ended and keep the best rank of every problem and island."""
     i, island = wp.tid()
     status = slots.phase[i, island]
@@ -33,7 +43,7 @@ def rank_ended(slots: Slots, best: BestAttempts):
     success = slots.met[i, island] == 1 and status != INVALID
     if slots.met[i, island] == NO_TARGET:
         success = status == CONVERGED  # a stationary point may be anything: the seeds compete by cost
-    rank = attempt_rank(success, True, slots.seed[i], slots.cost[i, island])
+    rank = attempt_rank(success, True, slots.seed[i], slots.cost[i, island], settings[FIRST_FAILURE])
     if success and slots.depth[i, island] > 0.0:
         rank = contact_rank(slots.seed[i], slots.depth[i, island])
     slots.rank[i, island] = rank

@@ -208,7 +208,7 @@ class Batch:
             self._launch(
                 self._contacts, slots.seed.shape, islands, joint_q, spheres, data.worlds, data.clearance, slots
             )
-        self._launch(rank_ended, per_island, slots, problems.best)
+        self._launch(rank_ended, per_island, problems.settings, slots, problems.best)
         self._launch(collect, per_island, islands, joint_q, slots, problems.best)
         damped_steps(islands, instances, (slots.damping, candidates, self._step_scale), equations)
         self._launch(propose, each_candidate, self._coordinates, islands, slots, joint_q, equations, trials.joint_q)

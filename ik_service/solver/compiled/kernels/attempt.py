@@ -14,6 +14,7 @@ from ik_service.solver.compiled.kernels.iteration import coordinate_places, inte
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
+    FIRST_FAILURE,
     HAS_START,
     INVALID,
     ITERATIONS,
@@ -259,7 +260,7 @@ class AttemptFunctions(AttemptStart):
             success = met == 1
             if met == NO_TARGET:
                 success = status == CONVERGED
-            rank = attempt_rank(success, precise, s, cost)
+            rank = attempt_rank(success, precise, s, cost, task.settings[FIRST_FAILURE])
             if success:
                 rank = ranked_by_contact(state, lane, task, p, s, rank)
             if LEVELS == 2:
