@@ -18,6 +18,7 @@ from ik_service.batching.requests.target_keys import FloatArray, joined_data
 from ik_service.robots import RobotModel
 from ik_service.robots.collision.world import World
 from ik_service.solver import IKResult, IKSolver, SolverOptions
+from ik_service.solver.limits.asked import AskedLimits
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from objectives.expression_objective import ExpressionObjective
@@ -114,6 +115,7 @@ class SolverCache:
             problem_count=None if targets else sum(counts),
             constraint_enabled=first.constraint_enabled,  # one line, where there are several requests
             **_worlds(requests, counts),
+            joint_limits=_limits(requests, counts),
             options=first.options,
         )
         return _labelled(result, first, cached) if cached.objectives else result
@@ -169,6 +171,17 @@ def _worlds(requests: Sequence[SolveRequest], counts: Sequence[int]) -> dict[str
                 rows[:, : request.object_enabled.shape[-1]] = request.object_enabled
         arguments["object_enabled"] = enabled
     return arguments
+
+
+def _limits(requests: Sequence[SolveRequest], counts: Sequence[int]) -> AskedLimits | None:
+    """The limits of requests, which all have some or none, with a line for each problem where there are several."""
+    given = [request.limits for request in requests if request.limits is not None]
+    if len(requests) == 1 or not given:
+        return given[0] if given else None
+    each = [
+        [np.broadcast_to(lines, (n, lines.shape[1])) for lines in one] for one, n in zip(given, counts, strict=True)
+    ]
+    return AskedLimits(*(np.concatenate(parts) for parts in zip(*each, strict=True)))
 
 
 def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:

@@ -149,6 +149,8 @@ class SolverCore:
             with DEVICE_LOCK, CacheErrorsExplained():
                 self.work.verify_given(judged, prepared)
         result = collect_result(head, self.work, prepared, settings)
+        if limits is not None:
+            result = replace(result, is_narrowed=True)
         if worlds is None or judged is not None or not (combines and self._may_combine(options)):
             return result
         return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)

@@ -42,6 +42,7 @@ class IKResult(ResultColumns):
         device: The device it ran on.
         seeds: Seeds a problem could have used.
         islands: The islands of every problem.
+        is_narrowed: Whether the solve had limits narrower than the robot's.
     """
 
     joint_names: tuple[str, ...]
@@ -53,6 +54,7 @@ class IKResult(ResultColumns):
     device: str
     seeds: int
     islands: IslandResults
+    is_narrowed: bool = False
 
     def __repr__(self) -> str:
         """Say how many problems there were and how many are solved."""

@@ -21,7 +21,7 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
-from ik_service.solver.limits.asked import read_limits
+from ik_service.solver.limits.asked import AskedLimits, read_limits
 from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
 from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
@@ -147,7 +147,8 @@ class IKSolver:
             object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
             attached: Objects that links carry, by name; changing them compiles nothing.
             joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
-                each a number or [n], or a pair of arrays [DOFs] or [n, DOFs]. This and the next two compile nothing.
+                each a number or [n], or a pair of arrays [DOFs] or [n, DOFs]. This and the next two compile nothing; a
+                solve with them has no derivatives.
             frozen: DOFs that stay where `initial_joint_q` has them, within the robot's limits: names, a mapping from
                 names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
             max_change: How far DOFs may be from `initial_joint_q` [rad or m]: one number for all, a mapping from names
@@ -173,10 +174,12 @@ class IKSolver:
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
-        limits = None
-        if joint_limits is not None or frozen is not None or max_change is not None:
+        limits = joint_limits if isinstance(joint_limits, AskedLimits) else None
+        if limits is None and (joint_limits is not None or frozen is not None or max_change is not None):
             asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
             limits = read_limits(self.robot, self._order, start, given.problem_count, **asked)
+        if limits is not None and (self.options.joint_limits != "hard" or chosen.sensitivity is not None):
+            raise InputError("Limits of a solve need the options joint_limits='hard' and sensitivity=None.")
         result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds, limits=limits)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)
@@ -244,6 +247,8 @@ class IKSolver:
         count = None if self.targets else len(result)
         given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
         given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
+        if result.is_narrowed:
+            raise InputError("Answers within limits of their solve have no derivatives: narrow or lock the robot's.")
         if given.problem_count != len(result):
             raise InputError(f"There are targets of {given.problem_count} problems and {len(result)} answers.")
         check_lines(self._objectives, self._core.targets.with_lines, given.problem_count)

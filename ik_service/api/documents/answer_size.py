@@ -108,6 +108,7 @@ def solve_array_bytes(robot: RobotModel, request: SolveRequest) -> int:
         for column in (*RESULT_COLUMNS, *ISLAND_COLUMNS)
     )
     switches = 0 if request.object_enabled is None else request.object_enabled.nbytes
+    switches += 0 if request.limits is None else sum(lines.nbytes for lines in request.limits)
     return ARRAY_COPIES * _ARRAY_NUMBER * numbers * request.problem_count + switches
 
 

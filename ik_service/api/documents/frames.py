@@ -1,18 +1,21 @@
 """Checks of links, tool frames, constraints and numbers of rows, for the documents of several routes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
-from ik_service.api.errors.exceptions import faulty_field
+from ik_service.api.errors.exceptions import faulty_field, pointer_token
 from ik_service.api.schema.fields import Offset
-from ik_service.api.schema.limits import MAX_SWITCH_COUNT
+from ik_service.api.schema.limits import MAX_LIMIT_COUNT, MAX_SWITCH_COUNT
+from ik_service.api.schema.solve import SolveRequestBody
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
-from objectives.errors import UnknownNameError
+from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.solver.limits.asked import AskedLimits, LimitReading
+from objectives.errors import InputError, UnknownNameError
 
 NAMES_SHOWN = 32
 """Names that a message lists at most."""
@@ -75,6 +78,49 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
         FaultyFieldsError: Not such a list, or a name that the robot does not have.
     """
     return Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
+
+
+def read_asked_limits(
+    body: SolveRequestBody, robot: RobotModel, start: FloatArray | None, count: int
+) -> AskedLimits | None:
+    """Return the joint limits of a request; None for those of the robot.
+
+    Args:
+        body: The request.
+        robot: The robot.
+        start: Its first starts, shape [problem_count, joint_coord_count]; None for none.
+        count: Number of problems.
+
+    Raises:
+        FaultyFieldsError: They are not as the schema says, name what the robot does not have, or leave no value.
+    """
+    if body.joint_limits is None and not body.frozen and body.max_change is None:
+        return None
+    if count * robot.active_dof_count > MAX_LIMIT_COUNT:
+        most = MAX_LIMIT_COUNT // robot.active_dof_count
+        raise faulty_field("/problem_count", "out_of_range", f"Problems of a request with limits of its own: {most}.")
+    limits = None
+    if body.joint_limits is not None:
+        limits = {
+            name: read_row_or_rows(ends, 2, f"/joint_limits/{pointer_token(name)}").T
+            for name, ends in body.joint_limits.items()
+        }
+    moves = Switches("robot", "joint", robot.dof_names).read(body.frozen, count, "/frozen")
+    reading = LimitReading(robot, CallerOrder(robot, None), start, count)
+    parts: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
+        ("joint_limits", limits, reading.narrow),
+        ("max_change", body.max_change, reading.keep_near),
+        ("frozen", None if moves is None else ~moves, reading.freeze),
+    )
+    for name, given, read in parts:
+        try:
+            if given is not None:
+                read(given)
+        except UnknownNameError as error:
+            raise faulty_field(f"/{name}", "unknown_joint", str(error)) from None
+        except InputError as error:
+            raise faulty_field(f"/{name}", "invalid_value", str(error)) from None
+    return reading.found()
 
 
 class Switches(NamedTuple):

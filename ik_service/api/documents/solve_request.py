@@ -10,7 +10,7 @@ from ik_service.api.codecs.npz_codec import ArchiveFields
 from ik_service.api.documents.archive import solve_document
 from ik_service.api.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
 from ik_service.api.documents.envelope import read_envelope
-from ik_service.api.documents.frames import check_count, check_link, read_disabled, read_offset
+from ik_service.api.documents.frames import check_count, check_link, read_asked_limits, read_disabled, read_offset
 from ik_service.api.documents.objective import read_objective, row_counts
 from ik_service.api.documents.worlds.objects import counted_objects
 from ik_service.api.documents.worlds.surroundings import read_surroundings
@@ -85,9 +85,13 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     _check_attempts(options, count, around.world)
     if options.sensitivity is not None:
         _check_derived(robot, count, len(poses))
+    within = read_asked_limits(envelope, robot, start, count)
+    if within is not None and options.sensitivity is not None:
+        detail = "Answers within limits of their request have no derivatives."
+        raise faulty_field("/options/sensitivity", "invalid_value", detail)
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     arrays = TargetArrays(positions, orientations, count)
-    request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around)
+    request = SolveRequest(targets, arrays, start, options, objectives, enabled, *around, limits=within)
     derived: set[Literal["sensitivity"]] = set() if options.sensitivity is None else {"sensitivity"}
     return DecodedSolve(request, frozenset({*envelope.include, *derived}))
 

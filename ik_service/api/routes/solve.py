@@ -61,7 +61,8 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     size = solve_answer_bytes(model, decoded, output_codec)
     reservation.reserve_answer(size)
     asked = decoded.request
-    if size > UNCOUNTED_BYTES or asked.options.solutions > 1 or asked.object_enabled is not None:
+    has_lines = asked.object_enabled is not None or asked.limits is not None
+    if size > UNCOUNTED_BYTES or asked.options.solutions > 1 or has_lines:
         reservation.reserve(solve_array_bytes(model, asked))
     state.admission.remember(arrival, model, asked, owner)
     timeout_s = state.admission.solver_timeout_s(arrival)

@@ -5,7 +5,7 @@ The schema only grows.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
 from ik_service.api.schema import limits
 from ik_service.api.schema.collision import SolveWorld
@@ -33,6 +33,8 @@ Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
 
 _DEFAULTS = SolverOptions()
+Distance = Annotated[float, Field(ge=0, le=limits.MAX_VALUE, allow_inf_nan=False)]
+JOINT_LIMITS = WithJsonSchema({"type": "object", "additionalProperties": {"anyOf": [*row_or_rows(2)]}})
 
 
 class SolveTarget(Envelope):
@@ -175,6 +177,22 @@ class SolveRequestBody(Envelope):
         description="First start configuration of each problem [rad or m], one row of coordinates per problem, in the "
         "order of `coordinate_names`; clamped into the limits. Locked joints are held where it says. null: the middle "
         "of the ranges, and locked joints where they are locked.",
+    )
+    joint_limits: Annotated[dict[Name, Any], JOINT_LIMITS] | None = Field(
+        default=None,
+        max_length=limits.MAX_ACTIVE_DOFS,
+        description="Limits within the robot's, by names of joints or of their DOFs: lower and upper [rad or m], one "
+        "pair or one per problem. null: those of the robot.",
+    )
+    frozen: Annotated[Any, NAME_LISTS] = Field(
+        default_factory=list,
+        description="Names of joints or of their DOFs that stay where `initial_joint_q` has them, within the robot's "
+        "limits: one list, or one per problem.",
+    )
+    max_change: Distance | dict[Name, Distance] | None = Field(
+        default=None,
+        description="How far joints may be from `initial_joint_q` [rad or m]: one number for all, or by names. null: "
+        "as far as their limits.",
     )
     constraints: SolveConstraints = Field(default_factory=SolveConstraints)
     world: SolveWorld | None = Field(default=None, description="Objects that links keep off; null for none.")

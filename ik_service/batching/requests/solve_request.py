@@ -28,6 +28,7 @@ from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.limits.asked import AskedLimits
 
 Float64Array = NDArray[np.float64]
 _ALL_ENABLED = np.ones((1, 0), bool)
@@ -49,6 +50,7 @@ class SolveRequest:
         world: What is around the robot; None for nothing.
         object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
         attached: Objects that links carry, by name.
+        limits: Joint limits of its problems; None for the robot's.
     """
 
     targets: tuple[Target, ...]
@@ -60,6 +62,7 @@ class SolveRequest:
     world: World | None = None
     object_enabled: NDArray[np.bool_] | None = None
     attached: Mapping[str, AttachedObject] = field(default_factory=dict)
+    limits: AskedLimits | None = None
 
     @property
     def problem_count(self) -> int:
@@ -96,7 +99,7 @@ class SolveRequest:
         if self.pattern_count > 1:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
-        arrays = (*self.arrays.positions, *self.arrays.orientations_xyzw, self.initial_joint_q, self.world)
+        arrays = (*self.arrays.positions, *self.arrays.orientations_xyzw, self.initial_joint_q, self.world, self.limits)
         given = tuple(one is not None for one in arrays)
         held = tuple((name, one.content) for name, one in self.attached.items())
         return (self.structure, on, given, self.options, held)
@@ -158,6 +161,7 @@ class SolveRequest:
             objectives=tuple(objective.part(problems) for objective in self.objectives),
             constraint_enabled=rows_of(self.constraint_enabled, problems),
             object_enabled=rows_of(self.object_enabled, problems),
+            limits=None if self.limits is None else self.limits.part(problems),
         )
 
 

@@ -31,7 +31,7 @@ class AskedLimits(NamedTuple):
     upper: Float64Array
     frozen: NDArray[np.bool_]
 
-    def part(self, problems: NDArray[np.intp]) -> "AskedLimits":
+    def part(self, problems: slice | NDArray[np.intp]) -> "AskedLimits":
         """Return those of some of the problems."""
         if len(self.lower) == 1:
             return self
@@ -63,7 +63,7 @@ def read_limits(
         UnknownNameError: The robot has no DOF of a name.
         InputError: A value that is not allowed, or no value of a DOF is left.
     """
-    reading = _Reading(robot, order, start, problem_count)
+    reading = LimitReading(robot, order, start, problem_count)
     if joint_limits is not None:
         reading.narrow(joint_limits)
     if max_change is not None:
@@ -73,8 +73,15 @@ def read_limits(
     return reading.found()
 
 
-class _Reading:
-    """Limits of all active DOFs while they are read."""
+class LimitReading:
+    """Limits of all active DOFs while they are read.
+
+    Args:
+        robot: The robot.
+        order: Where the caller's columns stand.
+        start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
+        problem_count: Number of problems.
+    """
 
     def __init__(self, robot: RobotModel, order: CallerOrder, start: NDArray[Any] | None, problem_count: int) -> None:
         self._robot, self._order, self._count = robot, order, problem_count
@@ -87,7 +94,11 @@ class _Reading:
             self._start = np.clip(own, robot.active_limit_lower, robot.active_limit_upper)
 
     def narrow(self, given: Any) -> None:
-        """Narrow the limits to intervals."""
+        """Narrow the limits to intervals, given as `joint_limits` of `read_limits`.
+
+        Raises:
+            InputError: No pairs of numbers, or nothing is left of the limits.
+        """
         robot = self._robot
         for dof, ends in self._pairs(given):
             if not (ends[0] <= ends[1]).all():  # false for NaN
@@ -98,7 +109,11 @@ class _Reading:
                 self._within(active, *of_leader, what="joint_limits")
 
     def keep_near(self, given: Any) -> None:
-        """Narrow the limits to where DOFs are no further from the start."""
+        """Narrow the limits to where DOFs are no further from the start, given as `max_change` of `read_limits`.
+
+        Raises:
+            InputError: No numbers, negative ones, or nothing is left of the limits.
+        """
         robot, start = self._robot, self._require_start("max_change")
         for dof, most in self._lines("max_change", given, np.inf):
             if not (most >= 0.0).all():
@@ -110,7 +125,11 @@ class _Reading:
                 self._within(active, place - of_leader, place + of_leader, what="max_change")
 
     def freeze(self, given: Any) -> None:
-        """Hold DOFs where they start, whatever else is asked for."""
+        """Hold DOFs where they start, whatever else is asked for, given as `frozen` of `read_limits`.
+
+        Raises:
+            InputError: No names or booleans, or there is no start.
+        """
         start = self._require_start("frozen")
         if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(name, str) for name in given):
             given = dict.fromkeys(given, True)
