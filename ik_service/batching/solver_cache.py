@@ -178,10 +178,11 @@ def _limits(requests: Sequence[SolveRequest], counts: Sequence[int]) -> AskedLim
     given = [request.limits for request in requests if request.limits is not None]
     if len(requests) == 1 or not given:
         return given[0] if given else None
-    each = [
-        [np.broadcast_to(lines, (n, lines.shape[1])) for lines in one] for one, n in zip(given, counts, strict=True)
-    ]
-    return AskedLimits(*(np.concatenate(parts) for parts in zip(*each, strict=True)))
+    each = list(zip(given, counts, strict=True))
+    lower, upper, frozen = (
+        np.concatenate([np.broadcast_to(one[k], (count, one[k].shape[1])) for one, count in each]) for k in range(3)
+    )
+    return AskedLimits(lower, upper, frozen)
 
 
 def _column(arrays: Sequence[FloatArray | None]) -> FloatArray | None:

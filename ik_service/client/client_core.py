@@ -117,6 +117,9 @@ class ClientMethods(ClientCore[Any, Any]):
         objectives: Sequence[Mapping[str, Any]] = (),
         problem_count: int | None = None,
         initial_joint_q: ArrayLike | None = None,
+        joint_limits: Mapping[str, ArrayLike] | None = None,
+        frozen: Sequence[Any] | None = None,
+        max_change: float | Mapping[str, float] | None = None,
         constraints: Mapping[str, Any] | None = None,
         world: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
@@ -134,6 +137,9 @@ class ClientMethods(ClientCore[Any, Any]):
                 "weight": 0.01, "priority": 1}`; columns may be arrays. With objectives, targets are optional.
             problem_count: Number of problems, where no column has a row per problem.
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count].
+            joint_limits: Limits within the robot's [rad or m]: by names a pair (lower, upper), or pairs, shape [n, 2].
+            frozen: Names of joints that stay where `initial_joint_q` has them: one list, or one per problem.
+            max_change: How far joints may be from `initial_joint_q` [rad or m]: one number, or by names.
             constraints: Constraints of the robot that are not to be met, as in an HTTP request: `{"disable": names}`,
                 one list of names or one per problem.
             world: What is around the robot, as in an HTTP request: `{"objects": {"table": {"shape": "box", "size":
@@ -147,8 +153,9 @@ class ClientMethods(ClientCore[Any, Any]):
             UnreachableError: The service cannot be reached, or does not answer in time.
         """
         chosen = requests.one_target(link, positions, orientations_xyzw, targets, objectives)
+        limits = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
         problems = requests.solve_document(
-            chosen, objectives, problem_count, initial_joint_q, constraints, world, options, include
+            chosen, objectives, problem_count, initial_joint_q, limits, constraints, world, options, include
         )
         call = requests.solve_call(robot, problems, self._encoding, self._timeout_s)
         return read_reply((yield from self._send(call)), solve_result)

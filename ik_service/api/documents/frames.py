@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows
 from ik_service.api.errors.exceptions import faulty_field, pointer_token
 from ik_service.api.schema.fields import Offset
-from ik_service.api.schema.limits import MAX_LIMIT_COUNT, MAX_SWITCH_COUNT
+from ik_service.api.schema.limits import MAX_LIMIT_COUNT, MAX_SWITCH_COUNT, MAX_VALUE
 from ik_service.api.schema.solve import SolveRequestBody
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
@@ -109,7 +109,7 @@ def read_asked_limits(
     reading = LimitReading(robot, CallerOrder(robot, None), start, count)
     parts: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
         ("joint_limits", limits, reading.narrow),
-        ("max_change", body.max_change, reading.keep_near),
+        ("max_change", None if body.max_change is None else _read_distances(body.max_change), reading.keep_near),
         ("frozen", None if moves is None else ~moves, reading.freeze),
     )
     for name, given, read in parts:
@@ -121,6 +121,21 @@ def read_asked_limits(
         except InputError as error:
             raise faulty_field(f"/{name}", "invalid_value", str(error)) from None
     return reading.found()
+
+
+def _read_distances(value: Any) -> float | dict[str, float]:
+    """Return one number for all joints, or numbers by names."""
+    if isinstance(value, dict):
+        return {name: _read_distance(one, f"/max_change/{pointer_token(name)}") for name, one in value.items()}
+    return _read_distance(value, "/max_change")
+
+
+def _read_distance(value: Any, pointer: str) -> float:
+    if type(value) not in (int, float):
+        raise faulty_field(pointer, "wrong_type", "Give a number.")
+    if not 0.0 <= value <= MAX_VALUE:  # false for NaN
+        raise faulty_field(pointer, "out_of_range", f"Give a number from 0 to {MAX_VALUE:g}.")
+    return float(value)
 
 
 class Switches(NamedTuple):

@@ -33,7 +33,8 @@ Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
 
 _DEFAULTS = SolverOptions()
-Distance = Annotated[float, Field(ge=0, le=limits.MAX_VALUE, allow_inf_nan=False)]
+_DISTANCE = {"type": "number", "minimum": 0, "maximum": limits.MAX_VALUE}
+MAX_CHANGE = nullable(_DISTANCE, {"type": "object", "additionalProperties": _DISTANCE})
 JOINT_LIMITS = WithJsonSchema({"type": "object", "additionalProperties": {"anyOf": [*row_or_rows(2)]}})
 
 
@@ -189,7 +190,7 @@ class SolveRequestBody(Envelope):
         description="Names of joints or of their DOFs that stay where `initial_joint_q` has them, within the robot's "
         "limits: one list, or one per problem.",
     )
-    max_change: Distance | dict[Name, Distance] | None = Field(
+    max_change: Annotated[Any, MAX_CHANGE] = Field(
         default=None,
         description="How far joints may be from `initial_joint_q` [rad or m]: one number for all, or by names. null: "
         "as far as their limits.",

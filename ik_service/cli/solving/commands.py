@@ -25,6 +25,8 @@ def solve(
     world: solve_options.World = None,
     collision: solve_options.Collision = None,
     margin: solve_options.Margin = None,
+    joint_limits: solve_options.JointLimits = None,
+    approximate: solve_options.Approximate = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
     ray: solve_options.Ray = None,
@@ -47,17 +49,18 @@ def solve(
             "orientation_tolerance": orientation_tolerance,
             "collision": collision,
             "margin": margin,
+            "approximate": approximate,
         }
         options = {name: value for name, value in given.items() if value is not None}
-        job = Job(robot, tuple(link or ()), device, options, world)
+        job = Job(robot, tuple(link or ()), device, options, world, tuple(joint_limits or ()))
         bulk = BulkOptions(ray, workers, result_format, tuple(column or ()), part_rows, mark_faulty)
         files, in_bulk = targets or [], is_bulk(targets or [], output, bulk)
         _check_form(files, output, random, in_bulk=in_bulk, as_json=as_json)
         if random is not None:
             solved = solve_random(job, random, seed or 0, as_json=as_json)
         elif in_bulk:
-            if world is not None:
-                raise typer.BadParameter("--world does not go with bulk jobs.")
+            if world is not None or joint_limits:
+                raise typer.BadParameter("--world and --joint-limits do not go with bulk jobs.")
             solved = solve_bulk(job, files, output, bulk)
         else:
             solved = solve_file(job, files[0], output)

@@ -17,8 +17,11 @@ from ik_service.cli.solving.answer_files import check_output, csv_text, write_an
 from ik_service.cli.solving.random_report import print_report, random_request, report_of
 from ik_service.cli.solving.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot, load_world
+from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver import IKResult
+from ik_service.solver.limits.asked import LimitReading
 from ik_service.solver.results.advice import advice
+from objectives.errors import InputError
 
 ADVISED_PROBLEMS = 1000  # problems without success that are looked at
 ADVICE_LINES = 5
@@ -34,6 +37,7 @@ class Job:
         device: Device to solve on.
         options: Solver options that the caller gave.
         world: File of a world; None for none but that of a .json file.
+        joint_limits: Limits of joints, NAME=LOWER:UPPER each; none for those of a .json file.
     """
 
     robot: str
@@ -41,15 +45,30 @@ class Job:
     device: str
     options: Mapping[str, object]
     world: Path | None = None
+    joint_limits: tuple[str, ...] = ()
 
-    def with_options(self, request: SolveRequest) -> SolveRequest:
-        """Return the request with the caller's options and world over its own.
+    def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
+        """Return the request with the caller's options, limits and world over its own.
 
         Raises:
-            InputError: An option is not allowed, or the file of the world cannot be read.
+            InputError: An option or a limit is not allowed, or the file of the world cannot be read.
         """
         request = replace(request, options=request.options.merged(dict(self.options)))
+        if self.joint_limits:
+            reading = LimitReading(robot, CallerOrder(robot, None), request.initial_joint_q, request.problem_count)
+            reading.narrow(dict(map(_named_limits, self.joint_limits)))
+            request = replace(request, limits=reading.found())
         return request if self.world is None else replace(request, world=load_world(self.world), object_enabled=None)
+
+
+def _named_limits(text: str) -> tuple[str, tuple[float, float]]:
+    """Return a name and its limits, from NAME=LOWER:UPPER."""
+    name, _, ends = text.rpartition("=")
+    lower, _, upper = ends.partition(":")
+    try:
+        return name, (float(lower), float(upper))
+    except ValueError:
+        raise InputError(f"--joint-limits {text}: give NAME=LOWER:UPPER, such as elbow=-1.5:1.5.") from None
 
 
 def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
@@ -62,7 +81,7 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     robot = load_robot(job.robot)
     links = job.links if targets.suffix == ".json" else default_links(robot, job.links)
     decoded = read_targets(targets, robot, links)
-    decoded = replace(decoded, request=job.with_options(decoded.request))
+    decoded = replace(decoded, request=job.with_options(robot, decoded.request))
     request = decoded.request
     answer = _solve(SolverCache(job.device), robot, request)
     result = answer.result
@@ -104,7 +123,7 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
     """
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
-    request = job.with_options(random_request(robot, links, problem_count, seed))
+    request = job.with_options(robot, random_request(robot, links, problem_count, seed))
     cache = SolverCache(job.device)
     _solve(cache, robot, request, "Loading kernels")
     answer = _solve(cache, robot, request)

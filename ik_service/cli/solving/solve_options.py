@@ -46,6 +46,16 @@ Collision = Annotated[
     typer.Option(help="self, world or off. Default: world where one is given, else self where the robot has a model."),
 ]
 Margin = Annotated[float | None, typer.Option(help="Least distance from contact of a success \\[m].")]
+JointLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=LOWER:UPPER", help="Limits of a joint within the robot's \\[rad or m]; may be repeated."
+    ),
+]
+Approximate = Annotated[
+    str | None,
+    typer.Option(help="nearest: where a problem is not solved, the minimum to which its first start leads."),
+]
 Ray = Annotated[
     str | None,
     typer.Option(

@@ -103,7 +103,7 @@ class LimitArrays:
                 wp.copy(array, values, count=values.size)
 
     def starts(self, asked: AskedLimits, start: NDArray[Any] | None) -> NDArray[np.float64]:
-        """Return where problems start, within their limits: configurations [1 or problems, joint_coord_count]."""
+        """Return where problems start, within their limits: [joint_coord_count] or [problems, joint_coord_count]."""
         robot, coordinate = self._model.robot, self._active_coordinate
         own = np.atleast_2d(np.asarray(robot.mid_joint_q if start is None else start, np.float64))
         lines = max(len(own), len(asked.lower))
@@ -111,7 +111,7 @@ class LimitArrays:
         scalar, own_ends = coordinate >= 0, self._own["float32"]
         lower, upper = (np.clip(end, *own_ends)[:, scalar] for end in inwards(asked.lower, asked.upper))
         found[:, coordinate[scalar]] = np.clip(found[:, coordinate[scalar]], lower, upper)
-        return found
+        return found if lines > 1 else found[0]
 
 
 def _of_coordinates(model: DeviceModel) -> list[NDArray[np.float64]]:

@@ -155,7 +155,8 @@ class LimitReading:
         crossed = np.flatnonzero(self._lower[:, active] > self._upper[:, active])
         if len(crossed):
             name = self._robot.dof_names[self._robot.active_dof[active]]
-            raise InputError(f"{what} leaves no value of '{name}' that is within its other limits (line {crossed[0]}).")
+            where = f" in problem {crossed[0]}" if len(self._lower) > 1 else ""
+            raise InputError(f"{what} leaves no value of '{name}' that is within its other limits{where}.")
 
     def _make_lines(self, *counts: int) -> None:
         """Make a line for each problem where there are several."""

@@ -35,6 +35,7 @@ def write_seeds(
     s = slots.seed[i]
     if s == 0:
         return
+    own = wp.min(p, coordinates.limit_lower.shape[0] - 1)
     for m in range(islands.dofadr[p, island], islands.dofadr[p, island + 1]):
         a = islands.dof[p, m]
         c = coordinates.active_coordinate[a]
@@ -44,9 +45,10 @@ def write_seeds(
             start = joint_q[i, c]
             middle = coordinates.mid_joint_q[c]
         value = seed_value(p, s, a, start, middle, settings, ranges, tree_hash)
-        tangent[i, a] = value
         if c >= 0:
+            value = wp.clamp(value, float(coordinates.limit_lower[own, a]), float(coordinates.limit_upper[own, a]))
             joint_q[i, c] = value
+        tangent[i, a] = value
     for m in range(islands.dofadr[p, island], islands.dofadr[p, island + 1]):
         a = islands.dof[p, m]
         c = coordinates.active_quaternion[a]
