@@ -1,7 +1,9 @@
 """The inside of a solver: rows, arrays, engine, and the course of a solve from checked arrays to a result."""
 
 import math
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +16,7 @@ from ik_service.errors import EngineError
 from ik_service.robots import RobotModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled.deadline import stopped_at
 from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.engine import choose_engine
 from ik_service.solver.free_combinations import SOLUTIONS_TRIED, FreeCombinations, IslandSolutions
@@ -141,6 +144,7 @@ class SolverCore:
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
         check_lines(self._objectives, self.targets.with_lines, given.problem_count)
+        started = time.monotonic()
         done = self._run(given, start, options, enabled, worlds, limits)
         if done is None:
             return None
@@ -153,6 +157,11 @@ class SolverCore:
             result = replace(result, is_narrowed=True)
         if worlds is None or judged is not None or not (combines and self._may_combine(options)):
             return result
+        if options.deadline_s is not None:  # what is left of it
+            left_s = started + options.deadline_s - time.monotonic()
+            if left_s <= 0.0:
+                return result
+            options = replace(options, deadline_s=left_s)
         return self._with_combinations(head, result, given, start, options, enabled, worlds, limits)
 
     def _run(
@@ -178,6 +187,7 @@ class SolverCore:
             verdict: Whether answers in contact count as failed, beside attempts at single islands.
         """
         count = given.problem_count
+        ends = None if options.deadline_s is None else time.monotonic() + options.deadline_s
         settings = self.engine.settings(count, options, checks_collision=worlds is not None)
         with CacheErrorsExplained():
             with DEVICE_LOCK:
@@ -193,7 +203,8 @@ class SolverCore:
                 work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
-            with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
+            # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
+            with self._turn, nullcontext() if ends is None else stopped_at(work.problems, ends):
                 prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
 

@@ -24,6 +24,7 @@ PER_SOLVE = (
     "max_iterations",
     "position_tolerance",
     "orientation_tolerance",
+    "deadline_s",
     "random_seed",
     "best_of",
     "approximate",
@@ -52,6 +53,8 @@ class SolverOptions:
             engine on a CPU goes on for up to four times as many where they have run out; results do not count these.
         position_tolerance: Largest position error of a success [m].
         orientation_tolerance: Largest orientation error of a success [rad].
+        deadline_s: Time from the call after which no attempt begins [s], on a CPU; None for none. What is not solved by
+            then has the best attempt so far, and the status DEADLINE. Answers then depend on the time.
         random_seed: Shifts the quasi-random start configurations; equal seeds give equal bytes.
         best_of: None takes the first seed that succeeds; "cost" runs all and takes the least cost, "nearest" the
             success whose largest joint change from the start is least, whole turns inside the limits counted,
@@ -86,6 +89,7 @@ class SolverOptions:
     max_iterations: int = 40
     position_tolerance: float = 1e-3
     orientation_tolerance: float = 1e-2
+    deadline_s: float | None = None
     random_seed: int = 0
     best_of: Literal["cost", "nearest", "clearance"] | None = None
     approximate: Literal["nearest"] | None = None
@@ -110,6 +114,8 @@ class SolverOptions:
         if self.seeds is not None:
             _check_integer("seeds", self.seeds, 1, SEEDS_MAX)
         _check_integer("max_iterations", self.max_iterations, 1, ITERATIONS_MAX)
+        if self.deadline_s is not None:
+            _check_tolerance("deadline_s", self.deadline_s)
         _check_integer("random_seed", self.random_seed, 0, 2**32 - 1)
         _check_integer("candidates", self.candidates, 1, CANDIDATES_MAX)
         _check_tolerance("position_tolerance", self.position_tolerance)

@@ -89,6 +89,14 @@ class SolveOptions(Envelope):
         allow_inf_nan=False,
         description="Largest orientation error of a success [rad].",
     )
+    deadline_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=60,
+        allow_inf_nan=False,
+        description="Time of the solver after which no start is tried any more [s], on a CPU; what is not solved by "
+        "then has the status `deadline`, and answers depend on the time. null: no other deadline than the request's.",
+    )
     random_seed: Whole = Field(
         default=_DEFAULTS.random_seed,
         ge=0,

@@ -18,6 +18,7 @@ import warp as wp
 
 from ik_service.errors import EngineError
 from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.compiled.deadline import record_stopped
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
@@ -38,6 +39,7 @@ from ik_service.solver.problems.rows.layout import RowLayout
 from ik_service.solver.problems.rows.weights import RowWeights
 from ik_service.solver.problems.solve_settings import SolveSettings
 from ik_service.solver.workspace import Workspace
+from objectives import InputError
 
 PLANS_MAX = 16  # partitions that are kept with their launches
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
@@ -96,11 +98,14 @@ class CompiledEngine:
         self.forget()
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
-        """Return the settings of a solve; all options are supported.
+        """Return the settings of a solve.
 
         Raises:
-            InputError: There are more attempts than can be numbered, where all are kept or a GPU makes them.
+            InputError: There are more attempts than can be numbered, where all are kept or a GPU makes them; or there
+                is a deadline on a GPU.
         """
+        if options.deadline_s is not None and self._model.device.is_cuda:
+            raise InputError("Option deadline_s needs a solver on a CPU.")
         settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
@@ -138,9 +143,10 @@ class CompiledEngine:
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
         version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
-        variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, size, version)
+        is_timed = settings.options.deadline_s is not None
+        variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, is_timed)
         arrays = (self.kernels.data_key(), id(work.problems.limits))
-        key = (variant, given, arrays, weights.is_common, weights.pattern)
+        key = (*variant, size, version, given, arrays, weights.is_common, weights.pattern)
         if key not in self.plans:
             self.plans[key] = self._plan(work, settings, weights)
             if len(self.plans) > PLANS_MAX:
@@ -253,7 +259,8 @@ class CompiledEngine:
         attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
         modules = dict(block for one, _ in (*attempts, *finish) for block in one.blocks().items())
-        extras = [] if choice is None and finished is None else [SOLVE_EXTRAS]
+        is_timed = settings.options.deadline_s is not None
+        extras = [] if choice is None and finished is None and not is_timed else [SOLVE_EXTRAS]
         load_kernels(modules | dict.fromkeys([SOLVE_IO, *extras], LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
         record = partial(launches.record, launches.size(count, settings.seeds))
@@ -263,6 +270,8 @@ class CompiledEngine:
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
             rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
             found = [rounds, partial(choice.record_choice, partition)]
+        if is_timed:
+            found.append(partial(record_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)
         if settle:
             found += [partial(_record_settling, problems), partial(record, settle)]

@@ -10,7 +10,7 @@ from ik_service.collision import CollisionSpheres, CollisionWorlds
 from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.robots import DeviceModel
 from ik_service.solver.launches import typed_warp
-from ik_service.solver.lm.codes import KEEP_ALL, SEEDS
+from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP
 from ik_service.solver.lm.coupling import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
 from ik_service.solver.lm.search import contact_search_ends, count_cost, is_round_end, search_ends
@@ -87,11 +87,18 @@ def attempt_line(task: TaskRef, p: int, s: int):
     return p
 
 
+@typed_warp.func_native("return *(volatile const wp::int32*)&wp::index(settings, place);")
+def setting_now(settings: wp.array[wp.int32], place: int) -> int:  # type: ignore[empty-body]  # as above
+    """Return a setting that a thread of the host may change meanwhile."""
+
+
 @wp.func
 @typing.no_type_check
 def needs_attempt(task: TaskRef, p: int, island: int):
-    """Return whether a problem has a seed left that could still win."""
-    return task.searches.next_seed[p, island] < task.searches.end_seed[p, island]
+    """Return whether a problem has a seed left that could still win, and may have it."""
+    if task.searches.next_seed[p, island] >= task.searches.end_seed[p, island]:
+        return False
+    return setting_now(task.settings, STOP) == 0
 
 
 @wp.func

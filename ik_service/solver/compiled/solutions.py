@@ -99,6 +99,7 @@ def _take(
     for island in range(nisland[line]):
         seed = tries.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
         row = p * settings[SEEDS] + seed
+        best_out.rank[p, island] = tries.attempts.rank[row, island]
         best_out.cost[p, island] = tries.attempts.cost[row, island]
         best_out.seed[p, island] = seed
         best_out.iterations[p, island] = tries.attempts.iterations[row, island]

@@ -28,4 +28,5 @@ HAS_START = wp.constant(3)
 RANDOM_SEED = wp.constant(4)
 KEEP_ALL = wp.constant(5)  # 1: every attempt has an answer of its own, at line problem * seeds + seed
 FIRST_FAILURE = wp.constant(6)  # 1: of attempts that fail the first seed's wins, else the one of least cost
-SETTINGS_COUNT = 7
+STOP = wp.constant(7)  # 1 once no attempt may begin any more
+SETTINGS_COUNT = 8

@@ -11,7 +11,7 @@ from ik_service.linear_solve import Islands, RowStructure, allocate_islands, rec
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
 from ik_service.solver.limits.arrays import LimitArrays
-from ik_service.solver.lm.codes import SETTINGS_COUNT
+from ik_service.solver.lm.codes import SETTINGS_COUNT, STOP
 from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
 from ik_service.solver.problems.nearest_turn import turns_within
@@ -138,10 +138,14 @@ class Problems:
         options, count = settings.options, settings.problem_count
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         iterations, is_near = options.max_iterations, options.approximate == "nearest"
-        numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near)
+        numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
         self._settings.host[:] = numbers
-        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
+
+    def stop(self, stops: bool = True) -> None:
+        """Let no further attempt begin on a CPU, or let attempts begin again."""
+        self._settings.host[STOP] = stops
 
     def use_limits(self, limits: LimitArrays, turns: Any) -> None:
         """Take limits, and the `Turns` of the joints that come back on the turn nearest the start."""

@@ -69,9 +69,10 @@ class StagedEngine:
             InputError: An option is not supported, or there are more attempts than can be numbered.
         """
         settings = SolveSettings.of(problem_count, options.seed_count, options, checks_collision=checks_collision)
-        if settings.runs_all_seeds or (settings.float64_finish and self._closing is None):
+        needs_other = settings.runs_all_seeds or options.deadline_s is not None
+        if needs_other or (settings.float64_finish and self._closing is None):
             raise InputError(
-                "Options best_of, solutions and precision need the compiled engine; this solver is staged."
+                "Options best_of, solutions, precision and deadline_s need the compiled engine; this solver is staged."
             )
         settings.require_numbers()
         return settings

@@ -1,0 +1,74 @@
+"""The deadline of a solve: what is done by then is as without it, the rest says so and is no success."""
+
+import numpy as np
+import pytest
+
+import ik_service
+from ik_service import IKSolver
+from objectives import IKObjectivePosture, InputError
+from tests.solver.conftest import Reachable, assert_same_bytes
+
+COUNT = 400
+DEADLINE = int(ik_service.IKStatus.DEADLINE)
+OPTIONS = ({}, {"precision": "float64"}, {"best_of": "cost", "seeds": 8}, {"solutions": 3})
+
+
+@pytest.fixture(scope="module")
+def given():
+    robot = ik_service.load_robot("panda", collision="ignore")
+    drawn = Reachable.draw(robot, ["panda_hand"], COUNT)
+    positions = drawn.positions[:, 0].copy()
+    positions[::4] *= 3.0  # out of reach: their searches are long
+    return robot, positions, drawn.orientations_xyzw[:, 0]
+
+
+@pytest.fixture(scope="module")
+def solver(given):
+    return IKSolver(given[0], ["panda_hand"], device="cpu")
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_deadline_that_does_not_come_changes_nothing(solver, given, options):
+    expected = solver.solve(*given[1:], options=options)
+    found = solver.solve(*given[1:], options={"deadline_s": 1e6, **options})
+    assert_same_bytes(found, expected)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("deadline_s", [1e-9, 3e-4, 1e-3, 3e-3, 1e-2])
+def test_what_is_not_done_by_then_says_so(solver, given, options, deadline_s):
+    expected = solver.solve(*given[1:], options=options)
+    found = solver.solve(*given[1:], options={"deadline_s": deadline_s, **options})
+    late = found.status == DEADLINE
+    assert not found.success[late].any()
+    done = ~late & (expected.success == found.success)
+    if not options.get("solutions"):  # a search for several may have ended before
+        assert found.joint_q[done].tobytes() == expected.joint_q[done].tobytes()
+    errors = np.nan_to_num(found.position_error[:, 0]), np.nan_to_num(found.orientation_error[:, 0])
+    met = (errors[0] <= solver.options.position_tolerance) & (errors[1] <= solver.options.orientation_tolerance)
+    assert not (found.success & ~met).any()
+    if deadline_s == 1e-9:
+        assert late.all()
+    if deadline_s == 1e-9 and options.get("precision") != "float64":  # which goes on from there
+        assert (found.joint_q == found.joint_q[0]).all()  # where they start
+        assert (found.iterations == 0).all()
+    assert_same_bytes(solver.solve(*given[1:], options=options), expected)
+
+
+def test_objectives_alone_are_at_no_minimum_that_nobody_looked_for(given):
+    robot = given[0]
+    solver = IKSolver(robot, objectives=[IKObjectivePosture(robot.mid_joint_q + 0.1)], device="cpu")
+    assert solver.solve(problem_count=3).success.all()
+    found = solver.solve(problem_count=3, options={"deadline_s": 1e-9})
+    assert (found.status == DEADLINE).all()
+    assert not found.success.any()
+    assert found.joint_q.tobytes() == np.tile(robot.mid_joint_q.astype(np.float32), (3, 1)).tobytes()
+
+
+def test_it_needs_the_compiled_engine_and_a_number(given):
+    staged = IKSolver(given[0], ["panda_hand"], device="cpu", engine="staged")
+    with pytest.raises(InputError, match="deadline_s need the compiled engine"):
+        staged.solve(*given[1:], options={"deadline_s": 1.0})
+    for wrong in (0.0, -1.0, np.nan, True, "1"):
+        with pytest.raises(InputError, match="Option deadline_s"):
+            ik_service.SolverOptions(deadline_s=wrong)
