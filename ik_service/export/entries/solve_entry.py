@@ -27,7 +27,16 @@ C_TYPES = {
     "float64": "double",
 }
 """C types of results. All but `joint_q` may be NULL."""
-SOLVE_SETTINGS = ("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL")
+SOLVE_SETTINGS = (
+    "PROBLEM_COUNT",
+    "SEEDS",
+    "ITERATIONS",
+    "HAS_START",
+    "RANDOM_SEED",
+    "KEEP_ALL",
+    "FIRST_FAILURE",
+    "STOP",
+)
 """Places of the integer settings, by their names in `codes`."""
 GIVEN = {
     "given_positions": "(void *)problems->positions",
@@ -143,7 +152,7 @@ def _array_words(recorded: RecordedLaunches) -> dict[str, object]:
     finish = list[str]()
     if "finish_settings" in recorded.numbers:
         places["joint_q"] = "judged_q"
-        values = ("problems->count", "1", f"{FINISH_ITERATIONS} * options->max_iterations", "1", "0", "1")
+        values = ("problems->count", "1", f"{FINISH_ITERATIONS} * options->max_iterations", "1", "0", "1", "0", "0")
         finish = [f"f->numbers.finish_settings[{k}] = {value};" for k, value in enumerate(values)]
     taken = [f"if (results->{name} != NULL) f.{place} = results->{name};" for name, place in places.items()]
     words: dict[str, object] = {"given": "\n".join(indented(given)), "taken": "\n".join(indented(taken))}
