@@ -18,7 +18,7 @@ from ik_service.batching.requests.target_keys import FloatArray, joined_data
 from ik_service.robots import RobotModel
 from ik_service.robots.collision.world import World
 from ik_service.solver import IKResult, IKSolver, SolverOptions
-from ik_service.solver.limits.asked import AskedLimits
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
 from objectives.expression_objective import ExpressionObjective

@@ -27,9 +27,9 @@ from ik_service.solver.inputs.worlds import CheckedWorlds
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
 from ik_service.solver.launches.prepared_solve import PreparedSolve
 from ik_service.solver.launches.recorded_launches import NOT_RECORDABLE, RecordedLaunches
-from ik_service.solver.limits.asked import AskedLimits
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.options import SolverOptions
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.pose_targets import PoseTargets
 from ik_service.solver.problems.rows.binding import release_objective
 from ik_service.solver.problems.rows.constraints import ConstraintRows

@@ -21,7 +21,6 @@ from ik_service.solver.inputs.target_arrays import check_targets, host_array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.inputs.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.launches.recorded_launches import RecordedLaunches
-from ik_service.solver.limits.asked import AskedLimits, read_limits
 from ik_service.solver.linearisation.answers import AnswerIslands, check_answers
 from ik_service.solver.linearisation.linearisation import TWIST, Linearisation
 from ik_service.solver.linearisation.linearise import linearise
@@ -31,6 +30,7 @@ from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
 from ik_service.solver.paths.result import RateLimits
 from ik_service.solver.paths.waypoints import Waypoints
+from ik_service.solver.problems.limits.asked import AskedLimits, read_limits
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
 from objectives import IKObjective, InputError

@@ -16,13 +16,13 @@ from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.launches.prepared_solve import PreparedSolve, RecordedIslands
 from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.launches.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.limits.arrays import LimitArrays
-from ik_service.solver.limits.asked import AskedLimits
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, Searches
 from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.input_kernels import InputArrays
 from ik_service.solver.problems.kernel_modules import SOLVE_IO
+from ik_service.solver.problems.limits.arrays import LimitArrays
+from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.problems.nearest_turn import coordinates_constrained, coordinates_read, find_turns
 from ik_service.solver.problems.partition import Partition, discovered_partition
 from ik_service.solver.problems.rows.layout import RowLayout

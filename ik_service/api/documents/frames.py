@@ -14,7 +14,7 @@ from ik_service.api.schema.solve import SolveRequestBody
 from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
-from ik_service.solver.limits.asked import AskedLimits, LimitReading
+from ik_service.solver.problems.limits.asked import AskedLimits, LimitReading
 from objectives.errors import InputError, UnknownNameError
 
 NAMES_SHOWN = 32

@@ -28,7 +28,7 @@ from ik_service.robots.collision.attached import AttachedObject
 from ik_service.robots.collision.world import World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
-from ik_service.solver.limits.asked import AskedLimits
+from ik_service.solver.problems.limits.asked import AskedLimits
 
 Float64Array = NDArray[np.float64]
 _ALL_ENABLED = np.ones((1, 0), bool)

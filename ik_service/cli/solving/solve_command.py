@@ -19,7 +19,7 @@ from ik_service.cli.solving.target_files import read_targets
 from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver import IKResult
-from ik_service.solver.limits.asked import LimitReading
+from ik_service.solver.problems.limits.asked import LimitReading
 from ik_service.solver.results.advice import advice
 from objectives.errors import InputError
 

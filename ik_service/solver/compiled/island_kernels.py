@@ -47,6 +47,7 @@ from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
 from ik_service.solver.problems.best_attempts import BestAttempts, allocate_attempts
 from ik_service.solver.problems.input_kernels import InputArrays
+from ik_service.solver.problems.limits.arrays import LimitArrays
 from ik_service.solver.problems.partition import Partition, groups
 from ik_service.solver.problems.rows.binding import has_row_tolerances
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -144,6 +145,7 @@ class IslandKernels:
         self._others: Sequence[Any] = self._rows.others
         self._constraints = self._rows.of_kind(RowKind.CONSTRAINT)
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
+        self._ranges: tuple[LimitArrays, Any] | None = None  # those of the limits of the last solve
         self._codes: OrderedDict[tuple[object, ...], IslandCode] = OrderedDict()
         self.collision, self.checks_collision = collision, False
 
@@ -312,7 +314,9 @@ class IslandKernels:
         limits = problems.limits
         task.limit_lower, task.limit_upper = limits.float32 if precision == "float32" else limits.float64
         task.mid_joint_q, task.start_joint_q = self._model.mid_joint_q, problems.start_joint_q
-        task.ranges = seed_ranges(self._model, self._support.active_dofs, limits.draws)
+        if self._ranges is None or self._ranges[0] is not limits:
+            self._ranges = (limits, seed_ranges(self._model, self._support.active_dofs, limits.draws))
+        task.ranges = self._ranges[1]
         task.tree_hash = problems.tree_hash
         return task
 

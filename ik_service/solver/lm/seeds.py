@@ -89,28 +89,31 @@ def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.
     return ranges
 
 
-def draw_ranges(
-    model: DeviceModel, lower: NDArray[np.float32], upper: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the ends of the draws of every active DOF: the limits, else one turn, or one unit of length each way.
+class DrawRanges:
+    """Where DOFs without limits start: within one turn, or one unit of length each way.
 
     Args:
         model: The robot on the device.
-        lower: Lower limits, shape [..., active_dof_count].
-        upper: Upper limits, alike.
     """
-    robot, lower, upper = model.robot, lower.copy(), upper.copy()
-    for a, d in enumerate(robot.active_dof):
-        joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
-        angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
-        reach = math.pi if angular else LINEAR_RANGE * robot.length_unit
-        coordinate = robot.dof_coordinate[d]
-        middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
-        low, high = lower[..., a], upper[..., a]
-        below = np.where(np.isfinite(high), high - 2.0 * reach, middle - reach)
-        lower[..., a] = low = np.where(np.isfinite(low), low, below)
-        upper[..., a] = np.where(np.isfinite(high), high, low + 2.0 * reach)
-    return lower, upper
+
+    def __init__(self, model: DeviceModel) -> None:
+        robot, count = model.robot, model.active_dof_count
+        self._width, self._lowest = np.zeros(count, np.float32), np.zeros(count, np.float32)
+        for a, d in enumerate(robot.active_dof):
+            joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
+            angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
+            reach = math.pi if angular else LINEAR_RANGE * robot.length_unit
+            coordinate = robot.dof_coordinate[d]
+            middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
+            self._width[a], self._lowest[a] = 2.0 * reach, middle - reach
+
+    def within(
+        self, lower: NDArray[np.float32], upper: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the ends of the draws of all active DOFs within these limits, shapes [..., active_dof_count]."""
+        below = np.where(np.isfinite(upper), upper - self._width, self._lowest)
+        low = np.where(np.isfinite(lower), lower, below)
+        return low, np.where(np.isfinite(upper), upper, low + self._width)
 
 
 @wp.func

@@ -10,10 +10,10 @@ import warp as wp
 from ik_service.linear_solve import Islands, RowStructure, allocate_islands, record_discovery
 from ik_service.robots import DeviceModel
 from ik_service.solver.inputs.targets import ROTATION_LENGTH, Target
-from ik_service.solver.limits.arrays import LimitArrays
 from ik_service.solver.lm.codes import SETTINGS_COUNT, STOP
 from ik_service.solver.problems.best_attempts import allocate_attempts, allocate_searches
 from ik_service.solver.problems.host_device_array import HostDeviceArray
+from ik_service.solver.problems.limits.arrays import LimitArrays
 from ik_service.solver.problems.nearest_turn import turns_within
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import CONSTRAINT_ROW, TARGET_ROW, RowKind

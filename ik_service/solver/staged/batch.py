@@ -10,13 +10,13 @@ from ik_service.linear_solve import allocate_equations, damped_steps, normal_equ
 from ik_service.robots import DeviceModel
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
-from ik_service.solver.limits.arrays import LimitArrays
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.arrays import Problems
+from ik_service.solver.problems.limits.arrays import LimitArrays
 from ik_service.solver.problems.rows.binding import has_row_tolerances, is_constraint
 from ik_service.solver.problems.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.problems.rows.kinds import RowKind
