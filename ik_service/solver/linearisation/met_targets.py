@@ -15,7 +15,7 @@ from ik_service.robots.transforms import Float64Array, identity_transform
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.answers import AnswerIslands
 from ik_service.solver.linearisation.host_rows import Data
-from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
+from ik_service.solver.linearisation.linearisation import TWIST, By, DofState, Linearisation
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.linearisation.target_motion import TargetIsland, TargetMotion
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -101,9 +101,10 @@ def _follow(
         rests = goes_on & (length <= SETTLED)
         state = np.where(held, np.where(beside.at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
         state = np.where(along.touches, state, DofState.FIXED).astype(np.int8)
+        nothing = np.zeros((*along.by_targets.shape[:2], 0))
         of_all = (
-            along.by_targets,
-            along.by_offsets,
+            By(along.by_targets, along.by_offsets, nothing, nothing),
+            (),
             rests,
             state,
             beside.at_lower & beside.at_upper,

@@ -15,9 +15,11 @@ from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues
+from ik_service.solver.linearisation.linearisation import Further
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
+from objectives.errors import InputError, UnknownNameError
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import ROW_WEIGHTS
 from objectives.tasks.frame_objective import OFFSET
@@ -97,6 +99,29 @@ class HostRows:
                 constraints += 1
             found.append({name: lines[: given.problem_count] for name, lines in own.items()})
         return found
+
+    def further(self, wanted: Sequence[tuple[object, str]], *, limits: bool) -> Further:
+        """Say by what answers are derived beside targets.
+
+        Args:
+            wanted: Objectives, and names of their fields.
+            limits: Whether limits are among it.
+
+        Raises:
+            InputError: An objective is not of this solver.
+            UnknownNameError: It has no field of a name.
+        """
+        places, columns = list[tuple[int, str]](), list[int]()
+        for objective, name in wanted:
+            place = next((k for k, own in enumerate(self._objectives) if own is objective), None)
+            if place is None:
+                raise InputError(f"{type(objective).__name__} is no objective of this solver.")
+            known = self._objectives[place].data_rows()
+            if name not in known:
+                raise UnknownNameError(f"{type(objective).__name__} has no field '{name}'. Fields: {', '.join(known)}.")
+            places.append((place, name))
+            columns.append(int(self._objectives[place].data(name).shape[-1]))
+        return Further(tuple(places), tuple(columns), limits)
 
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
         """Give the weights of all rows, shape [n, rows]."""
