@@ -150,11 +150,8 @@ class Linearisation:
     ) -> "Linearisation":
         """Return answers without derivatives by so many targets and tool frames, and by what is asked for besides."""
         n, dofs, all_dofs = len(joint_q), robot.active_dof_count, robot.joint_dof_count
-        by = By(
-            *(np.zeros((n, all_dofs, count, TWIST)) for count in (targets, offsets)),
-            np.zeros((n, all_dofs, sum(further.columns))),
-            np.zeros((n, all_dofs, all_dofs if further.limits else 0)),
-        )
+        shapes = (targets, TWIST), (offsets, TWIST), (sum(further.columns),), (all_dofs if further.limits else 0,)
+        by = By(*(np.zeros((n, all_dofs, *shape)) for shape in shapes))
         state, nowhere = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
         never, rank = np.zeros(n, dtype=bool), np.zeros(n, np.int32)
         return cls.of(robot, order, joint_q.copy(), by, further.columns, never, state, nowhere, rank)
@@ -229,10 +226,10 @@ class Linearisation:
             if len(data) != len(self.columns):
                 raise InputError(f"data has {len(data)} fields. Allowed: {len(self.columns)}, those asked for.")
             for k, (by, change) in enumerate(zip(self.by_data, data, strict=True)):
-                found += np.einsum("ndk,nk->nd", by, _shaped(f"data[{k}]", change, np.delete(by.shape, 1)))
+                found += _applied(by, _shaped(f"data[{k}]", change, (len(by), by.shape[2])))
         if limits is not None:
             shape = len(self), self.by_limits.shape[2]
-            found += np.einsum("ndk,nk->nd", self.by_limits, _shaped("limits", limits, shape))
+            found += _applied(self.by_limits, _shaped("limits", limits, shape))
         return found
 
     def vjp(self, joint_q: ArrayLike) -> TargetTangents:
@@ -260,6 +257,10 @@ def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float6
     shape = (*np.delete(by.shape[:3], 1), 3)
     change = [np.zeros(shape) if value is None else _shaped(name, value, shape) for name, value in parts]
     return np.asarray(np.einsum("ndtk,ntk->nd", by, np.concatenate(change, axis=-1)))
+
+
+def _applied(by: Float64Array, change: Float64Array) -> Float64Array:
+    return np.asarray(np.einsum("ndk,nk->nd", by, change))
 
 
 def _shaped(name: str, value: ArrayLike, shape: Sequence[int]) -> Float64Array:

@@ -71,8 +71,8 @@ def linearise(
     axes += tools if any(OFFSET in own for own in data[: len(targets)]) else []
     answers = np.asarray(joint_q, np.float64)
     if further:
-        tools = len(targets) if len(axes) > len(targets) else 0
-        found = Linearisation.nothing(rows.robot, rows.order, answers, len(targets), tools, further)
+        poses = len(targets), len(axes) - len(targets)
+        found = Linearisation.nothing(rows.robot, rows.order, answers, *poses, further)
         is_done = np.zeros(len(answers), dtype=bool)
     else:
         is_done, found = linearise_met(rows, targets, data, answers, islands)
@@ -123,18 +123,21 @@ def _of_part(
     numbers, limits = poses * TWIST, poses * TWIST + sum(further.columns)  # where they begin
     dofs, rank = robot.active_dof_count, np.zeros(n, np.int32)
     found = np.zeros((n, dofs, limits + (dofs if further.limits else 0)))
-    places = np.concatenate([*(TWIST * k + own for k, own in enumerate(axes)), np.arange(numbers, limits)])
+    places = np.concatenate([np.zeros(0, np.intp), *(TWIST * k + own for k, own in enumerate(axes))])
     is_pressed = held.is_pressed.copy()
     for p in np.flatnonzero(is_differentiable).tolist():
         free = held.state[p] == DofState.FREE
         for own in islands.of(p, answers.is_hard[p], answers.is_soft[p], rows.dof_tree):
             minimum = own.minimum(values.jacobian[p], weights[p], bend[p], free)
             met = minimum.met
-            shift = minimum.shift(by_rows[p, own.hard], by_rows[p, own.soft], by_slope[p, own.dofs])
+            by_own = by_rows[p, own.hard], by_rows[p, own.soft], by_slope[p, own.dofs]
+            shift = minimum.shift(*(one[:, : len(places)] for one in by_own))
             found[p][np.ix_(own.dofs, places)] = shift.change
+            if further.columns:  # by itself: what follows targets has the same bytes with it and without
+                found[p, own.dofs, numbers:limits] = minimum.shift(*(one[:, len(places) :] for one in by_own)).change
             if further.limits:
-                held_there, by_limits = minimum.by_limits(np.isin(held.state[p, own.dofs], AT_LIMITS))
-                found[p][np.ix_(own.dofs, limits + own.dofs[held_there])] = by_limits
+                at_limit, change = minimum.by_limits(np.isin(held.state[p, own.dofs], AT_LIMITS))
+                found[p][np.ix_(own.dofs, limits + own.dofs[at_limit])] = change
             rank[p] += met.rank
             is_differentiable[p] &= shift.is_clear and not _is_singular(
                 answers.part(p), values.jacobian[p], own, met, free

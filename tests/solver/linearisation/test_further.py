@@ -64,6 +64,8 @@ def test_weights_of_rows_that_pull_against_a_target(panda, poses):
         return minima.at(*far, found.joint_q, free_of(found))
 
     expected = differences(moved, range(1))[..., 0]
+    good &= np.isfinite(expected).all(axis=1)  # where the reference comes to rest
+    assert good.any()
     np.testing.assert_allclose(found.by_data[0][good].sum(axis=-1), expected[good], atol=1e-5)
     assert np.abs(expected[good]).max() > 1e-3
 
@@ -114,7 +116,10 @@ def test_columns_are_in_the_order_of_the_solver(panda, poses):
     order = [f"panda_joint{k}" for k in range(7, 0, -1)]
     own, other = (
         IKSolver(panda, HAND, objectives=[one], options=PRECISE, **given)
-        for one, given in ((IKObjectivePosture(panda.mid_joint_q), {}), (IKObjectivePosture(panda.mid_joint_q), {"joint_order": order}))
+        for one, given in (
+            (IKObjectivePosture(panda.mid_joint_q), {}),
+            (IKObjectivePosture(panda.mid_joint_q), {"joint_order": order}),
+        )
     )
     found = [
         solver.linearise(solver.solve(*poses), *poses, data=[(solver._objectives[0], "joint_q_reference")], limits=True)
