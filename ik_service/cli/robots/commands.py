@@ -141,7 +141,10 @@ def export(
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     entry: Annotated[
         list[str] | None,
-        typer.Option(help="Function to write: solve, or tick of a controller; may be repeated. Default: both."),
+        typer.Option(
+            help="Function to write: solve, tick of a controller, sensitivity (with solve); may be repeated. Default: "
+            "the first two."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
     arch: Annotated[
