@@ -85,7 +85,7 @@ class Problems:
 
     def expected(self, found: Linearisation, derived: NDArray[np.bool_], case: Case) -> NDArray[np.float64]:
         """Give how coordinates follow targets, shape [derived, coordinates, targets, 6]."""
-        robot, given = self.solver.robot, (self.positions, self.orientations_xyzw)
+        robot, turns = self.solver.robot, self.orientations_xyzw
         apart = APART / np.maximum(np.abs(found.by_targets).max(axis=(1, 2, 3)), 1.0)
         if robot.loops:
             targets = range(self.positions.shape[1])
@@ -93,9 +93,8 @@ class Problems:
             return np.pad(np.stack(axes, axis=2), [*3 * [(0, 0)], (0, 3)])[derived]
         reference = robot.mid_joint_q if case.has_posture else None
         minima = Minima(robot, case.links, reference, is_met=not case.shift)
-        some = [None if one is None else one[derived] for one in given]
-        free = found.dof_state == DofState.FREE
-        return minima.derivatives(some[0], some[1], found.joint_q[derived], free[derived], apart[derived])  # type: ignore[arg-type]
+        given = self.positions[derived], None if turns is None else turns[derived], found.joint_q[derived]
+        return minima.derivatives(*given, (found.dof_state == DofState.FREE)[derived], apart[derived])
 
     def errors(self, found: Linearisation, case: Case) -> tuple[NDArray[np.float64], int]:
         """Return how far derivatives are from differences, and how many numbers no minimum was found for.

@@ -150,11 +150,11 @@ class Minima:
     def _rest(self, positions: Array, orientations: Array | None, joint_q: Array, free: NDArray[np.intp]) -> Array:
         """Give what is zero at a minimum, shape [n, equations]."""
         n = len(joint_q)
-        given = [None if one is None else np.repeat(one, n, axis=0) for one in (positions, orientations)]
+        given = np.repeat(positions, n, axis=0), None if orientations is None else np.repeat(orientations, n, axis=0)
         pull = self._pull(joint_q)[:, free]
         if not self.is_met:
-            error = self.errors(*given, joint_q)  # type: ignore[arg-type]
-            slope = self._by_dofs(lambda q: self.errors(*_tiled(given, len(q) // n), q), joint_q, free)
+            error = self.errors(*given, joint_q)
+            slope = self._by_dofs(lambda q: self.errors(*_tiled(*given, len(q) // n), q), joint_q, free)
             return np.asarray(np.einsum("nrd,nr->nd", slope, error) + pull)
         rows = 3 if orientations is None else 6
         jacobian = self.robot.jacobian(joint_q, self.links)
@@ -162,7 +162,7 @@ class Minima:
         jacobian[:, :, :3] += np.cross(jacobian[:, :, 3:], lever, axis=2)
         jacobian = jacobian[:, :, :rows].reshape(n, -1, self.robot.joint_dof_count)[:, :, free]
         along = np.einsum("nij,nj->ni", np.linalg.pinv(jacobian), np.einsum("nij,nj->ni", jacobian, pull))
-        return np.hstack([self.errors(*given, joint_q), pull - along])  # type: ignore[arg-type]
+        return np.hstack([self.errors(*given, joint_q), pull - along])
 
     def _pull(self, joint_q: Array) -> Array:
         """Give the gradient of the posture and of the one-sided cost, shape [n, joint_dof_count]."""
@@ -211,5 +211,6 @@ def moved_target(
     return positions, orientations_xyzw
 
 
-def _tiled(given: Sequence[Any], times: int) -> list[Any]:
-    return [None if one is None else np.tile(one, (times, *[1] * (one.ndim - 1))) for one in given]
+def _tiled(positions: Array, orientations_xyzw: Array | None, times: int) -> tuple[Array, Array | None]:
+    turns = None if orientations_xyzw is None else np.tile(orientations_xyzw, (times, 1, 1))
+    return np.tile(positions, (times, 1, 1)), turns

@@ -20,6 +20,8 @@ from objectives.data_field import UNIT_TOLERANCE
 ROWS_AT_ONCE = 2048
 """Rows of a list that are checked at once, which takes a millisecond."""
 _NUMBERS = frozenset((int, float))
+_SQUARES_SURELY_INSIDE = 0.99 * MAX_VALUE**2
+"""No number of a column is beyond the limits where its squares sum up to less, rounded in float32 too."""
 
 
 def read_rows(value: object, width: int, pointer: str) -> FloatArray:
@@ -100,11 +102,11 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
     Raises:
         FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
     """
-    rows = np.atleast_2d(quaternions_xyzw)
-    squared = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
-    if np.abs(squared - 1.0).max() <= UNIT_TOLERANCE:  # the root is nearer to 1 than its square
+    squared = np.vecdot(quaternions_xyzw, quaternions_xyzw, dtype=np.float64)
+    deviations = squared - 1.0
+    if np.vdot(deviations, deviations) <= UNIT_TOLERANCE**2:  # then each is less, and that of the root too
         return
-    length = np.sqrt(squared)
+    length = np.sqrt(np.atleast_1d(squared))
     off = np.abs(length - 1.0) > UNIT_TOLERANCE
     if off.any():
         bad = np.flatnonzero(off)
@@ -161,9 +163,9 @@ def _check_row_count(count: int, pointer: str) -> None:
 
 
 def _checked(array: FloatArray, pointer: str) -> FloatArray:
-    size = np.abs(array)
-    if size.max(initial=0.0) <= MAX_VALUE:  # false for NaN; rows of robots that do not move are empty
+    if np.vdot(array, array) <= _SQUARES_SURELY_INSIDE:  # false for NaN
         return array
+    size = np.abs(array)
     if not np.isfinite(array).all():
         index = np.argwhere(~np.isfinite(array))[0]
         raise faulty_field(_place(pointer, index), "not_finite", "Every number must be finite: no NaN, no Infinity.")

@@ -91,7 +91,7 @@ def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
         return [STATUS_WORDS[code] for code in values.tolist()]
     if column.null == "inf":
         return np.where(np.isinf(values), np.nan, values)
-    if column.null == "-1" and (values < 0).any():
+    if column.null == "-1" and np.count_nonzero(values < 0):
         return [None if value < 0 else value for value in values.tolist()]
     return values
 

@@ -30,6 +30,8 @@ from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
 
 Float64Array = NDArray[np.float64]
+_ALL_ENABLED = np.ones((1, 0), bool)
+"""Stands for the patterns of constraints that are enabled, [patterns, constraints], where all are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +75,12 @@ class SolveRequest:
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
         """Which rows of each target and objective have a weight above 0, a line for each pattern; constraints last."""
-        of_targets = [rows_on(target, *given) for target, given in zip(self.targets, self._given, strict=True)]
-        return [*of_targets, *(objective.rows_on for objective in self.objectives), self._enabled]
-
-    @cached_property
-    def _enabled(self) -> NDArray[np.bool_]:
-        """Patterns of constraints that are enabled, [patterns, constraints]; without constraints where all are."""
-        return np.ones((1, 0), bool) if self.constraint_enabled is None else patterns_on(self.constraint_enabled)
-
-    @cached_property
-    def _given(self) -> list[tuple[bool, bool]]:
-        """Whether each target has positions, and whether it has orientations."""
-        pairs = zip(self.arrays.positions, self.arrays.orientations_xyzw, strict=True)
-        return [(position is not None, orientation is not None) for position, orientation in pairs]
+        each = zip(self.targets, self.arrays.positions, self.arrays.orientations_xyzw, strict=True)
+        of_targets = [
+            rows_on(target, position is not None, orientation is not None) for target, position, orientation in each
+        ]
+        enabled = _ALL_ENABLED if self.constraint_enabled is None else patterns_on(self.constraint_enabled)
+        return [*of_targets, *(objective.rows_on for objective in self.objectives), enabled]
 
     @property
     def pattern_count(self) -> int:
@@ -101,7 +96,8 @@ class SolveRequest:
         if self.pattern_count > 1:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
-        given = (*self._given, self.initial_joint_q is None, self.world is None)
+        arrays = (*self.arrays.positions, *self.arrays.orientations_xyzw, self.initial_joint_q, self.world)
+        given = tuple(one is not None for one in arrays)
         held = tuple((name, one.content) for name, one in self.attached.items())
         return (self.structure, on, given, self.options, held)
 
@@ -118,7 +114,7 @@ class SolveRequest:
         collision = (options.collision, self.world is None)  # both say whether there is a check
         derived = options.sensitivity
         own = tuple(code_of(target, on) for target, on in of_targets)
-        return (own, further, self._enabled.tobytes(), extras, collision, derived)
+        return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived)
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
         """Return what places in the column `closest` stand for.

@@ -5,6 +5,7 @@ import pytest
 
 from ik_service.api.documents.columns import check_unit_quaternions, read_row_or_rows, read_rows
 from ik_service.api.errors.exceptions import FaultyFieldsError
+from ik_service.api.schema.limits import MAX_VALUE
 
 
 def test_rows_become_float64():
@@ -35,3 +36,25 @@ def test_numbers_larger_than_any_integer_type_are_out_of_range():
         read_rows([[0, 2**63, 0], [0, 0, 2**64]], 3, "/p")
     assert caught.value.faults[0].code == "out_of_range"
     assert caught.value.faults[0].pointer == "/p/0/1"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_numbers_up_to_the_limit_pass_and_the_next_one_does_not(dtype, sign):
+    rows = np.full((100, 3), sign * MAX_VALUE, dtype)  # each is allowed, and their squares sum up to far more
+    assert read_rows(rows, 3, "/p") is rows
+    rows[7, 2] = np.nextafter(rows[7, 2], dtype(sign * np.inf))
+    for column in (rows, rows[7:8]):
+        with pytest.raises(FaultyFieldsError) as caught:
+            read_rows(column, 3, "/p")
+        assert caught.value.faults[0].code == "out_of_range"
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30])
+def test_numbers_that_are_not_finite_are_found_beside_any_others(number):
+    rows = np.zeros((5, 3), np.float32)
+    rows[3, 1] = number
+    with pytest.raises(FaultyFieldsError) as caught:
+        read_rows(rows, 3, "/p")
+    assert caught.value.faults[0].pointer == "/p/3/1"
+    assert caught.value.faults[0].code == ("out_of_range" if number == 1e30 else "not_finite")
