@@ -21,7 +21,7 @@ from ik_service.control.limits import (
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import TickArrays
-from ik_service.control.tick.derivatives import TickDerivatives, tick_derivatives
+from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
 from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
 from ik_service.control.tick.tick_launches import TickLaunches
 from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines
@@ -210,8 +210,8 @@ class IKController:
         """Return how a tick follows where it starts, how fast that is, and its targets.
 
         It is the tick that `step` makes after a `reset`, with the iterations that the controller was made with; the
-        controller stays where it is. Derivatives are differences of ticks, which are in float64: some 4 for each DOF
-        and 12 for each target are made.
+        controller stays where it is. Derivatives are differences of ticks, which are in float64: 8 for each DOF and 24
+        for each target are made, and one.
 
         Args:
             targets: Poses of the targets, as in `step`.
@@ -230,24 +230,26 @@ class IKController:
             last = (self._arrays.answers[name].host.copy() for name in ("joint_q_out", "joint_qd_out"))
             start, speeds, given = *last, self._arrays.targets.host.copy()
 
-            def tick(q: Float64Array, qd: Float64Array, at: Float64Array) -> tuple[Float64Array, Float64Array]:
+            def tick(q: Float64Array, qd: Float64Array, at: Float64Array) -> TickAnswer:
                 self.reset(q[:, self._order.coordinates], qd[:, self._order.dofs])
                 self._arrays.targets.host[...] = at
                 result = self.step(dt=dt)
-                return result.joint_q.copy(), result.joint_qd.copy()
+                is_sound = ~np.isin(result.status, (IKStatus.INVALID, IKStatus.LOOP_OPEN))
+                return TickAnswer(result.joint_q.copy(), result.joint_qd.copy(), is_sound)
 
-            return tick_derivatives(tick, self.robot, self._order.dofs, start, speeds, given)
+            return tick_derivatives(tick, self.robot, self._order.dofs, start, speeds, given, dt)
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """Put everything back after some ticks: where the robots are, their targets, and what the last tick left."""
         with turn_on(self._islands.device):
-            put_back, is_placed, tasks = self._arrays.kept(), self._is_placed, self._islands.last_tasks()
+            put_back, tasks = self._arrays.kept(), self._islands.last_tasks()
+            is_placed, seconds = self._is_placed, self._caller.result.seconds
             try:
                 yield
             finally:
                 put_back()
-                self._is_placed = is_placed
+                self._is_placed, self._caller.result.seconds = is_placed, seconds
                 self._islands.take_last_tasks(tasks)
                 self._caller.write_in_order()
 

@@ -1,12 +1,13 @@
 """How a tick follows where it starts, how fast that is, and its targets: differences of other ticks, in float64.
 
-start, speeds, targets -> each moved a little both ways, a tick from each -> central differences -> where both sides
-agree, derivatives
+start, speeds, targets -> each moved by two steps both ways, a tick from each -> central differences of both, which give
+one of fourth order -> where they agree, derivatives
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 
-APART = 1e-5
-"""By how much a tick's start and targets are moved [m, rad, or that per s]."""
-KINK = 1e-2
-"""Difference of the two sides, by the largest derivative or 1, from which on a tick is at a kink."""
+APART = 1e-6
+"""By how much a tick's start and targets are moved, then by twice that [m, rad, or that per s]."""
+STEPS = APART * np.array([1.0, -1.0, 2.0, -2.0])
+KINK, LEAST = 1e-3, 0.1
+"""Share of the largest derivative of a row by which slopes beside each other differ at a kink, and what counts at least
+for the largest: a share of how a joint that keeps its place follows its start, or keeps its speed, or of 1/m."""
 TWIST = 6
 
 
@@ -27,6 +30,7 @@ class TickDerivatives:
 
     Starts move along tangents, a number for each DOF [m or rad]: those of ball and floating joints are rotation vectors
     as in `RobotModel.integrate`. Where limits cut a joint's way short, it follows its start and speed, not the targets.
+    DOFs that follow others start where their leaders say: by them all derivatives are zero.
 
     Attributes:
         joint_q: Where the tick goes, shape [robots, coordinates].
@@ -39,7 +43,9 @@ class TickDerivatives:
         joint_qd_by_speed: Alike.
         joint_qd_by_targets: Shape [robots, DOFs, targets, 6].
         is_differentiable: Whether a tick has derivatives, bool [robots]: it has none at a kink, such as where a limit
-            just begins to hold; then those are means of both sides.
+            just begins to hold, where it jumps, or where its status is INVALID or LOOP_OPEN; then these are differences
+            and no more. A change of slope by less than 1e-3 of the largest derivative of its row, or 1e-4 of those of a
+            joint that keeps its place, is none.
     """
 
     joint_q: Float64Array
@@ -53,9 +59,16 @@ class TickDerivatives:
     is_differentiable: NDArray[np.bool_]
 
 
-Tick = Callable[[Float64Array, Float64Array, Float64Array], tuple[Float64Array, Float64Array]]
-"""From configurations and speeds of the whole robot and poses of targets, a line for each robot, to what a tick answers
-by the caller's columns: configurations and speeds."""
+class TickAnswer(NamedTuple):
+    """What a tick answers, a line for each robot: configurations and speeds by the caller's columns, and if sound."""
+
+    joint_q: Float64Array
+    joint_qd: Float64Array
+    is_sound: NDArray[np.bool_]
+
+
+Tick = Callable[[Float64Array, Float64Array, Float64Array], TickAnswer]
+"""From configurations and speeds of the whole robot and poses of targets, a line for each robot."""
 
 
 def tick_derivatives(
@@ -65,6 +78,7 @@ def tick_derivatives(
     joint_q: Float64Array,
     joint_qd: Float64Array,
     targets: Float64Array,
+    dt: float,
 ) -> TickDerivatives:
     """Derive a tick.
 
@@ -75,25 +89,38 @@ def tick_derivatives(
         joint_q: Where it starts, shape [robots, joint_coord_count].
         joint_qd: How fast, shape [robots, joint_dof_count].
         targets: Poses, shape [robots, targets, 7].
+        dt: How long it takes [s].
     """
     base = tick(joint_q, joint_qd, targets)
-    sides = list[tuple[tuple[Float64Array, Float64Array], ...]]()
-    for moved in _moves(robot, dofs, joint_q, joint_qd, targets):
-        sides.append(tuple(tick(*moved(by)) for by in (APART, -APART)))
+    answers = [[tick(*moved(by)) for by in STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets)]
     count, several = len(dofs), targets.shape[1]
-    found = list[Float64Array]()
-    is_smooth = np.ones(len(joint_q), dtype=bool)
-    for part, middle in enumerate(base):
-        shape = (len(joint_q), middle.shape[1], 0)
-        columns = [(after[part] - before[part]) / (2.0 * APART) for after, before in sides]
-        bent = [(after[part] - 2.0 * middle + before[part]) / APART for after, before in sides]
-        by, bend = (np.stack(one, axis=-1) if one else np.zeros(shape) for one in (columns, bent))
-        largest = np.maximum(np.abs(by).max(axis=(1, 2), initial=0.0), 1.0)
-        is_smooth &= np.abs(bend).max(axis=(1, 2), initial=0.0) <= KINK * largest
-        by_start, by_speed, by_targets = np.split(by, [count, 2 * count], axis=-1)
-        found += [by_start, by_speed, by_targets.reshape(*by.shape[:2], several, TWIST)]
+    found, is_smooth = list[Float64Array](), base.is_sound.copy()
+    for part, unit in enumerate((1.0, 1.0 / dt)):
+        middle = base[part][..., None]
+        shape = (len(STEPS), len(answers), *base[part].shape)
+        sides = np.array([[one[k][part] for one in answers] for k in range(len(STEPS))]).reshape(shape)
+        by, off = _slopes(middle, np.moveaxis(sides, 1, -1))
+        blocks = (np.split(one, [count, 2 * count], axis=-1) for one in (by, off))
+        for own, own_off, scale in zip(*blocks, (1.0, dt, 1.0), strict=True):
+            largest = np.maximum(np.abs(own).max(axis=-1, initial=0.0), LEAST * unit * scale)
+            is_smooth &= (own_off.max(axis=-1, initial=0.0) <= KINK * largest).all(axis=1)
+            found.append(own)
+        found[-1] = found[-1].reshape(*by.shape[:2], several, TWIST)
     names = [field.name for field in fields(TickDerivatives)]
-    return TickDerivatives(**dict(zip(names, (*base, *found, is_smooth), strict=True)))
+    return TickDerivatives(**dict(zip(names, (base.joint_q, base.joint_qd, *found, is_smooth), strict=True)))
+
+
+def _slopes(middle: Float64Array, sides: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Give derivatives, and by how much slopes beside each other differ; of smooth numbers next to nothing.
+
+    Args:
+        middle: Numbers of the tick, shape [robots, columns, 1].
+        sides: Those after each of STEPS, shape [steps, robots, columns, ways].
+    """
+    near, far = (sides[0] - sides[1]) / (2.0 * APART), (sides[2] - sides[3]) / (4.0 * APART)
+    bends = (sides[0] - 2.0 * middle + sides[1]) / APART, (sides[2] - 2.0 * middle + sides[3]) / (2.0 * APART)
+    # Curvature bends twice as much over twice the way, a kink as much.
+    return (4.0 * near - far) / 3.0, np.maximum(np.abs(near - far), np.abs(2.0 * bends[0] - bends[1]))
 
 
 def _moves(

@@ -22,6 +22,7 @@ from ik_service.solver.launches.recorded_launches import RecordedLaunches, Recor
 from ik_service.solver.linearisation.linearisation import TWIST
 from ik_service.solver.linearisation.packet_launch import TEMPLATES, launch, load, shown
 from ik_service.solver.results.float64_kinematics import (
+    ON_CPU,
     Kinematics,
     KinematicsRef,
     float64_kinematics,
@@ -30,6 +31,13 @@ from ik_service.solver.results.float64_kinematics import (
 
 LEAST_SHARE = 1e-9
 """Square of the sine of the angle between a row and those before it from which on rows are told apart."""
+
+
+def stack_bytes(targets: int, dofs: int, path: int) -> int:
+    """Return about how much stack the kernel of `motion_kernel` takes [bytes]: its arrays, and 2 KiB for the rest."""
+    rows = TWIST * targets
+    numbers = rows * (rows + dofs + 4) + 27 * targets + dofs + 7 * path
+    return 8 * ON_CPU.width * numbers + 2048
 
 
 @wp.struct
@@ -170,6 +178,10 @@ class TargetMotion:
         self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
+    def stack_bytes(self, island: TargetIsland) -> int:
+        """Return about how much stack an island takes."""
+        return stack_bytes(*self._sizes(island))
+
     def load(self, islands: Sequence[TargetIsland]) -> None:
         """Load the kernels for some islands; they are compiled if the cache lacks them.
 
@@ -239,8 +251,11 @@ class TargetMotion:
         return RecordedLaunches(tuple(steps), lines, {"count": count}, ())
 
     def _kernel(self, island: TargetIsland) -> wp.Kernel:
-        kernel: wp.Kernel = motion_kernel(int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest)
+        kernel: wp.Kernel = motion_kernel(*self._sizes(island))
         return kernel
+
+    def _sizes(self, island: TargetIsland) -> tuple[int, int, int]:
+        return int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest
 
     def _island(self, island: TargetIsland, targets: NDArray[np.intp]) -> Any:
         """Give an island as kernels read it."""
