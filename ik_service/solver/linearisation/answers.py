@@ -120,6 +120,8 @@ class Answers:
     def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
         """Give the same with the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns].
 
+        Numbers that are brought to length 1 together change nothing along themselves.
+
         Args:
             block: Number of the target, objective or constraint that has it.
             name: Its name.
@@ -129,7 +131,12 @@ class Answers:
         def moved(data: Data, moves: Float64Array) -> Data:
             return {**data, name: data[name] + moves}
 
-        return self._by_data(block, np.eye(self.data[block][name].shape[1]), moved, motion)
+        values = self.data[block][name]
+        found = self._by_data(block, np.eye(values.shape[1]), moved, motion)
+        for own in self.rows.unit_columns(block, name):
+            along = values[:, None, own] / np.linalg.norm(values[:, None, own], axis=-1, keepdims=True)
+            found[..., own] -= (found[..., own] * along).sum(axis=-1, keepdims=True) * along
+        return found
 
     def _by_data(
         self,

@@ -57,7 +57,7 @@ class TargetTangents(NamedTuple):
         offset_positions: By those of tool frames, alike; of 0 targets where none is declared with an offset.
         offset_rotations: By rotation vectors about the axes of the link, alike.
         data: By the fields that were asked for, in their order, shape [n, columns] each.
-        limits: By the limit that holds each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
+        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
     """
 
     positions: Float64Array
@@ -95,8 +95,9 @@ class Linearisation:
         by_offsets: The same with the tool frames of targets, whose rotation vectors are about the axes of the link; of
             0 targets where none is declared with an offset.
         by_numbers: The same with the numbers of the fields that were asked for, one after the other; see `by_data`.
-        by_limits: The same with the limit that holds each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for
-            those that none holds. Of 0 limits where not asked for.
+        by_limits: The same with the limit of each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for those that
+            hold nothing. Where the limit of a DOF that follows another holds both, it is in its column, not in its
+            leader's. Of 0 limits where not asked for.
         columns: How many numbers each of the fields has.
         is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum, and is
             neither singular nor where a row has a kink.
@@ -211,7 +212,7 @@ class Linearisation:
             offset_positions: Change of the position of each target's tool frame, alike.
             offset_rotations: Its rotation vector, alike.
             data: Changes of the fields that were asked for, in their order, shape [n, columns] each.
-            limits: Change of the limit that holds each DOF [m or rad], shape [n, joint_dof_count].
+            limits: Change of the limit of each DOF [m or rad], shape [n, joint_dof_count].
 
         Raises:
             InputError: Wrong shapes, no target has a tool frame, or what was not asked for.
@@ -228,6 +229,8 @@ class Linearisation:
             for k, (by, change) in enumerate(zip(self.by_data, data, strict=True)):
                 found += _applied(by, _shaped(f"data[{k}]", change, (len(by), by.shape[2])))
         if limits is not None:
+            if not self.by_limits.shape[2]:
+                raise InputError("Limits were not asked for. Call linearise with limits=True.")
             shape = len(self), self.by_limits.shape[2]
             found += _applied(self.by_limits, _shaped("limits", limits, shape))
         return found

@@ -11,6 +11,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import coupling_matrix
 from ik_service.robots.host_kinematics.tangent import BodyMotion
 from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.robots.structure.coupling import mapped_limits
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
@@ -41,6 +42,18 @@ class LimitDistances(NamedTuple):
     at_lower: NDArray[np.bool_]
     at_upper: NDArray[np.bool_]
     way: Float64Array
+
+
+class LimitOwners(NamedTuple):
+    """Whose limits bound active DOFs at one end, shape [active DOFs] each.
+
+    Attributes:
+        dof: The DOF of the robot.
+        rate: How far the active DOF goes with its limit.
+    """
+
+    dof: NDArray[np.int32]
+    rate: Float64Array
 
 
 class HostRows:
@@ -108,11 +121,15 @@ class HostRows:
             limits: Whether limits are among it.
 
         Raises:
-            InputError: An objective is not of this solver.
+            InputError: They are no pairs, or an objective is not of this solver.
             UnknownNameError: It has no field of a name.
         """
         places, columns = list[tuple[int, str]](), list[int]()
-        for objective, name in wanted:
+        try:
+            pairs = [(objective, name) for objective, name in wanted]
+        except (TypeError, ValueError):
+            raise InputError(f"data is {wanted!r}. Allowed: pairs of an objective and the name of a field.") from None
+        for objective, name in pairs:
             place = next((k for k, own in enumerate(self._objectives) if own is objective), None)
             if place is None:
                 raise InputError(f"{type(objective).__name__} is no objective of this solver.")
@@ -122,6 +139,25 @@ class HostRows:
             places.append((place, name))
             columns.append(int(self._objectives[place].data(name).shape[-1]))
         return Further(tuple(places), tuple(columns), limits)
+
+    def unit_columns(self, block: int, name: str) -> tuple[slice, ...]:
+        """Give the columns of a field of a block of rows that are brought to length 1 together."""
+        return self._objectives[block].unit_columns(name)
+
+    def limit_owners(self) -> tuple["LimitOwners", "LimitOwners"]:
+        """Say whose limits, lower and upper ones, bound each active DOF: its own, or those of one that follows it."""
+        robot = self.robot
+        found = [LimitOwners(robot.active_dof.copy(), np.ones(robot.active_dof_count)) for _ in range(2)]
+        nearest = [robot.joint_limit_lower[robot.active_dof].copy(), -robot.joint_limit_upper[robot.active_dof]]
+        for dof in robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]:
+            multiplier, leader = float(robot.dof_multiplier[dof]), int(robot.dof_active[dof])
+            if multiplier == 0.0:
+                continue
+            bounds = mapped_limits(robot, int(dof), robot.joint_limit_lower[dof], robot.joint_limit_upper[dof])
+            for own, least, bound in zip(found, nearest, (bounds[0], -bounds[1]), strict=True):
+                if bound > least[leader]:
+                    least[leader], own.dof[leader], own.rate[leader] = bound, dof, 1.0 / multiplier
+        return found[0], found[1]
 
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
         """Give the weights of all rows, shape [n, rows]."""
