@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import warp as wp
 
 from benchmarks.accuracy.minima import Minima, differences
-from ik_service import IKSolver, SolverOptions, load_robot
+from ik_service import IKSolver, SolverOptions, Target, load_robot
+from ik_service.robots import load_urdf
 from ik_service.solver.linearisation.linearisation import DofState
-from objectives import IKObjectivePosture, InputError
+from objectives import IKObjectiveAxisAlign, IKObjectivePosture, IKObjectiveRotation, InputError
 from objectives.errors import UnknownNameError
 
 HAND = ["panda_hand"]
@@ -94,6 +96,117 @@ def test_a_limit_takes_its_joint_with_it(panda):
     assert not np.delete(found.by_limits[0], 1, axis=1).any()
 
 
+TURNED = np.array([0.3, -0.1, 0.2, 0.9])
+DIRECTED = {  # objectives about unit numbers, their field, and these numbers, of length 1
+    "direction": (IKObjectiveAxisAlign, {"axis": [0.0, 0.0, 1.0]}, "target_axis", [0.48, 0.36, 0.8]),
+    "quaternion": (IKObjectiveRotation, {}, "target_orientations_xyzw", TURNED / np.linalg.norm(TURNED)),
+}
+
+
+@pytest.mark.parametrize("case", DIRECTED)
+def test_unit_numbers_are_those_that_set_data_makes_of_what_it_is_given(panda, case):
+    kind, given, name, numbers = DIRECTED[case]
+    numbers, start = np.array(numbers), panda.mid_joint_q + 0.1
+    objective = kind("panda_hand", **{name: numbers, **given}, weight=1.0)
+    solver = IKSolver(panda, HAND, objectives=[IKObjectivePosture(panda.mid_joint_q, weight=0.5), objective])
+    position = panda.forward_kinematics(start[None], HAND).positions
+    found = solver.linearise(solver.solve(position, initial_joint_q=start), position, data=[(objective, name)])
+    assert found.is_differentiable.all()
+
+    def moved(axis, by):
+        objective.set_data(name, numbers + by * np.eye(len(numbers))[axis])
+        result = solver.solve(position, initial_joint_q=found.joint_q[0])
+        return solver.linearise(result, position).joint_q
+
+    expected = differences(moved, range(len(numbers)), 3e-4)  # of float32 numbers
+    np.testing.assert_allclose(found.by_data[0], expected, atol=1e-3)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found.by_data[0] @ numbers, 0.0, atol=1e-7)
+    if case == "direction":  # a Warp array is taken as it is: a longer direction weighs more
+        objective.set_data(name, wp.array(numbers[None], dtype=wp.float32, device="cpu"))
+        again = solver.linearise(solver.solve(position, initial_joint_q=start), position, data=[(objective, name)])
+        assert np.abs(again.by_data[0] @ numbers).max() > 1e-3
+
+
+BENT_ARM = """<robot name="arm"><link name="base"/><link name="a"/><link name="b"/><link name="c"/><link name="tip"/>
+<joint name="one" type="revolute"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/>
+  <limit lower="{low}" upper="{high}" effort="1" velocity="1"/></joint>
+<joint name="two" type="revolute"><parent link="a"/><child link="b"/><origin xyz="0.5 0 0"/><axis xyz="0 1 0"/>
+  <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+<joint name="three" type="revolute"><parent link="b"/><child link="c"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
+  <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+<joint name="four" type="revolute"><parent link="c"/><child link="tip"/><origin xyz="0.3 0 0"/><axis xyz="0 1 0"/>
+  <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
+<link name="hand"/>
+<joint name="fixed" type="fixed"><parent link="tip"/><child link="hand"/><origin xyz="0.2 0 0"/></joint>
+</robot>"""
+ENDS = {"lower": (0.2, 1.5, DofState.AT_LOWER), "upper": (-1.5, -0.2, DofState.AT_UPPER)}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_limits_at_both_ends_beside_a_cost_that_bends(end):
+    """A posture pulls against a place along x that is met: how far the joints follow depends on second derivatives."""
+    *limits, state = ENDS[end]
+    side = np.array([1.0, 1.0, 1.0, 1.0] if end == "lower" else [-1.0, 1.0, -1.0, 1.0])  # or its mirror image
+    reference, start = side * [-2.0, 0.9, 0.8, -0.7], side * [0.2, 0.1, 0.7, 0.1]
+
+    def derived(by, **asked):
+        low, high = (limits[0] + by, limits[1]) if end == "lower" else (limits[0], limits[1] + by)
+        robot = load_urdf(BENT_ARM.format(low=low, high=high))
+        targets = [Target("hand", row_weights=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0))]
+        solver = IKSolver(robot, targets, objectives=[IKObjectivePosture(reference, weight=0.5)], options=PRECISE)
+        place = np.array([[[0.9, 0.0, 0.0]]])
+        result = solver.solve(place, initial_joint_q=start)
+        return solver.linearise(result, place, **asked)
+
+    found = derived(0.0, limits=True)
+    assert found.is_differentiable.all()
+    assert found.dof_state[0, 0] == state
+    expected = differences(lambda _, by: derived(by).joint_q, range(1))[0, :, 0]
+    np.testing.assert_allclose(found.by_limits[0, :, 0], expected, atol=1e-6)
+    assert np.abs(expected[1:]).max() > 1e-2
+
+
+FOLLOWED = """<robot name="followed"><link name="base"/><link name="a"/><link name="b"/><link name="c"/>
+<joint name="lead" type="prismatic"><parent link="base"/><child link="a"/><axis xyz="1 0 0"/>
+  <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+<joint name="follow" type="prismatic"><parent link="a"/><child link="b"/><axis xyz="1 0 0"/>
+  <limit lower="{low}" upper="{high}" effort="1" velocity="1"/>
+  <mimic joint="lead" multiplier="{rate}" offset="0.1"/></joint>
+<joint name="beside" type="prismatic"><parent link="b"/><child link="c"/><axis xyz="1 0 0"/>
+  <limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+</robot>"""
+
+
+@pytest.mark.parametrize(("rate", "end"), [(2.0, "high"), (-2.0, "low"), (0.25, None)])
+def test_the_limit_of_a_follower_is_in_its_own_column(rate, end):
+    """The tip keeps its place; the posture pulls the leader up until its own limit, or its follower's, holds it."""
+
+    def derived(by, **asked):
+        low, high = -0.5 + by * (end == "low"), 0.5 + by * (end == "high")
+        robot = load_urdf(FOLLOWED.format(low=low, high=high, rate=rate))
+        reference = [5.0, 0.0, 0.0]
+        solver = IKSolver(
+            robot,
+            [Target("c", row_weights=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0))],
+            objectives=[IKObjectivePosture(reference, joints=["lead"])],
+            options=PRECISE,
+        )
+        place = np.array([[[0.6, 0.0, 0.0]]])
+        return solver.linearise(solver.solve(place), place, **asked)
+
+    found = derived(0.0, limits=True)
+    assert found.is_differentiable.all()
+    column = 0 if end is None else 1
+    assert not np.delete(found.by_limits[0], column, axis=1).any()
+    own = found.by_limits[0, :, column]
+    if end is None:
+        np.testing.assert_allclose(own, [1.0, rate, -1.0 - rate], atol=1e-9)
+    else:
+        np.testing.assert_allclose(own, [1.0 / rate, 1.0, -1.0 - 1.0 / rate], atol=1e-9)
+        np.testing.assert_allclose(own, differences(lambda _, by: derived(by).joint_q, range(1))[0, :, 0], atol=1e-6)
+
+
 def test_products_are_each_others_transpose(panda, poses):
     posture = IKObjectivePosture(panda.mid_joint_q, weight=0.05)
     solver = IKSolver(panda, HAND, objectives=[posture], options=PRECISE)
@@ -137,5 +250,10 @@ def test_what_a_solver_does_not_have_is_refused(panda, poses):
         solver.linearise(result, *poses, data=[(IKObjectivePosture(panda.mid_joint_q), "joint_q_reference")])
     with pytest.raises(UnknownNameError, match="no field 'reference'"):
         solver.linearise(result, *poses, data=[(posture, "reference")])
+    for wrong in (5, [1], [(posture,)]):
+        with pytest.raises(InputError, match="pairs of an objective and the name of a field"):
+            solver.linearise(result, *poses, data=wrong)
+    with pytest.raises(InputError, match="limits=True"):
+        solver.linearise(result, *poses).jvp(limits=np.zeros((COUNT, 7)))
     with pytest.raises(InputError, match="0, those asked for"):
         solver.linearise(result, *poses).jvp(data=[np.zeros((COUNT, 7))])
