@@ -16,11 +16,11 @@ from ik_service.robots import RobotModel
 from ik_service.robots.transforms import Float64Array, quaternion_exp, quaternion_multiply
 
 APART = 1e-6
-"""By how much a tick's start and targets are moved, then by twice that [m, rad, or that per s]."""
+"""By how much a tick's start and targets are moved, and speeds times its length, then by twice that [m or rad]."""
 STEPS = APART * np.array([1.0, -1.0, 2.0, -2.0])
 KINK, LEAST = 1e-3, 0.1
 """Share of the largest derivative of a row by which slopes beside each other differ at a kink, and what counts at least
-for the largest: a share of how a joint that keeps its place follows its start, or keeps its speed, or of 1/m."""
+for the largest: a share of how a joint follows its start that keeps its place, or of 1/m."""
 TWIST = 6
 
 
@@ -92,7 +92,7 @@ def tick_derivatives(
         dt: How long it takes [s].
     """
     base = tick(joint_q, joint_qd, targets)
-    answers = [[tick(*moved(by)) for by in STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets)]
+    answers = [[tick(*moved(by)) for by in STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets, dt)]
     count, several = len(dofs), targets.shape[1]
     found, is_smooth = list[Float64Array](), base.is_sound.copy()
     for part, unit in enumerate((1.0, 1.0 / dt)):
@@ -100,12 +100,12 @@ def tick_derivatives(
         shape = (len(STEPS), len(answers), *base[part].shape)
         sides = np.array([[one[k][part] for one in answers] for k in range(len(STEPS))]).reshape(shape)
         by, off = _slopes(middle, np.moveaxis(sides, 1, -1))
-        blocks = (np.split(one, [count, 2 * count], axis=-1) for one in (by, off))
-        for own, own_off, scale in zip(*blocks, (1.0, dt, 1.0), strict=True):
-            largest = np.maximum(np.abs(own).max(axis=-1, initial=0.0), LEAST * unit * scale)
+        blocks = [np.split(one, [count, 2 * count], axis=-1) for one in (by, off)]
+        for own, own_off in zip(*blocks, strict=True):
+            largest = np.maximum(np.abs(own).max(axis=-1, initial=0.0), LEAST * unit)
             is_smooth &= (own_off.max(axis=-1, initial=0.0) <= KINK * largest).all(axis=1)
-            found.append(own)
-        found[-1] = found[-1].reshape(*by.shape[:2], several, TWIST)
+        by_start, by_speed, by_targets = blocks[0]
+        found += [by_start, dt * by_speed, by_targets.reshape(*by.shape[:2], several, TWIST)]
     names = [field.name for field in fields(TickDerivatives)]
     return TickDerivatives(**dict(zip(names, (base.joint_q, base.joint_qd, *found, is_smooth), strict=True)))
 
@@ -129,6 +129,7 @@ def _moves(
     joint_q: Float64Array,
     joint_qd: Float64Array,
     targets: Float64Array,
+    dt: float,
 ) -> Iterator[Callable[[float], tuple[Float64Array, Float64Array, Float64Array]]]:
     """Give what moves the inputs of a tick by so much, one way after the other."""
 
@@ -136,7 +137,7 @@ def _moves(
         return robot.integrate(joint_q, np.tile(by * axis, (len(joint_q), 1))), joint_qd, targets
 
     def sped(axis: Float64Array, by: float) -> tuple[Float64Array, Float64Array, Float64Array]:
-        return joint_q, joint_qd + by * axis, targets
+        return joint_q, joint_qd + by / dt * axis, targets
 
     def aimed(target: int, axis: int, by: float) -> tuple[Float64Array, Float64Array, Float64Array]:
         return joint_q, joint_qd, _moved(targets, target, axis, by)
