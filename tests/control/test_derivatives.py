@@ -33,10 +33,10 @@ def test_a_tick_that_meets_its_target_follows_it_by_the_inverse_jacobian(arm):
     found = controller.linearise(near(arm), START, LONG)
     assert found.is_differentiable.all()
     inverse = np.linalg.inv(arm.jacobian(found.joint_q, ["tool0"])[0, 0])
-    np.testing.assert_allclose(found.joint_q_by_targets[0, :, 0], inverse, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.joint_q_by_start[0], np.zeros((6, 6)), atol=1e-5)
-    np.testing.assert_allclose(found.joint_qd_by_start[0], -np.eye(6) / LONG, atol=1e-4)
-    np.testing.assert_allclose(found.joint_qd_by_targets[0, :, 0], inverse / LONG, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.joint_q_by_targets[0, :, 0], inverse, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(found.joint_q_by_start[0], np.zeros((6, 6)), atol=1e-7)
+    np.testing.assert_allclose(found.joint_qd_by_start[0], -np.eye(6) / LONG, atol=1e-7)
+    np.testing.assert_allclose(found.joint_qd_by_targets[0, :, 0], inverse / LONG, rtol=1e-7, atol=1e-8)
 
 
 def test_joints_at_their_speed_follow_their_start_alone(arm):

@@ -5,7 +5,7 @@ one of fourth order -> where they agree, derivatives
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -94,20 +94,19 @@ def tick_derivatives(
     base = tick(joint_q, joint_qd, targets)
     answers = [[tick(*moved(by)) for by in STEPS] for moved in _moves(robot, dofs, joint_q, joint_qd, targets, dt)]
     count, several = len(dofs), targets.shape[1]
-    found, is_smooth = list[Float64Array](), base.is_sound.copy()
-    for part, unit in enumerate((1.0, 1.0 / dt)):
-        middle = base[part][..., None]
-        shape = (len(STEPS), len(answers), *base[part].shape)
-        sides = np.array([[one[k][part] for one in answers] for k in range(len(STEPS))]).reshape(shape)
-        by, off = _slopes(middle, np.moveaxis(sides, 1, -1))
-        blocks = [np.split(one, [count, 2 * count], axis=-1) for one in (by, off)]
-        for own, own_off in zip(*blocks, strict=True):
-            largest = np.maximum(np.abs(own).max(axis=-1, initial=0.0), LEAST * unit)
-            is_smooth &= (own_off.max(axis=-1, initial=0.0) <= KINK * largest).all(axis=1)
-        by_start, by_speed, by_targets = blocks[0]
-        found += [by_start, dt * by_speed, by_targets.reshape(*by.shape[:2], several, TWIST)]
-    names = [field.name for field in fields(TickDerivatives)]
-    return TickDerivatives(**dict(zip(names, (base.joint_q, base.joint_qd, *found, is_smooth), strict=True)))
+    found, is_smooth = dict[str, Float64Array](), base.is_sound.copy()
+    for part, unit in (("joint_q", 1.0), ("joint_qd", 1.0 / dt)):
+        middle: Float64Array = getattr(base, part)
+        sides = np.array([[getattr(one[k], part) for one in answers] for k in range(len(STEPS))])
+        sides = np.moveaxis(sides.reshape(len(STEPS), len(answers), *middle.shape), 1, -1)
+        blocks = [np.split(one, [count, 2 * count], axis=-1) for one in _slopes(middle[..., None], sides)]
+        for by, off in zip(*blocks, strict=True):
+            largest = np.maximum(np.abs(by).max(axis=-1, initial=0.0), LEAST * unit)
+            is_smooth &= (off.max(axis=-1, initial=0.0) <= KINK * largest).all(axis=1)
+        found[f"{part}_by_start"], by_speed, by_targets = blocks[0]
+        found[f"{part}_by_speed"] = dt * by_speed
+        found[f"{part}_by_targets"] = by_targets.reshape(*middle.shape, several, TWIST)
+    return TickDerivatives(base.joint_q, base.joint_qd, is_differentiable=is_smooth, **found)
 
 
 def _slopes(middle: Float64Array, sides: Float64Array) -> tuple[Float64Array, Float64Array]:

@@ -150,7 +150,9 @@ def _of_part(
     by_limits = np.zeros((n, robot.joint_dof_count, robot.joint_dof_count if further.limits else 0))
     if further.limits:
         for state, owners in zip(AT_LIMITS, rows.limit_owners(), strict=True):
-            by_limits[:, :, owners.dof] += found[:, :, limits:] * np.where(held.state == state, owners.rate, 0.0)[:, None]
+            by_limits[:, :, owners.dof] += (
+                found[:, :, limits:] * np.where(held.state == state, owners.rate, 0.0)[:, None]
+            )
     by = By(by_pose[:, :, :targets], by_pose[:, :, targets:], found[:, :, numbers:limits], by_limits)
     of_dofs = is_differentiable, held.state, is_pressed
     return Linearisation.of(robot, rows.order, answers.joint_q, by, further.columns, *of_dofs, rank), unmet
