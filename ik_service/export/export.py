@@ -59,8 +59,9 @@ def export_solver(
     Raises:
         InputError: The prefix is no identifier, solver and controller have different robots, or there is a world and
             the robot has no collision model, or next to no room in it.
-        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; or the
-            controller cannot be exported.
+        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; the
+            controller cannot be exported; or sensitivity is asked for, and the robot closes loops, its joints cannot
+            move all rows of its targets, or its islands are too large.
     """
     robot, prefix = solver.robot, checked_prefix(solver.robot, prefix)
     entries: list[ExportedFunction] = [

@@ -1,6 +1,6 @@
 """How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -224,9 +224,10 @@ class Linearisation:
             of_tools = ("offset_positions", offset_positions), ("offset_rotations", offset_rotations)
             found += _change_by(self.by_offsets, *of_tools)
         if data is not None:
-            if len(data) != len(self.columns):
-                raise InputError(f"data has {len(data)} fields. Allowed: {len(self.columns)}, those asked for.")
-            for k, (by, change) in enumerate(zip(self.by_data, data, strict=True)):
+            changes = list(data) if isinstance(data, Iterable) else [data]
+            if len(changes) != len(self.columns):
+                raise InputError(f"data has {len(changes)} fields. Allowed: {len(self.columns)}, those asked for.")
+            for k, (by, change) in enumerate(zip(self.by_data, changes, strict=True)):
                 found += _applied(by, _shaped(f"data[{k}]", change, (len(by), by.shape[2])))
         if limits is not None:
             if not self.by_limits.shape[2]:

@@ -255,5 +255,6 @@ def test_what_a_solver_does_not_have_is_refused(panda, poses):
             solver.linearise(result, *poses, data=wrong)
     with pytest.raises(InputError, match="limits=True"):
         solver.linearise(result, *poses).jvp(limits=np.zeros((COUNT, 7)))
-    with pytest.raises(InputError, match="0, those asked for"):
-        solver.linearise(result, *poses).jvp(data=[np.zeros((COUNT, 7))])
+    for wrong in (5, [np.zeros((COUNT, 7))]):
+        with pytest.raises(InputError, match="0, those asked for"):
+            solver.linearise(result, *poses).jvp(data=wrong)
