@@ -16,6 +16,7 @@ from ik_service.api.admission.deadline import preferred_wait_s
 from ik_service.client import AsyncClient, Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
 from ik_service.client.messages.requests import solve_call
 from ik_service.robots import builtin_urdf
+from tests.bounded import PATIENCE_S
 
 COUNT = 30
 KEY = "a-key-that-is-long-enough-0123456789"
@@ -114,7 +115,7 @@ def test_numbers_of_numpy_do_as_well_as_those_of_python(client):
     posture = {"type": "posture", "joint_q_reference": np.zeros(7)}
     result = client.solve("panda", objectives=[posture], problem_count=np.int64(2), options=options)
     assert (len(result), result.seeds) == (2, 4)
-    with client.stream("panda", link="panda_hand", options={"seeds": np.int64(2)}) as stream:
+    with client.stream("panda", link="panda_hand", options={"seeds": np.int64(2)}, tick_timeout_s=PATIENCE_S) as stream:
         assert stream.configured.seeds == 2
 
 
@@ -133,7 +134,7 @@ def test_any_time_can_be_waited(service_url, timeout_s):
 
     with Client(service_url, timeout_s=timeout_s) as client:
         assert client.solve("panda", [[0.4, 0.1, 0.5]], link="panda_hand").success.all()
-        with client.stream("panda", link="panda_hand") as stream:
+        with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
             assert stream.step([0.4, 0.1, 0.5], [1, 0, 0, 0]).success
     assert asyncio.run(run()).success.all()
 

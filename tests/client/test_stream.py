@@ -22,6 +22,7 @@ from ik_service.client import (
     StreamTarget,
     UnreachableError,
 )
+from tests.bounded import PATIENCE_S
 
 KEY = "a-key-that-is-long-enough-0123456789"
 DOWN = [1.0, 0.0, 0.0, 0.0]
@@ -43,7 +44,7 @@ def client(request, service_url):
 
 def test_steps_are_answered_in_order_and_meet_their_targets(client):
     panda = load_robot("panda")
-    with client.stream("panda", link="panda_hand", options={"seeds": 4}) as stream:
+    with client.stream("panda", link="panda_hand", options={"seeds": 4}, tick_timeout_s=PATIENCE_S) as stream:
         assert stream.configured.coordinate_names == panda.coordinate_names
         assert (stream.configured.seeds, stream.configured.device) == (4, "cpu")
         for k, position in enumerate(circle(STEPS)):
@@ -60,7 +61,9 @@ def test_a_stream_starts_where_it_is_told(client):
     start = panda.random_joint_q(np.random.default_rng(3), 1)[0]
     pose = panda.forward_kinematics(start[None], links=["panda_hand"])
     position, orientation = pose.positions[0, 0], pose.orientations_xyzw[0, 0]
-    with client.stream("panda", link="panda_hand", initial_joint_q=start, options={"seeds": 1}) as stream:
+    with client.stream(
+        "panda", link="panda_hand", initial_joint_q=start, options={"seeds": 1}, tick_timeout_s=PATIENCE_S
+    ) as stream:
         first = stream.step(position, orientation)
         assert np.abs(first.joint_q - start).max() < 1e-2  # already there: it only polishes
         stream.step(position + np.array([0.0, 0.0, 0.01]), orientation)
@@ -73,7 +76,7 @@ def test_several_targets_with_what_each_constrains(client):
         StreamTarget(link="left_panda_hand", constrain="position", offset_position=[0, 0, 0.1]),
         StreamTarget(link="right_panda_hand", row_weights=[1, 1, 1, 0, 0, 0]),
     ]
-    with client.stream("dual_panda", targets=hands) as stream:
+    with client.stream("dual_panda", targets=hands, tick_timeout_s=PATIENCE_S) as stream:
         answer = stream.step([[0.4, 0.3, 0.5], [0.5, -0.2, 0.4]], [None, DOWN])
         assert answer.success
         assert answer.joint_q.shape == (14,)
@@ -83,7 +86,7 @@ def test_several_targets_with_what_each_constrains(client):
 
 
 def test_a_stream_goes_on_after_a_step_that_is_refused(client):
-    with client.stream("panda", link="panda_hand") as stream:
+    with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
         with pytest.raises(ServiceError) as caught:
             stream.step([0.4, float("nan"), 0.5], DOWN)
         assert (caught.value.status, caught.value.code) == (422, "not_finite")
@@ -110,7 +113,10 @@ def test_the_key_of_the_client_opens_streams(running_service):
         with Client(url) as client, pytest.raises(ServiceError) as caught, client.stream("panda", link="panda_hand"):
             pass
         assert (caught.value.status, caught.value.code) == (401, "missing_api_key")
-        with Client(url, KEY) as client, client.stream("panda", link="panda_hand") as stream:
+        with (
+            Client(url, KEY) as client,
+            client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream,
+        ):
             assert stream.step([0.4, 0.1, 0.5], DOWN).success
 
 
@@ -122,7 +128,7 @@ def test_the_end_of_the_service_is_an_error_of_the_step(running_service):
     with (
         running_service(robots=("panda",)) as (url, server),
         Client(url) as client,
-        client.stream("panda", link="panda_hand") as stream,
+        client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream,
     ):
         stream.step([0.4, 0.1, 0.5], DOWN)
         server.should_exit = True
@@ -144,7 +150,7 @@ def test_a_stream_that_is_not_open_has_no_names(client):
 
 def test_a_task_has_streams_as_well(service_url):
     async def follow(client, offset):
-        async with client.stream("panda", link="panda_hand", options={"seeds": 4}) as stream:
+        async with client.stream("panda", link="panda_hand", options={"seeds": 4}, tick_timeout_s=PATIENCE_S) as stream:
             return [(await stream.step(position - [0, 0, offset], DOWN)).success for position in circle(STEPS)]
 
     async def run():
@@ -158,7 +164,7 @@ def test_a_task_has_streams_as_well(service_url):
                 async with client.stream("panda", link="hand"):
                     pass
             assert caught.value.code == "unknown_link"
-            async with client.stream("panda", link="panda_hand") as stream:
+            async with client.stream("panda", link="panda_hand", tick_timeout_s=PATIENCE_S) as stream:
                 with pytest.raises(ServiceError):
                     await stream.step()
                 assert (await stream.step([0.4, 0.1, 0.5], DOWN)).seq == 1

@@ -18,7 +18,7 @@ from ik_service.api.server import stream_session
 from ik_service.settings import ServiceSettings
 
 URL = "/v1/robots/panda/stream"
-CONFIGURE = {"type": "configure", "targets": [{"link": "panda_hand"}]}
+CONFIGURE = {"type": "configure", "targets": [{"link": "panda_hand"}], "tick_timeout_s": 60.0}
 POSE = {"positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}
 POSITION_TOLERANCE = 1e-3  # [m], the default of the service
 TICK_TIMEOUT_S = 0.5  # in which a busy machine lets the solver's thread begin

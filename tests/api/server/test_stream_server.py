@@ -14,9 +14,14 @@ from ik_service.api.observability.logs import configured_logs
 from ik_service.settings import ServiceSettings
 
 TICKS = 1000
-CONFIGURE = {"type": "configure", "targets": [{"link": "panda_hand"}], "options": {"seeds": 4}}
-ORIENTATION = [1, 0, 0, 0]
 WAIT_S = 60.0
+CONFIGURE = {
+    "type": "configure",
+    "targets": [{"link": "panda_hand"}],
+    "options": {"seeds": 4},
+    "tick_timeout_s": WAIT_S,  # a machine may have other work
+}
+ORIENTATION = [1, 0, 0, 0]
 
 
 def address(url):
