@@ -107,6 +107,14 @@ class DataField:
         return self._given is not None
 
     @property
+    def unit_columns(self) -> tuple[slice, ...]:
+        """Columns that `set` scales to length 1 together; none where the caller's own Warp array is in use."""
+        if self.preallocated:
+            return ()
+        quaternions, directions = self.quaternion_columns, self.direction_columns
+        return tuple(slice(k, k + n) for columns, n in ((quaternions, 4), (directions, 3)) for k in columns)
+
+    @property
     def array(self) -> wp.array[wp.float32]:
         """The device array, shape [rows, columns].
 

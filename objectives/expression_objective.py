@@ -105,6 +105,14 @@ class ExpressionObjective(IKObjective):
         """Give the number of lines of each field, by name."""
         return {name: field.rows for name, field in self._fields.items()}
 
+    def unit_columns(self, name: str) -> tuple[slice, ...]:
+        """Give the columns of a field that `set_data` scales to length 1 together: quaternions and directions.
+
+        Raises:
+            UnknownNameError: There is no such field.
+        """
+        return self._field(name).unit_columns
+
     def require_problem_count(self, problem_count: int) -> None:
         """Check that every field has one line or one per problem; a caller's Warp array may have more.
 

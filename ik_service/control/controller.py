@@ -1,7 +1,8 @@
 """The controller: targets and where the robots are in, commands within all limits out, tick by tick."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ik_service.control.limits import (
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import TickArrays
+from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
 from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
 from ik_service.control.tick.tick_launches import TickLaunches
 from ik_service.control.tick_input import check_counts, check_times, check_tolerances, check_weights, lines
@@ -31,8 +33,9 @@ from ik_service.robots.collision.world import World
 from ik_service.robots.collision_checks.body_spheres import checked_attached
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.robots.structure.coupling import complete_joint_q
+from ik_service.robots.transforms import Float64Array
 from ik_service.solver.construction import check_construction
-from ik_service.solver.device_lock import DEVICE_LOCK
+from ik_service.solver.device_lock import DEVICE_LOCK, turn_on
 from ik_service.solver.inputs.target_arrays import host_array
 from ik_service.solver.inputs.targets import Target, as_target
 from ik_service.solver.launches.kernel_loading import CacheErrorsExplained
@@ -197,17 +200,58 @@ class IKController:
 
     def warmup(self) -> None:
         """Run some ticks of both kinds and put everything back: the first tick of a loop is then as fast as others."""
-        answers = {name: array.host.copy() for name, array in self._arrays.answers.items()}
-        targets, dt = self._arrays.targets.host.copy(), float(self._numbers[DT])
-        is_placed, self._is_placed = self._is_placed, True
-        for deadline_ns in (None, 0) * WARM_TICKS:
-            self.step(deadline_ns=deadline_ns)
-        for name, values in answers.items():
-            self._arrays.answers[name].host[...] = values
-        self._arrays.targets.host[...], self._numbers[DT] = targets, dt
-        self._is_placed = is_placed
+        with self._kept():
+            self._is_placed = True
+            for deadline_ns in (None, 0) * WARM_TICKS:
+                self.step(deadline_ns=deadline_ns)
         self._islands.forget_last_tick()
-        self._caller.write_in_order()
+
+    def linearise(self, targets: Any, joint_q: Any, dt: float = 1e-3, *, joint_qd: Any = 0.0) -> TickDerivatives:
+        """Return how a tick follows where it starts, how fast that is, and its targets.
+
+        It is the tick that `step` makes after a `reset`, with the iterations that the controller was made with; the
+        controller stays where it is. Derivatives are differences of ticks, which are in float64: 8 for each DOF and 24
+        for each target are made, and one.
+
+        Args:
+            targets: Poses of the targets, as in `step`.
+            joint_q: Where the robots are, as in `reset`.
+            dt: Length of the tick [s].
+            joint_qd: Speeds in the tick before, as in `reset`.
+
+        Raises:
+            InputError: As in `step` and `reset`.
+        """
+        check_times(dt, None)
+        poses, caller = self._caller.checked_targets(targets), self._caller
+        with self._kept():
+            self.reset(joint_q, joint_qd)
+            caller.read_targets(poses)
+            last = (self._arrays.answers[name].host.copy() for name in ("joint_q_out", "joint_qd_out"))
+            start, speeds, given = *last, self._arrays.targets.host.copy()
+
+            def tick(q: Float64Array, qd: Float64Array, at: Float64Array) -> TickAnswer:
+                self.reset(q[:, self._order.coordinates], qd[:, self._order.dofs])
+                self._arrays.targets.host[...] = at
+                result = self.step(dt=dt)
+                is_sound = ~np.isin(result.status, (IKStatus.INVALID, IKStatus.LOOP_OPEN))
+                return TickAnswer(result.joint_q.copy(), result.joint_qd.copy(), is_sound)
+
+            return tick_derivatives(tick, self.robot, self._order.dofs, start, speeds, given, dt)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Put everything back after some ticks: where the robots are, their targets, and what the last tick left."""
+        with turn_on(self._islands.device):
+            put_back, tasks = self._arrays.kept(), self._islands.last_tasks()
+            is_placed, seconds = self._is_placed, self._caller.result.seconds
+            try:
+                yield
+            finally:
+                put_back()
+                self._is_placed, self._caller.result.seconds = is_placed, seconds
+                self._islands.take_last_tasks(tasks)
+                self._caller.write_in_order()
 
     def recorded(self) -> RecordedTicks:
         """Return the kernels of a tick, with what they work on, for export.

@@ -4,7 +4,7 @@ targets, objectives, posture and damping rows -> blocks of rows -> islands, foun
 each island -> its program -> iteration and measurement in float64 -> a kernel and its task
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -204,6 +204,15 @@ class TickIslands:
         with turn_on(self._model.device):
             for island in self.islands:
                 island.task.input_before.fill_(wp.nan)
+
+    def last_tasks(self) -> list[Any]:
+        """Return the tasks of the last tick, for `take_last_tasks`."""
+        return [wp.clone(island.task.input_before) for island in self.islands]
+
+    def take_last_tasks(self, tasks: Sequence[Any]) -> None:
+        """Take these for the tasks of the last tick."""
+        for island, own in zip(self.islands, tasks, strict=True):
+            wp.copy(island.task.input_before, own)
 
     def refresh(self) -> None:
         """Take in arrays that objectives have exchanged."""

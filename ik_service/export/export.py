@@ -10,6 +10,7 @@ from ik_service.control import IKController
 from ik_service.export.c_code.objects import KernelObject, compile_object
 from ik_service.export.c_code.structs import CLayout
 from ik_service.export.c_code.values import Constants
+from ik_service.export.entries.sensitivity_entry import SensitivityEntry
 from ik_service.export.entries.solve_entry import SolveEntry, joint_q_type
 from ik_service.export.entries.tick_entry import TickEntry
 from ik_service.export.entries.tick_example import EXAMPLE_DT
@@ -34,6 +35,7 @@ def export_solver(
     prefix: str | None = None,
     orientations: bool = True,
     world: World | None = None,
+    sensitivity: bool = False,
     problem_count: int = EXAMPLE_PROBLEMS,
     tick_count: int = EXAMPLE_TICKS,
 ) -> Export:
@@ -50,19 +52,23 @@ def export_solver(
         prefix: What all names begin with, a C identifier in lower case; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
         world: Obstacles that answers keep off, fixed in C; None for none.
+        sensitivity: Whether there is a function, too, that says how answers follow their targets.
         problem_count: Targets in the file of the solver's example.
         tick_count: Ticks in the file of the controller's example.
 
     Raises:
         InputError: The prefix is no identifier, solver and controller have different robots, or there is a world and
             the robot has no collision model, or next to no room in it.
-        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; or the
-            controller cannot be exported.
+        EngineError: The solver is staged, has objectives besides its targets, or data for every problem; the
+            controller cannot be exported; or sensitivity is asked for, and the robot closes loops, its joints cannot
+            move all rows of its targets, or its islands are too large.
     """
     robot, prefix = solver.robot, checked_prefix(solver.robot, prefix)
     entries: list[ExportedFunction] = [
         SolveEntry(solver, prefix, orientations=orientations, problem_count=problem_count, world=world)
     ]
+    if sensitivity:
+        entries.append(SensitivityEntry(solver, prefix, orientations=orientations, count=problem_count))
     if controller is not None:
         if controller.robot is not robot:
             raise InputError("Solver and controller have different robots. Allowed: the same one.")

@@ -221,6 +221,8 @@ class IKSolver:
         orientations_xyzw: Any = None,
         *,
         constraint_enabled: Any = None,
+        data: "Sequence[tuple[IKObjective, str]]" = (),
+        limits: bool = False,
     ) -> Linearisation:
         """Return how the answers of a solve follow its targets: first derivatives of the minima that they are.
 
@@ -236,9 +238,11 @@ class IKSolver:
             positions: The targets that they were solved for, as in `solve`.
             orientations_xyzw: Alike.
             constraint_enabled: Alike.
+            data: Objectives, and names of their fields, by whose numbers answers are derived too: `found.by_data`.
+            limits: Whether they are derived by the limits that hold joints too: `found.by_limits`.
 
         Raises:
-            UnknownNameError: The robot has no loop of a name.
+            UnknownNameError: The robot has no loop of a name, or an objective no field of a name.
             InputError: A value that is not allowed, another number of targets than of answers, other parts of them than
                 in the solve, or answers of another solver.
             EngineError: An objective does not state its rows.
@@ -265,7 +269,8 @@ class IKSolver:
         rows = HostRows(self.robot, self._core.layout.rows, hard_limits=self.options.joint_limits == "hard")
         found = result.islands
         islands = AnswerIslands(found.nisland, found.tree_island, found.row_island, found.success)
-        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled)
+        further = rows.further(data, limits=limits)
+        derived = linearise(rows, self.targets, given, np.atleast_2d(joint_q), islands, enabled, further)
         return derived if self._order.is_own else derived.ordered(self._order)
 
     def follow(

@@ -141,7 +141,10 @@ def export(
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     entry: Annotated[
         list[str] | None,
-        typer.Option(help="Function to write: solve, or tick of a controller; may be repeated. Default: both."),
+        typer.Option(
+            help="Function to write: solve, tick of a controller, sensitivity (with solve); may be repeated. Default: "
+            "the first two."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda for GPUs, none of which is needed here.")] = "cpu",
     arch: Annotated[
@@ -181,8 +184,8 @@ def _check_device(device: str, entries: list[str], *, is_cpu_named: bool, is_gpu
         raise typer.BadParameter("--device is cpu or cuda.")
     if (device == "cpu" and is_gpu_named) or (device == "cuda" and is_cpu_named):
         raise typer.BadParameter("--target goes with --device cpu, --arch with --device cuda.")
-    if not set(entries) <= set(ENTRIES) or (device == "cuda" and "tick" in entries):
-        raise typer.BadParameter("--entry is solve or tick, and with --device cuda solve.")
+    if not set(entries) <= set(ENTRIES if device == "cpu" else ["solve"]):
+        raise typer.BadParameter("--entry is solve, tick or sensitivity, and with --device cuda solve.")
 
 
 def bench(

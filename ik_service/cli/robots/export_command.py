@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from ik_service.export import Export
     from ik_service.robots import RobotModel
 
-ENTRIES = ("solve", "tick")
+USUAL = ("solve", "tick")
+ENTRIES = (*USUAL, "sensitivity")
 POSITION_ALONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # weights of rows
 
 
@@ -25,7 +26,7 @@ class ExportJob:
         robot: Built-in name or path.
         links: Links with a pose target each; none takes the only leaf link.
         folder: Where to.
-        entries: What to export, of ENTRIES; none takes all.
+        entries: What to export, of ENTRIES; none takes the USUAL ones.
         prefix: What names in C begin with; None takes the robot's name.
         orientations: Whether targets have orientations, or are positions alone.
         target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
@@ -86,10 +87,11 @@ def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]
     from ik_service.solver import IKSolver, Target
 
     controller = None
-    if "tick" in (job.entries or ENTRIES):
+    entries = job.entries or USUAL
+    if "tick" in entries:
         row_weights = None if job.orientations else POSITION_ALONE
         controller = IKController(robot, [Target(link, row_weights=row_weights) for link in links])
-    if controller is not None and "solve" not in (job.entries or ENTRIES):
+    if controller is not None and not {"solve", "sensitivity"} & {*entries}:
         return export_controller(controller, prefix=job.prefix)
     return export_solver(
         IKSolver(robot, links, device="cpu", engine="compiled"),
@@ -97,6 +99,7 @@ def _export_for_cpus(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]
         prefix=job.prefix,
         orientations=job.orientations,
         world=None if job.world is None else load_world(job.world),
+        sensitivity="sensitivity" in entries,
         problem_count=job.problem_count,
     )
 

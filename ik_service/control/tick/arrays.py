@@ -1,6 +1,6 @@
 """All arrays of a controller, made once: settings, what a tick starts from, what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,20 @@ class TickArrays:
             if column.null:
                 self.answers[name].host[:] = np.nan
                 self.answers[name].push(robots)
+
+    def kept(self) -> Callable[[], None]:
+        """Keep what is in all arrays that ticks write; return what puts it back."""
+        hosts = [array.host for array in (*self.answers.values(), self.targets, self.joint_q, self.joint_qd)]
+        hosts += [self.numbers.host, self.clearance.host]
+        before, own = [host.copy() for host in hosts], {name: wp.clone(array) for name, array in self._own.items()}
+
+        def put_back() -> None:
+            for host, values in zip(hosts, before, strict=True):
+                host[...] = values
+            for name, array in own.items():
+                wp.copy(self._own[name], array)
+
+        return put_back
 
     def of_task(self) -> dict[str, Any]:
         """Return the device arrays that all islands share, by their names in `TickTask`."""

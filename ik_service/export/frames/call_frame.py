@@ -110,7 +110,7 @@ class CallFrame:
         return filled("frame/structs.c", words)
 
     def _set_addresses(self) -> str:
-        addresses = "\n".join(indented(self._addresses))
+        addresses = "\n".join(indented(self._addresses or ["(void)f;"]))
         return filled("frame/set_addresses.c", {"name": self._name, "addresses": addresses})
 
     def _place(self, label: str, item: FrameArray) -> Place:

@@ -3,8 +3,9 @@
 Derivatives of the rows' slopes, and those by poses of targets, are differences of fourth order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,18 +115,49 @@ class Answers:
         Returns:
             Shape [n, rows + active DOFs, axes].
         """
-        times, n = 1 + len(axes) * len(STEPS), len(self.joint_q)
+        return self._by_data(target, np.eye(TWIST)[axes], partial(_with_pose_moved, of_tool=of_tool), motion)
+
+    def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
+        """Give the same with the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns].
+
+        Numbers that are brought to length 1 together change nothing along themselves.
+
+        Args:
+            block: Number of the target, objective or constraint that has it.
+            name: Its name.
+            motion: Poses in the answers.
+        """
+
+        def moved(data: Data, moves: Float64Array) -> Data:
+            return {**data, name: data[name] + moves}
+
+        values = self.data[block][name]
+        found = self._by_data(block, np.eye(values.shape[1]), moved, motion)
+        for own in self.rows.unit_columns(block, name):
+            along = values[:, None, own] / np.linalg.norm(values[:, None, own], axis=-1, keepdims=True)
+            found[..., own] -= (found[..., own] * along).sum(axis=-1, keepdims=True) * along
+        return found
+
+    def _by_data(
+        self,
+        block: int,
+        ways: Float64Array,
+        moved: Callable[[Data, Float64Array], Data],
+        motion: BodyMotion,
+    ) -> Float64Array:
+        """Give how rows and the gradient change along ways of the data of a block, shape [n, rows + DOFs, ways]."""
+        times, n = 1 + len(ways) * len(STEPS), len(self.joint_q)
         if times == 1:
             return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
         many = self.repeated(times)
-        moves = (np.eye(TWIST)[axes, None] * STEPS[:, None]).reshape(-1, TWIST)
-        moves = np.repeat(np.vstack([np.zeros((1, TWIST)), moves]), n, axis=0)
-        own = _with_pose_moved(many.data[target], moves, of_tool=of_tool)
+        moves = (ways[:, None] * STEPS[:, None]).reshape(-1, ways.shape[1])
+        moves = np.repeat(np.vstack([np.zeros((1, ways.shape[1])), moves]), n, axis=0)
+        own = moved(many.data[block], moves)
         still = BodyMotion(*(tiled(one, times) for one in motion))
-        values = self.rows.values(still, [*many.data[:target], own, *many.data[target + 1 :]], n)
+        values = self.rows.values(still, [*many.data[:block], own, *many.data[block + 1 :]], n)
         factors = tiled(self.factors(RowValues(values.rows[:n], values.jacobian[:n])), times)
         changed = np.concatenate([values.rows, applied(values.jacobian.swapaxes(1, 2), factors)], axis=1)[n:]
-        return _difference(changed.reshape(len(axes), len(STEPS), n, -1)).transpose(1, 2, 0)
+        return _difference(changed.reshape(len(ways), len(STEPS), n, -1)).transpose(1, 2, 0)
 
 
 def _difference(values: Float64Array) -> Float64Array:

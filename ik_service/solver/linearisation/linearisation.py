@@ -1,5 +1,6 @@
 """How answers of a solve follow their targets, kept apart from the solver: valid after later solves."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -26,20 +27,54 @@ class DofState(IntEnum):
     """It is locked, or no row depends on it."""
 
 
+class Further(NamedTuple):
+    """What answers are derived by, beside targets and their tool frames.
+
+    Attributes:
+        fields: Numbers of blocks of rows (targets first, then objectives), and names of their fields.
+        columns: How many numbers each field has.
+        limits: Whether limits of joints are among it.
+    """
+
+    fields: tuple[tuple[int, str], ...] = ()
+    columns: tuple[int, ...] = ()
+    limits: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.fields) or self.limits
+
+
+NOTHING_FURTHER = Further()
+
+
 class TargetTangents(NamedTuple):
-    """Derivatives of a number by targets and their tool frames.
+    """Derivatives of a number by what answers are derived by.
 
     Attributes:
         positions: By positions [1/m], shape [n, targets, 3].
         rotations: By rotation vectors about the axes of the frame that targets are given in [1/rad], alike.
         offset_positions: By those of tool frames, alike; of 0 targets where none is declared with an offset.
         offset_rotations: By rotation vectors about the axes of the link, alike.
+        data: By the fields that were asked for, in their order, shape [n, columns] each.
+        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
     """
 
     positions: Float64Array
     rotations: Float64Array
     offset_positions: Float64Array
     offset_rotations: Float64Array
+    data: tuple[Float64Array, ...]
+    limits: Float64Array
+
+
+class By(NamedTuple):
+    """Derivatives by DOFs, as `Linearisation` has them."""
+
+    by_targets: Float64Array
+    by_offsets: Float64Array
+    by_numbers: Float64Array
+    by_limits: Float64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +94,11 @@ class Linearisation:
             joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
         by_offsets: The same with the tool frames of targets, whose rotation vectors are about the axes of the link; of
             0 targets where none is declared with an offset.
+        by_numbers: The same with the numbers of the fields that were asked for, one after the other; see `by_data`.
+        by_limits: The same with the limit of each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for those that
+            hold nothing. Where the limit of a DOF that follows another holds both, it is in its column, not in its
+            leader's. Of 0 limits where not asked for.
+        columns: How many numbers each of the fields has.
         is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum, and is
             neither singular nor where a row has a kink.
         dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
@@ -71,6 +111,9 @@ class Linearisation:
     joint_q: Float64Array
     by_targets: Float64Array
     by_offsets: Float64Array
+    by_numbers: Float64Array
+    by_limits: Float64Array
+    columns: tuple[int, ...]
     is_differentiable: NDArray[np.bool_]
     dof_state: NDArray[np.int8]
     one_sided: NDArray[np.bool_]
@@ -82,30 +125,37 @@ class Linearisation:
         robot: RobotModel,
         order: CallerOrder,
         joint_q: Float64Array,
-        by_targets: Float64Array,
-        by_offsets: Float64Array,
+        by: By,
+        columns: tuple[int, ...],
         is_differentiable: NDArray[np.bool_],
         state: NDArray[np.int8],
         is_pressed: NDArray[np.bool_],
         rank: NDArray[np.int32],
     ) -> "Linearisation":
-        """Return derivatives from what holds the active DOFs, and whether it presses on them."""
+        """Return derivatives, with what holds the active DOFs and whether it presses on them."""
         of_dofs = np.full((len(joint_q), robot.joint_dof_count), DofState.FIXED, np.int8)
         of_dofs[:, robot.active_dof] = state
         one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
         one_sided[:, robot.active_dof] &= ~is_pressed
-        return cls(order, joint_q, by_targets, by_offsets, is_differentiable, of_dofs, one_sided, rank)
+        return cls(order, joint_q, *by, columns, is_differentiable, of_dofs, one_sided, rank)
 
     @classmethod
     def nothing(
-        cls, robot: RobotModel, order: CallerOrder, joint_q: Float64Array, targets: int, offsets: int
+        cls,
+        robot: RobotModel,
+        order: CallerOrder,
+        joint_q: Float64Array,
+        targets: int,
+        offsets: int,
+        further: Further = NOTHING_FURTHER,
     ) -> "Linearisation":
-        """Return answers without derivatives by so many targets and tool frames."""
-        n, dofs = len(joint_q), robot.active_dof_count
-        by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count, TWIST)) for count in (targets, offsets))
+        """Return answers without derivatives by so many targets and tool frames, and by what is asked for besides."""
+        n, dofs, all_dofs = len(joint_q), robot.active_dof_count, robot.joint_dof_count
+        shapes = (targets, TWIST), (offsets, TWIST), (sum(further.columns),), (all_dofs if further.limits else 0,)
+        by = By(*(np.zeros((n, all_dofs, *shape)) for shape in shapes))
         state, nowhere = np.full((n, dofs), DofState.FIXED, np.int8), np.zeros((n, dofs), dtype=bool)
         never, rank = np.zeros(n, dtype=bool), np.zeros(n, np.int32)
-        return cls.of(robot, order, joint_q.copy(), by_targets, by_offsets, never, state, nowhere, rank)
+        return cls.of(robot, order, joint_q.copy(), by, further.columns, never, state, nowhere, rank)
 
     def part(self, problems: NDArray[Any]) -> "Linearisation":
         """Return those of some of the problems."""
@@ -118,9 +168,16 @@ class Linearisation:
 
     def ordered(self, order: CallerOrder) -> "Linearisation":
         """Return the same in another order than the robot's."""
-        of_dofs = ("by_targets", "by_offsets", "dof_state", "one_sided")
+        of_dofs = (*By._fields, "dof_state", "one_sided")
         columns: dict[str, Any] = {name: getattr(self, name)[:, order.dofs] for name in of_dofs}
+        if self.by_limits.shape[2]:
+            columns["by_limits"] = columns["by_limits"][:, :, order.dofs]
         return replace(self, order=order, joint_q=self.joint_q[:, order.coordinates], **columns)
+
+    @property
+    def by_data(self) -> tuple[Float64Array, ...]:
+        """Change of each DOF with the numbers of each field that was asked for, shape [n, joint_dof_count, columns]."""
+        return tuple(np.split(self.by_numbers, np.cumsum(self.columns)[:-1], axis=2)) if self.columns else ()
 
     def coordinates_by(self, rates: Float64Array) -> Float64Array:
         """Give changes of coordinates from changes of DOFs: those of quaternions are four numbers, not three.
@@ -144,17 +201,21 @@ class Linearisation:
         *,
         offset_positions: ArrayLike | None = None,
         offset_rotations: ArrayLike | None = None,
+        data: Sequence[ArrayLike] | None = None,
+        limits: ArrayLike | None = None,
     ) -> Float64Array:
-        """Give how configurations change with targets and their tool frames, shape [n, joint_dof_count].
+        """Give how configurations change with what they are derived by, shape [n, joint_dof_count].
 
         Args:
             positions: Change of each target's position [m], shape [n, targets, 3]; None for none.
             rotations: Its rotation vector [rad], alike.
             offset_positions: Change of the position of each target's tool frame, alike.
             offset_rotations: Its rotation vector, alike.
+            data: Changes of the fields that were asked for, in their order, shape [n, columns] each.
+            limits: Change of the limit of each DOF [m or rad], shape [n, joint_dof_count].
 
         Raises:
-            InputError: Wrong shapes, or no target has a tool frame.
+            InputError: Wrong shapes, no target has a tool frame, or what was not asked for.
         """
         found = _change_by(self.by_targets, ("positions", positions), ("rotations", rotations))
         if offset_positions is not None or offset_rotations is not None:
@@ -162,10 +223,21 @@ class Linearisation:
                 raise InputError("No target has a tool frame. Declare one with an offset, of any value.")
             of_tools = ("offset_positions", offset_positions), ("offset_rotations", offset_rotations)
             found += _change_by(self.by_offsets, *of_tools)
+        if data is not None:
+            changes = list(data) if isinstance(data, Iterable) else [data]
+            if len(changes) != len(self.columns):
+                raise InputError(f"data has {len(changes)} fields. Allowed: {len(self.columns)}, those asked for.")
+            for k, (by, change) in enumerate(zip(self.by_data, changes, strict=True)):
+                found += _applied(by, _shaped(f"data[{k}]", change, (len(by), by.shape[2])))
+        if limits is not None:
+            if not self.by_limits.shape[2]:
+                raise InputError("Limits were not asked for. Call linearise with limits=True.")
+            shape = len(self), self.by_limits.shape[2]
+            found += _applied(self.by_limits, _shaped("limits", limits, shape))
         return found
 
     def vjp(self, joint_q: ArrayLike) -> TargetTangents:
-        """Give the derivative of a number by the targets and tool frames from that by the configurations.
+        """Give the derivative of a number by what answers are derived by from that by the configurations.
 
         Args:
             joint_q: Derivative of the number by each DOF, shape [n, joint_dof_count].
@@ -175,10 +247,13 @@ class Linearisation:
         """
         given = _shaped("joint_q", joint_q, self.by_targets.shape[:2])
         by_targets, by_offsets = (np.einsum("ndtk,nd->ntk", by, given) for by in (self.by_targets, self.by_offsets))
-        return TargetTangents(by_targets[..., :3], by_targets[..., 3:], by_offsets[..., :3], by_offsets[..., 3:])
+        further = (np.einsum("ndk,nd->nk", by, given) for by in (*self.by_data, self.by_limits))
+        *data, limits = further
+        poses = by_targets[..., :3], by_targets[..., 3:], by_offsets[..., :3], by_offsets[..., 3:]
+        return TargetTangents(*poses, tuple(data), limits)
 
 
-COLUMNS = tuple(field.name for field in fields(Linearisation) if field.name != "order")
+COLUMNS = tuple(field.name for field in fields(Linearisation) if field.name not in ("order", "columns"))
 
 
 def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float64Array:
@@ -188,8 +263,12 @@ def _change_by(by: Float64Array, *parts: tuple[str, ArrayLike | None]) -> Float6
     return np.asarray(np.einsum("ndtk,ntk->nd", by, np.concatenate(change, axis=-1)))
 
 
-def _shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Float64Array:
+def _applied(by: Float64Array, change: Float64Array) -> Float64Array:
+    return np.asarray(np.einsum("ndk,nk->nd", by, change))
+
+
+def _shaped(name: str, value: ArrayLike, shape: Sequence[int]) -> Float64Array:
     array = np.asarray(value, dtype=np.float64)
-    if array.shape != shape:
+    if array.shape != tuple(shape):
         raise InputError(f"{name} has shape {list(array.shape)}. Allowed: {list(map(int, shape))}.")
     return array

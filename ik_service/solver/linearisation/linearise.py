@@ -22,7 +22,7 @@ from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.answers import LINES_AT_ONCE, AnswerIslands, Answers, IslandRows, lines_of
 from ik_service.solver.linearisation.host_rows import Data, RowValues
-from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
+from ik_service.solver.linearisation.linearisation import NOTHING_FURTHER, TWIST, By, DofState, Further, Linearisation
 from ik_service.solver.linearisation.met_targets import linearise_met
 from ik_service.solver.linearisation.minimum import SINGULAR, MetRows, row_lengths
 from ik_service.solver.linearisation.solver_rows import HostRows
@@ -39,6 +39,7 @@ AT_KINK, KINK = 1e-6, 1e-3
 """Distance from a kink [m or rad] at which an answer is at it, and share of a weight by which the slope changes."""
 TURNS = 1e-4
 """Second derivatives of a sum of rows, each by its length, from which on its slope does not stay zero."""
+AT_LIMITS = (DofState.AT_LOWER, DofState.AT_UPPER)
 NEWTON_STEPS = 10
 NEWTON_LONGEST, NEWTON_SETTLED = 0.5, 1e-9
 """Steps of Newton's method from an answer to its minimum: the longest of an answer at one, and where it is reached."""
@@ -51,8 +52,9 @@ def linearise(
     joint_q: NDArray[np.floating],
     islands: AnswerIslands,
     enabled: NDArray[np.bool_] | None,
+    further: Further = NOTHING_FURTHER,
 ) -> Linearisation:
-    """Give the derivatives of answers by their targets.
+    """Give the derivatives of answers by their targets, and by what is asked for besides.
 
     Args:
         rows: The rows of the solver.
@@ -61,17 +63,23 @@ def linearise(
         joint_q: The answers, shape [n, joint_coord_count].
         islands: Islands of the problems.
         enabled: Which constraints of the robot are met, shape [1 or n, constraints]; None for all.
+        further: What is asked for; all answers are then derived row by row.
     """
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
     tools = [own if OFFSET in data[k] else own[:0] for k, own in enumerate(axes)]
     axes += tools if any(OFFSET in own for own in data[: len(targets)]) else []
     answers = np.asarray(joint_q, np.float64)
-    is_done, found = linearise_met(rows, targets, data, answers, islands)
+    if further:
+        poses = len(targets), len(axes) - len(targets)
+        found = Linearisation.nothing(rows.robot, rows.order, answers, *poses, further)
+        is_done = np.zeros(len(answers), dtype=bool)
+    else:
+        is_done, found = linearise_met(rows, targets, data, answers, islands)
     left = np.flatnonzero(~is_done)
     for first in range(0, len(left), ANSWERS_AT_ONCE):
         part = left[first : first + ANSWERS_AT_ONCE]
-        given_to = partial(_of_part, rows, len(targets), axes)
+        given_to = partial(_of_part, rows, len(targets), axes, further)
         of_part, unmet = given_to([lines_of(one, part) for one in data], answers[part], islands.part(part))
         found.put(part, of_part)
         again = part[unmet.any(axis=1)]
@@ -86,11 +94,14 @@ def _of_part(
     rows: HostRows,
     targets: int,
     axes: Sequence[NDArray[np.intp]],
+    further: Further,
     data: Sequence[Data],
     joint_q: Float64Array,
     islands: AnswerIslands,
 ) -> tuple[Linearisation, NDArray[np.bool_]]:
     """Give the derivatives of some answers: by the poses of all targets, then by those of their tool frames, if any.
+
+    After these come numbers of fields, and limits.
 
     Returns:
         The derivatives, and islands whose targets count as met and cannot be, shape [n, trees].
@@ -106,9 +117,12 @@ def _of_part(
     bend = answers.bend(answers.factors(values))
     nothing = np.zeros((n, values.rows.shape[1] + robot.active_dof_count, 0))
     by_poses = (answers.by_pose(k % targets, own, motion, of_tool=k >= targets) for k, own in enumerate(axes))
-    changes = np.concatenate([nothing, *by_poses], axis=-1)
+    by_fields = (answers.by_field(block, name, motion) for block, name in further.fields)
+    changes = np.concatenate([nothing, *by_poses, *by_fields], axis=-1)
     by_rows, by_slope = np.split(changes, [values.rows.shape[1]], axis=1)
-    found, rank = np.zeros((n, robot.active_dof_count, poses * TWIST)), np.zeros(n, np.int32)
+    numbers, limits = poses * TWIST, poses * TWIST + sum(further.columns)  # where they begin
+    dofs, rank = robot.active_dof_count, np.zeros(n, np.int32)
+    found = np.zeros((n, dofs, limits + (dofs if further.limits else 0)))
     places = np.concatenate([np.zeros(0, np.intp), *(TWIST * k + own for k, own in enumerate(axes))])
     is_pressed = held.is_pressed.copy()
     for p in np.flatnonzero(is_differentiable).tolist():
@@ -116,8 +130,14 @@ def _of_part(
         for own in islands.of(p, answers.is_hard[p], answers.is_soft[p], rows.dof_tree):
             minimum = own.minimum(values.jacobian[p], weights[p], bend[p], free)
             met = minimum.met
-            shift = minimum.shift(by_rows[p, own.hard], by_rows[p, own.soft], by_slope[p, own.dofs])
+            by_own = by_rows[p, own.hard], by_rows[p, own.soft], by_slope[p, own.dofs]
+            shift = minimum.shift(*(one[:, : len(places)] for one in by_own))
             found[p][np.ix_(own.dofs, places)] = shift.change
+            if further.columns:  # by itself: what follows targets has the same bytes with it and without
+                found[p, own.dofs, numbers:limits] = minimum.shift(*(one[:, len(places) :] for one in by_own)).change
+            if further.limits:
+                at_limit, change = minimum.by_limits(np.isin(held.state[p, own.dofs], AT_LIMITS))
+                found[p][np.ix_(own.dofs, limits + own.dofs[at_limit])] = change
             rank[p] += met.rank
             is_differentiable[p] &= shift.is_clear and not _is_singular(
                 answers.part(p), values.jacobian[p], own, met, free
@@ -125,9 +145,17 @@ def _of_part(
             leaves = (np.abs(met.idle.T @ minimum.hard) > SINGULAR).any(axis=0)  # rows ask for it, one way or the other
             is_pressed[p, own.dofs] &= ~leaves | held.is_shut[p, own.dofs]
     found[~is_differentiable], rank[~is_differentiable] = 0.0, 0
-    by_pose = (rows.columns @ found).reshape(n, robot.joint_dof_count, poses, TWIST)
-    of_dofs = by_pose[:, :, :targets], by_pose[:, :, targets:], is_differentiable, held.state, is_pressed
-    return Linearisation.of(robot, rows.order, answers.joint_q, *of_dofs, rank), unmet
+    found = rows.columns @ found
+    by_pose = found[:, :, :numbers].reshape(n, robot.joint_dof_count, poses, TWIST)
+    by_limits = np.zeros((n, robot.joint_dof_count, robot.joint_dof_count if further.limits else 0))
+    if further.limits:
+        for state, owners in zip(AT_LIMITS, rows.limit_owners(), strict=True):
+            by_limits[:, :, owners.dof] += (
+                found[:, :, limits:] * np.where(held.state == state, owners.rate, 0.0)[:, None]
+            )
+    by = By(by_pose[:, :, :targets], by_pose[:, :, targets:], found[:, :, numbers:limits], by_limits)
+    of_dofs = is_differentiable, held.state, is_pressed
+    return Linearisation.of(robot, rows.order, answers.joint_q, by, further.columns, *of_dofs, rank), unmet
 
 
 def _unmet(answers: Answers, values: RowValues, islands: AnswerIslands) -> NDArray[np.bool_]:

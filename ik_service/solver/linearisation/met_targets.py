@@ -15,7 +15,7 @@ from ik_service.robots.transforms import Float64Array, identity_transform
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.answers import AnswerIslands
 from ik_service.solver.linearisation.host_rows import Data
-from ik_service.solver.linearisation.linearisation import TWIST, DofState, Linearisation
+from ik_service.solver.linearisation.linearisation import TWIST, By, DofState, Linearisation
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.linearisation.target_motion import TargetIsland, TargetMotion
 from ik_service.solver.problems.rows.kinds import RowKind
@@ -53,9 +53,7 @@ def linearise_met(
     row_island = np.where(on, islands.row, -1)[:, is_target]
     for own in _alike(np.flatnonzero(fits), np.hstack([islands.tree, row_island])):
         tree, place = islands.tree[own[0]], row_island[own[0]].reshape(-1, TWIST)
-        numbers = range(int(islands.number[own[0]]))
-        parts = [TargetIsland(np.flatnonzero(tree[rows.dof_tree] == k), place == k) for k in numbers]
-        parts = [one for one in parts if one.rows.any()]
+        parts = target_islands(tree, place, int(islands.number[own[0]]), rows.dof_tree)
         if any(one.rows.sum() > MOST_ROWS or len(one.dofs) > MOST_DOFS for one in parts):
             continue
         met = own[is_met[own]]
@@ -64,6 +62,21 @@ def linearise_met(
         if len(met):
             is_done[met] = _follow(rows, motion, parts, met, found)
     return is_done, found
+
+
+def target_islands(
+    tree: NDArray[np.integer], place: NDArray[np.integer], number: int, dof_tree: NDArray[np.integer]
+) -> list[TargetIsland]:
+    """Return the islands of a problem that have rows.
+
+    Args:
+        tree: Island of each tree, -1 for none, shape [trees].
+        place: Island of each row of a target, -1 for none, shape [targets, 6].
+        number: How many islands there are.
+        dof_tree: Tree of each active DOF.
+    """
+    found = [TargetIsland(np.flatnonzero(tree[dof_tree] == k), place == k) for k in range(number)]
+    return [one for one in found if one.rows.any()]
 
 
 def _alike(problems: NDArray[np.intp], lines: NDArray[np.integer]) -> Iterator[NDArray[np.intp]]:
@@ -101,9 +114,10 @@ def _follow(
         rests = goes_on & (length <= SETTLED)
         state = np.where(held, np.where(beside.at_lower, DofState.AT_LOWER, DofState.AT_UPPER), DofState.FREE)
         state = np.where(along.touches, state, DofState.FIXED).astype(np.int8)
+        nothing = np.zeros((*along.by_targets.shape[:2], 0))
         of_all = (
-            along.by_targets,
-            along.by_offsets,
+            By(along.by_targets, along.by_offsets, nothing, nothing),
+            (),
             rests,
             state,
             beside.at_lower & beside.at_upper,

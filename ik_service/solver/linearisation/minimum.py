@@ -102,6 +102,20 @@ class Minimum(NamedTuple):
         """What the hard rows leave to the free DOFs."""
         return MetRows.of(self.hard[:, self.free], self.weights)
 
+    def by_limits(self, held: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Float64Array]:
+        """Give how the configuration follows the limits that hold DOFs, each of which goes with its own.
+
+        Args:
+            held: Which DOFs have one, shape [active DOFs].
+
+        Returns:
+            Their numbers, and the change of each active DOF with each, shape [active DOFs, limits].
+        """
+        own = np.flatnonzero(held)
+        change = self.shift(self.hard[:, own], self.soft[:, own], self.bend[:, own]).change
+        change[own, np.arange(len(own))] = 1.0
+        return own, change
+
     def shift(self, hard: Float64Array, soft: Float64Array, bend: Float64Array) -> MinimumShift:
         """Give how the configuration follows some numbers.
 

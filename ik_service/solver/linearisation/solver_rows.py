@@ -11,13 +11,16 @@ from ik_service.robots import RobotModel
 from ik_service.robots.constraint_kinematics.rows.linear_algebra import coupling_matrix
 from ik_service.robots.host_kinematics.tangent import BodyMotion
 from ik_service.robots.structure.caller_order import CallerOrder
+from ik_service.robots.structure.coupling import mapped_limits
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.target_arrays import TargetArrays
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.linearisation.host_rows import Data, HostBlock, RowValues
+from ik_service.solver.linearisation.linearisation import Further
 from ik_service.solver.problems.rows.binding import is_robot_constraint
 from ik_service.solver.problems.rows.blocks import Rows
 from ik_service.solver.problems.rows.kinds import RowKind
+from objectives.errors import InputError, UnknownNameError
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import ROW_WEIGHTS
 from objectives.tasks.frame_objective import OFFSET
@@ -39,6 +42,18 @@ class LimitDistances(NamedTuple):
     at_lower: NDArray[np.bool_]
     at_upper: NDArray[np.bool_]
     way: Float64Array
+
+
+class LimitOwners(NamedTuple):
+    """Whose limits bound active DOFs at one end, shape [active DOFs] each.
+
+    Attributes:
+        dof: The DOF of the robot.
+        rate: How far the active DOF goes with its limit.
+    """
+
+    dof: NDArray[np.int32]
+    rate: Float64Array
 
 
 class HostRows:
@@ -97,6 +112,52 @@ class HostRows:
                 constraints += 1
             found.append({name: lines[: given.problem_count] for name, lines in own.items()})
         return found
+
+    def further(self, wanted: Sequence[tuple[object, str]], *, limits: bool) -> Further:
+        """Say by what answers are derived beside targets.
+
+        Args:
+            wanted: Objectives, and names of their fields.
+            limits: Whether limits are among it.
+
+        Raises:
+            InputError: They are no pairs, or an objective is not of this solver.
+            UnknownNameError: It has no field of a name.
+        """
+        places, columns = list[tuple[int, str]](), list[int]()
+        try:
+            pairs = [(objective, name) for objective, name in wanted]
+        except (TypeError, ValueError):
+            raise InputError(f"data is {wanted!r}. Allowed: pairs of an objective and the name of a field.") from None
+        for objective, name in pairs:
+            place = next((k for k, own in enumerate(self._objectives) if own is objective), None)
+            if place is None:
+                raise InputError(f"{type(objective).__name__} is no objective of this solver.")
+            known = self._objectives[place].data_rows()
+            if name not in known:
+                raise UnknownNameError(f"{type(objective).__name__} has no field '{name}'. Fields: {', '.join(known)}.")
+            places.append((place, name))
+            columns.append(int(self._objectives[place].data(name).shape[-1]))
+        return Further(tuple(places), tuple(columns), limits)
+
+    def unit_columns(self, block: int, name: str) -> tuple[slice, ...]:
+        """Give the columns of a field of a block of rows that are brought to length 1 together."""
+        return self._objectives[block].unit_columns(name)
+
+    def limit_owners(self) -> tuple["LimitOwners", "LimitOwners"]:
+        """Say whose limits, lower and upper ones, bound each active DOF: its own, or those of one that follows it."""
+        robot = self.robot
+        found = [LimitOwners(robot.active_dof.copy(), np.ones(robot.active_dof_count)) for _ in range(2)]
+        nearest = [robot.joint_limit_lower[robot.active_dof].copy(), -robot.joint_limit_upper[robot.active_dof]]
+        for dof in robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]:
+            multiplier, leader = float(robot.dof_multiplier[dof]), int(robot.dof_active[dof])
+            if multiplier == 0.0:
+                continue
+            bounds = mapped_limits(robot, int(dof), robot.joint_limit_lower[dof], robot.joint_limit_upper[dof])
+            for own, least, bound in zip(found, nearest, (bounds[0], -bounds[1]), strict=True):
+                if bound > least[leader]:
+                    least[leader], own.dof[leader], own.rate[leader] = bound, dof, 1.0 / multiplier
+        return found[0], found[1]
 
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
         """Give the weights of all rows, shape [n, rows]."""

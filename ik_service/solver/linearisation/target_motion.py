@@ -18,9 +18,11 @@ from ik_service.robots.model import RobotModel
 from ik_service.robots.transforms import Float64Array
 from ik_service.solver.inputs.targets import Target
 from ik_service.solver.launches import typed_warp
+from ik_service.solver.launches.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.linearisation.linearisation import TWIST
 from ik_service.solver.linearisation.packet_launch import TEMPLATES, launch, load, shown
 from ik_service.solver.results.float64_kinematics import (
+    ON_CPU,
     Kinematics,
     KinematicsRef,
     float64_kinematics,
@@ -29,6 +31,13 @@ from ik_service.solver.results.float64_kinematics import (
 
 LEAST_SHARE = 1e-9
 """Square of the sine of the angle between a row and those before it from which on rows are told apart."""
+
+
+def stack_bytes(targets: int, dofs: int, path: int) -> int:
+    """Return about how much stack the kernel of `motion_kernel` takes [bytes]: its arrays, and 2 KiB for the rest."""
+    rows = TWIST * targets
+    numbers = rows * (rows + dofs + 4) + 27 * targets + dofs + 7 * path
+    return 8 * ON_CPU.width * numbers + 2048
 
 
 @wp.struct
@@ -73,7 +82,7 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
 
     @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
     def target_motion(
-        count: int,
+        count: wp.array[wp.int32],  # [1]
         robot: Kinematics,  # with paths to each target's link, then to each reference link
         joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]
         island: IslandMotion,
@@ -93,7 +102,7 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
         write_motion(
             p,
             p,
-            count - p,
+            count[0] - p,
             robot,
             joint_q,
             island,
@@ -169,6 +178,10 @@ class TargetMotion:
         self._has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
+    def stack_bytes(self, island: TargetIsland) -> int:
+        """Return about how much stack an island takes."""
+        return stack_bytes(*self._sizes(island))
+
     def load(self, islands: Sequence[TargetIsland]) -> None:
         """Load the kernels for some islands; they are compiled if the cache lacks them.
 
@@ -199,18 +212,50 @@ class TargetMotion:
         by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count * TWIST)) for count in (targets, tools))
         arrays = [shown(one) for one in (step, touched, least, by_targets, by_offsets)]
         configurations, given = shown(joint_q), [shown(one[problems]) for one in self._given]
+        count = shown(np.array([n], np.int32))
         is_free = shown(free.astype(np.float64))
         for island in islands:
             own = np.flatnonzero(island.rows.any(axis=1))
             counts = shown(island.rows[None].astype(np.float64))
-            inputs = [n, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
+            inputs = [count, self._kinematics, configurations, self._island(island, own), *given, counts, is_free]
             launch(self._kernel(island), n, [*inputs, *arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
 
+    def recorded(self, islands: Sequence[TargetIsland]) -> RecordedLaunches:
+        """Return the launches of `at`, for programs without this package.
+
+        Arrays that programs bring have a line for every problem, those of this motion have one: tool frames.
+        """
+        robot, n, targets = self._robot, 2, len(self._has_reference)
+        shapes = {
+            "joint_q": (robot.joint_coord_count,),
+            "positions": (targets, 3),
+            "orientations_xyzw": (targets, 4),
+            "free_dofs": (robot.active_dof_count,),
+            "step": (robot.active_dof_count,),
+            "touched": (robot.active_dof_count,),
+            "regular": (),
+            "by_targets": (robot.joint_dof_count, targets * TWIST),
+            "by_offsets": (robot.joint_dof_count, targets * TWIST if self._has_tool.any() else 0),
+        }
+        lines = {name: wp.zeros((n, *shape), dtype=wp.float64, device="cpu") for name, shape in shapes.items()}
+        count, tools = shown(np.array([n], np.int32)), shown(np.array(self._given[0][:1]))
+        steps = []
+        for island in islands:
+            own, counts = np.flatnonzero(island.rows.any(axis=1)), shown(island.rows[None].astype(np.float64))
+            given = (tools, lines["positions"], lines["orientations_xyzw"], counts, lines["free_dofs"])
+            outputs = (lines[name] for name in ("step", "touched", "regular", "by_targets", "by_offsets"))
+            inputs = (count, self._kinematics, lines["joint_q"], self._island(island, own), *given, *outputs)
+            steps.append(RecordedStep("derive", self._kernel(island), inputs, True))
+        return RecordedLaunches(tuple(steps), lines, {"count": count}, ())
+
     def _kernel(self, island: TargetIsland) -> wp.Kernel:
-        kernel: wp.Kernel = motion_kernel(int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest)
+        kernel: wp.Kernel = motion_kernel(*self._sizes(island))
         return kernel
+
+    def _sizes(self, island: TargetIsland) -> tuple[int, int, int]:
+        return int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest
 
     def _island(self, island: TargetIsland, targets: NDArray[np.intp]) -> Any:
         """Give an island as kernels read it."""

@@ -225,7 +225,7 @@ def test_tools_are_followed(weight):
     by_q = np.random.default_rng(5).normal(size=along.shape)
     back = found.vjp(by_q)
     np.testing.assert_allclose(
-        (along * by_q).sum(), sum((part * own).sum() for part, own in zip(back, changes, strict=True))
+        (along * by_q).sum(), sum((part * own).sum() for part, own in zip(back[:4], changes, strict=True))
     )
 
 
