@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from ik_service.errors import RobotFileError
 from ik_service.robots.collision.link_shapes import LinkShapes
@@ -18,7 +18,7 @@ from ik_service.robots.files.geometry.sphere_file import read_spheres_beside
 from ik_service.robots.files.geometry.srdf import read_disabled_pairs
 from ik_service.robots.files.loop_closures import read_closures_beside
 from ik_service.robots.files.urdf import read_urdf
-from ik_service.robots.files.xml_reader import MAX_BYTES
+from ik_service.robots.files.xml_reader import MAX_BYTES, outermost_tag
 from ik_service.robots.model import RobotModel
 from ik_service.robots.structure.names import unknown_name
 from objectives.errors import InputError, UnknownNameError
@@ -47,8 +47,10 @@ def builtin_urdf(name: str) -> bytes:
 
 
 def load_robot(
-    source: str | PathLike[str],
+    source: "str | PathLike[str] | Any",
     *,
+    base: str | None = None,
+    tip: str | None = None,
     locked: Mapping[str, float | Sequence[float]] | None = None,
     active: Sequence[str] | None = None,
     floating_base: bool = False,
@@ -66,7 +68,11 @@ def load_robot(
     links are not checked.
 
     Args:
-        source: A built-in name, or the path of a URDF (``.urdf``) or MJCF (``.xml``) file.
+        source: A built-in name; the path of a URDF (``.urdf``) or MJCF (``.xml``) file; the text of one, such as the
+            parameter ``robot_description`` of a ROS system; or a ``mujoco.MjModel``. A text or a model has no files
+            beside it. MJCF is for trusted sources: it may open files.
+        base: Link that becomes the fixed base, with its frame as the world's; None keeps the root. See ``subrobot``.
+        tip: Link at which the robot ends: only the joints on the way there are kept; None keeps all branches.
         locked: Joints to lock, with their coordinates [m or rad]. A start that is given to a solve puts them where it
             says instead, problem by problem; see ``RobotModel.lock``.
         active: Joints that may move; all others are locked at ``locked``, or else in the middle of their limits; alike.
@@ -79,10 +85,10 @@ def load_robot(
         The model.
 
     Raises:
-        UnknownNameError: There is no such built-in robot, file or joint.
+        UnknownNameError: There is no such built-in robot, file, link or joint.
         RobotFileError: The file cannot be read as a robot.
-        InputError: A locked value does not fit, a joint is both locked and active, ``constraints`` or
-            ``collision`` is none of its words, or MJCF was asked for without the ``mujoco`` package.
+        InputError: The tip is not below the base, a locked value does not fit, a joint is both locked and active,
+            ``constraints`` or ``collision`` is none of its words, or MJCF was asked for without the ``mujoco`` package.
     """
     both = sorted(set(locked or ()) & set(active or ()))
     if both:
@@ -93,6 +99,9 @@ def load_robot(
     if collision != "ignore":
         shapes = {link.name: link.shapes for link in description.links if collision == "shapes"}
         robot = robot.with_collision_model(_collision_model(source, robot, shapes))
+    if base is not None or tip is not None:
+        ends = None if tip is None else [tip]
+        robot = robot.subrobot(robot.link_names[0] if base is None else base, ends, ends)
     if locked:
         robot = robot.lock(locked)
     return robot if active is None else robot.activate(active)
@@ -156,10 +165,10 @@ def _check_word(name: str, value: str, words: Sequence[str]) -> None:
         raise InputError(f"{name} is {value!r}. Allowed: {', '.join(map(repr, words))}.")
 
 
-def _collision_model(
-    source: str | PathLike[str], robot: RobotModel, shapes: Mapping[str, LinkShapes]
-) -> CollisionModel | None:
+def _collision_model(source: Any, robot: RobotModel, shapes: Mapping[str, LinkShapes]) -> CollisionModel | None:
     """Give the collision model of the files beside a robot's file, or else of shapes."""
+    if _is_text(source) or not isinstance(source, str | PathLike):
+        return read_collision_model(robot, shapes)
     is_builtin = isinstance(source, str) and source in builtin_robot_names()
     folder, stem = (_BUILTIN, str(source)) if is_builtin else (Path(source).parent, Path(source).stem)
     srdf = folder / f"{stem}.srdf"
@@ -171,7 +180,26 @@ def _collision_model(
     )
 
 
-def _describe(source: str | PathLike[str], reads_them: bool) -> RobotDescription:
+def _is_text(source: object) -> bool:
+    """Whether this is a document rather than a name or a path."""
+    return isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<")
+
+
+def _describe(source: Any, reads_them: bool) -> RobotDescription:
+    if _is_text(source):
+        data = source.encode("utf-8", errors="surrogatepass")
+        if outermost_tag(data) != "mujoco":
+            return read_urdf(data, reads_constraints=reads_them)
+        from ik_service.robots.files.mjcf import read_mjcf_text
+
+        return read_mjcf_text(source, reads_constraints=reads_them)
+    if not isinstance(source, str | PathLike):
+        if not type(source).__module__.startswith("mujoco"):
+            allowed = "a built-in name, a path, the text of a URDF or MJCF file, or a mujoco.MjModel"
+            raise InputError(f"Robot is of type {type(source).__name__}. Allowed: {allowed}.")
+        from ik_service.robots.files.mjcf import read_mjmodel
+
+        return read_mjmodel(source, reads_constraints=reads_them)
     if isinstance(source, str) and source in builtin_robot_names():
         description = read_urdf(builtin_urdf(source), reads_constraints=reads_them)
         return description.with_constraints(read_beside(_BUILTIN, source)) if reads_them else description

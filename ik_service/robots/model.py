@@ -26,6 +26,7 @@ from ik_service.robots.kinematic_robot import ActiveMap, JointStep, KinematicTre
 from ik_service.robots.structure import coupling, names, size
 from ik_service.robots.structure.names import DofInfo
 from ik_service.robots.structure.trees import kinematic_trees
+from ik_service.robots.table import table
 from ik_service.robots.transforms import Float64Array
 from ik_service.robots.variants import aggregation, locking, subtree
 from objectives.model import BodyMass
@@ -42,6 +43,10 @@ class RobotModel(CollidingRobot):
         """Give the name and the sizes in one line."""
         dofs = f"{self.joint_dof_count} DOFs ({self.active_dof_count} active)"
         return f"<RobotModel '{self.name}': {self.joint_count} joints, {dofs}, {len(self.link_names)} links>"
+
+    def __str__(self) -> str:
+        """Give a table of the DOFs that fits a screen: names, types, limits, and what moves them."""
+        return table(self, repr(self))
 
     @cached_property
     def active_map(self) -> ActiveMap:

@@ -6,9 +6,10 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ik_service.api.documents.robot import robot_body, robot_summary
-from ik_service.api.schema.robot import DofBody, JointBody
+from ik_service.api.schema.robot import JointBody
 from ik_service.cli.console import escaped, output_console
-from ik_service.robots import builtin_robot_names, load_robot
+from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+from ik_service.robots.table import mover
 
 
 def print_robots() -> None:
@@ -33,7 +34,9 @@ def print_robot(name: str) -> None:
     for joint in robot.joints:
         for dof in joint.dofs:
             limits = (_limit(dof.lower, -math.inf), _limit(dof.upper, math.inf))
-            table.add_row(escaped(dof.name), joint.type, *limits, _mover(dof))
+            table.add_row(
+                escaped(dof.name), joint.type, *limits, escaped(mover(model, model.dof_names.index(dof.name)))
+            )
     console = output_console()
     console.print(table)
     console.print(f"Links: {', '.join(link.name for link in robot.links)}", markup=False, soft_wrap=True)
@@ -58,24 +61,20 @@ def print_tree(name: str) -> None:
     for link in robot.links:  # parents come before their children
         label = escaped(link.name)
         if link.name in joints:
-            label = f"{_joint_label(joints[link.name])} -> {label}"
+            label = f"{_joint_label(model, joints[link.name])} -> {label}"
         branches[link.name] = branches[link.parent].add(label)
     output_console().print(root)
 
 
-def _joint_label(joint: JointBody) -> str:
+def _joint_label(robot: RobotModel, joint: JointBody) -> str:
     ranges = [
         f" {_limit(dof.lower, -math.inf)} .. {_limit(dof.upper, math.inf)}"
         for dof in joint.dofs
         if dof.lower is not None or dof.upper is not None
     ]
-    return f"[cyan]{escaped(joint.name)}[/] {joint.type}{','.join(ranges)}"
-
-
-def _mover(dof: DofBody) -> str:
-    if not dof.active:
-        return "nothing: locked"
-    return "the solver" if dof.leader is None else escaped(f"{dof.leader}, which it follows")
+    movers = {mover(robot, robot.dof_names.index(dof.name)) for dof in joint.dofs} - {"the solver"}
+    moved = "".join(f", moved by {escaped(one)}" for one in sorted(movers))
+    return f"[cyan]{escaped(joint.name)}[/] {joint.type}{','.join(ranges)}{moved}"
 
 
 def _limit(value: float | None, missing: float) -> str:

@@ -6,6 +6,7 @@ from its body's origin. Coordinates are those of MuJoCo's ``qpos``, but quaterni
 file refers to: local files that the caller trusts only, never uploads.
 """
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,7 @@ def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription
         UnknownNameError: There is no such file.
         RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint.
     """
-    try:
-        import mujoco
-    except ImportError:
-        raise InputError(f"MJCF files are read through MuJoCo. {how_to_install('mujoco')}") from None
+    mujoco = _mujoco()
     if not path.is_file():
         raise UnknownNameError(f"Robot file '{path}' does not exist.")
     _check_root(path)
@@ -62,9 +60,45 @@ def read_mjcf(path: Path, *, reads_constraints: bool = True) -> RobotDescription
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise RobotFileError(f"MuJoCo cannot compile '{path.name}': {error}") from None
+    return _described(mujoco, model, path.stem, reads_constraints=reads_constraints)
+
+
+def read_mjcf_text(text: str, *, reads_constraints: bool = True) -> RobotDescription:
+    """Read the text of an MJCF file, as `read_mjcf` does; files that it refers to are looked for where MuJoCo does.
+
+    Raises:
+        InputError: The ``mujoco`` package is not installed.
+        RobotFileError: MuJoCo cannot compile it, or it holds a limited ball joint.
+    """
+    mujoco = _mujoco()
+    try:
+        model = mujoco.MjModel.from_xml_string(text)
+    except ValueError as error:
+        raise RobotFileError(f"MuJoCo cannot compile the text: {error}") from None
+    return _described(mujoco, model, "mjcf", reads_constraints=reads_constraints)
+
+
+def read_mjmodel(model: Any, *, reads_constraints: bool = True) -> RobotDescription:
+    """Read a model that MuJoCo has compiled, which stays as it is.
+
+    Raises:
+        RobotFileError: It holds a limited ball joint.
+    """
+    return _described(_mujoco(), copy.copy(model), "mujoco", reads_constraints=reads_constraints)
+
+
+def _mujoco() -> Any:
+    try:
+        import mujoco
+    except ImportError:
+        raise InputError(f"MJCF files are read through MuJoCo. {how_to_install('mujoco')}") from None
+    return mujoco
+
+
+def _described(mujoco: Any, model: Any, fallback_name: str, *, reads_constraints: bool) -> RobotDescription:
     if not reads_constraints:
         model.eq_active0[:] = 0
-    return _Conversion(mujoco, model, path.stem).description()
+    return _Conversion(mujoco, model, fallback_name).description()
 
 
 def _check_root(path: Path) -> None:

@@ -6,6 +6,7 @@ elements and length of attributes are capped. Every error is a ``RobotFileError`
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -13,6 +14,7 @@ from ik_service.errors import RobotFileError
 
 MAX_BYTES = 2_000_000
 MAX_DEPTH = 64
+HEAD_BYTES = 64 * 1024  # in which the outermost element begins
 MAX_ELEMENTS = 65_536
 MAX_ATTRIBUTE_LENGTH = 1024
 
@@ -186,3 +188,13 @@ class _TreeBuilder:
 
     def _end(self, _tag: str) -> None:
         self._open.pop()
+
+
+def outermost_tag(data: bytes) -> str:
+    """Give the tag of the outermost element; empty where none is found, of which readers say what is wrong."""
+    found = list[str]()
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda tag, _: found.append(tag)
+    with suppress(expat.ExpatError):
+        parser.Parse(data[:HEAD_BYTES], False)
+    return found[0] if found else ""
