@@ -6,12 +6,13 @@ metres, angles radians, masses kilograms.
 
 Two ways to name loops are read, neither of them part of the format: elements ``<constraint>`` as proposed for urdfdom,
 with a frame and an axis on a parent and on a child link, and pairs of links ``closing_NAME_1``, ``closing_NAME_2`` as
-onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning.
+onshape-to-robot writes them, which meet in a point. What cannot be read as a loop is left out with a warning. So is a
+second ``<inertial>`` of a link, and a ``<mimic>`` whose leader does not exist.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -58,9 +59,12 @@ def read_urdf(data: bytes, *, reads_constraints: bool = True) -> RobotDescriptio
     if root.tag != "robot":
         raise root.error(f"the outermost element must be <robot>, got <{shortened(root.tag)}>.")
     _refuse_xacro(root)
-    links = tuple(_read_link(element) for element in _capped(root, "link"))
-    joints = tuple(_read_joint(element) for element in _capped(root, "joint"))
+    warnings, joint_elements = list[str](), _capped(root, "joint")
+    links = tuple(_read_link(element, warnings) for element in _capped(root, "link"))
+    names = {element.attributes.get("name", "").strip() for element in joint_elements}
+    joints = tuple(_read_joint(element, names, warnings) for element in joint_elements)
     constraints = _read_loops(root, links) if reads_constraints else ReadConstraints()
+    constraints = ReadConstraints(warnings=tuple(warnings)).joined(constraints)
     return RobotDescription(root.attributes.get("name", "").strip() or "robot", links, joints, constraints)
 
 
@@ -77,10 +81,13 @@ def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
     return found
 
 
-def _read_link(element: XmlElement) -> LinkDescription:
-    name, inertial, shapes = element.text("name"), element.one("inertial"), read_link_shapes(element)
-    if inertial is None:
+def _read_link(element: XmlElement, warnings: list[str]) -> LinkDescription:
+    name, inertials, shapes = element.text("name"), list(element.all("inertial")), read_link_shapes(element)
+    if not inertials:
         return LinkDescription(name, element.line, shapes=shapes)
+    if len(inertials) > 1:
+        warnings.append(f"Link '{shortened(name)}' has {len(inertials)} elements <inertial>: the first one counts.")
+    inertial = inertials[0]
     mass = _required(inertial, "mass")
     mass.text("value")
     value = mass.number("value", 0.0)
@@ -90,13 +97,17 @@ def _read_link(element: XmlElement) -> LinkDescription:
     return LinkDescription(name, element.line, value, (x, y, z), shapes)
 
 
-def _read_joint(element: XmlElement) -> JointDescription:
+def _read_joint(element: XmlElement, names: Collection[str], warnings: list[str]) -> JointDescription:
     name = element.text("name")
     type_name = element.text("type")
     joint_type = _TYPES.get(type_name)
     if joint_type is None:
         raise element.error(f"joint type '{shortened(type_name)}' is unknown; known are {', '.join(sorted(_TYPES))}.")
     mimic = _read_mimic(element, joint_type)
+    if mimic is not None and mimic.leader not in names:
+        leader = shortened(mimic.leader)
+        warnings.append(f"Joint '{shortened(name)}' moves by itself: '{leader}', which it follows, does not exist.")
+        mimic = None
     lower, upper, velocity, effort = _read_limit(element, joint_type, mimic is not None)
     return JointDescription(
         name=name,

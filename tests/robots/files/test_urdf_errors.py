@@ -182,12 +182,6 @@ BAD = {
     ),
     "huge multiplier": (_changed('multiplier="2"', 'multiplier="1e9"'), "<mimic> of joint 'elbow'", 16, "proportion"),
     "tiny multiplier": (_changed('multiplier="2"', 'multiplier="1e-9"'), "<mimic> of joint 'elbow'", 16, "proportion"),
-    "unknown leader": (
-        _changed('joint="shoulder"', 'joint="knee"'),
-        "<mimic> of joint 'elbow'",
-        16,
-        "'knee' does not exist",
-    ),
     "follows itself": (_changed('joint="shoulder"', 'joint="elbow"'), "<mimic> of joint 'elbow'", 16, "follows itself"),
     "follows a circle": (
         _changed(
@@ -308,3 +302,21 @@ def test_many_elements_below_long_names_take_little_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100 * len(text)  # a label of 60 names in each of the elements would be over 1000 times as much
+
+
+def test_a_leader_that_does_not_exist_is_a_warning():
+    text = _changed('joint="shoulder"', 'joint="knee"')
+    robot = load_urdf(text)
+    assert robot.warnings == ("Joint 'elbow' moves by itself: 'knee', which it follows, does not exist.",)
+    assert robot.active_dof_count == robot.joint_dof_count == 2
+    assert load_urdf(text, constraints="ignore").warnings == robot.warnings
+    assert load_urdf(ROBOT.encode()).warnings == ()
+    assert load_urdf(ROBOT.encode()).active_dof_count == 1
+
+
+def test_of_two_inertials_the_first_counts():
+    first, second = ('<mass value="1"/><origin xyz="1 0 0"/>', '<mass value="5"/>')
+    once, both = _inertial(first), _inertial(f"{first}</inertial><inertial>{second}")
+    robot = load_urdf(both)
+    assert robot.warnings == ("Link 'upper' has 2 elements <inertial>: the first one counts.",)
+    assert robot.content_hash == load_urdf(once).content_hash
