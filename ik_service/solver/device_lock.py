@@ -1,16 +1,70 @@
-"""The lock that is held to launch, copy or record on a device."""
+"""Turns on a device: the lock that is held to launch, copy or record, and what keeps launches on a CPU apart.
+
+Warp records one graph and one tape at a time per process, and while it records, launches and copies of other threads
+are taken for part of the recording. So everything takes turns by `DEVICE_LOCK`, but the kernels of the compiled engine
+on a CPU: they run side by side. Such launches are not recorded there, yet they write to what Warp has of the recording.
+So a recording waits until none is under way, and none begins before it ends.
+"""
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import warp as wp
 
-# Warp records one graph and one tape at a time per process, and while it records, launches and copies of other threads
-# are taken for part of the recording. So everything takes turns but the kernels of the compiled engine on a CPU, and
-# ticks there.
 DEVICE_LOCK = threading.RLock()
+WAIT_S = 2e-3
+"""How long a recording waits for launches that are under way; after that it is left for another time."""
+POLL_S = 1e-4
+
+
+class SideBySide:
+    """A block that runs beside others in other threads, but not beside a recording."""
+
+    def __init__(self) -> None:
+        self._under_way = list[None]()  # an entry for each block; appending and removing one is atomic
+        self._is_recording = False
+        self._recorded = threading.Event()
+
+    def __enter__(self) -> None:
+        """Begin a block, once no recording is under way."""
+        self._under_way.append(None)  # whoever records says so and then looks here: one of the two sees the other
+        while self._is_recording:
+            self._under_way.pop()
+            self._recorded.wait()
+            self._under_way.append(None)
+
+    def __exit__(self, *_error: object) -> None:
+        """End the block."""
+        self._under_way.pop()
+
+    @contextmanager
+    def recording(self) -> Iterator[bool]:
+        """Hold off blocks of other threads, with the device lock held; give whether none is under way."""
+        self._recorded.clear()
+        self._is_recording = True
+        try:
+            until = time.monotonic() + WAIT_S
+            while self._under_way and time.monotonic() < until:
+                time.sleep(POLL_S)
+            yield not self._under_way
+        finally:
+            self._is_recording = False
+            self._recorded.set()
+
+
+_ON_CPU = SideBySide()
 
 
 def turn_on(device: wp.Device | None) -> AbstractContextManager[object]:
-    """Return what to hold while a GPU works, which records graphs; nothing for a CPU."""
-    return DEVICE_LOCK if device is not None and device.is_cuda else nullcontext()
+    """Return what to hold while a device works: for itself on a GPU, beside other threads on a CPU."""
+    return DEVICE_LOCK if device is not None and device.is_cuda else _ON_CPU
+
+
+def recording() -> AbstractContextManager[bool]:
+    """Return what to hold while Warp records, beside the device lock.
+
+    It gives whether to record: False where launches of other threads have not ended in time.
+    """
+    return _ON_CPU.recording()

@@ -13,6 +13,7 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.solver.device_lock import recording
 from ik_service.solver.problems.host_device_array import wait
 from ik_service.solver.problems.parts import part_count, part_sizes
 
@@ -95,10 +96,14 @@ class Recording:
         parts = part_count(count, self._threads)
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
+        launches = partial(self._run, self._recorded[parts], count)
         if parts > 1 or not self._is_frequent(count):
-            return partial(self._run, self._recorded[parts], count)
-        with wp.ScopedCapture(device=self._device) as capture:
-            self._recorded[1][0].run(count)
+            return launches
+        with recording() as may_record:
+            if not may_record:
+                return launches
+            with wp.ScopedCapture(device=self._device) as capture:
+                self._recorded[1][0].run(count)
         replay = self._graphs[count] = partial(self._launch, capture.graph)
         if len(self._graphs) > GRAPHS_MAX:
             self._graphs.popitem(last=False)

@@ -9,6 +9,7 @@ from ik_service.compiler import ATTEMPT_SLACK
 from ik_service.linear_solve import allocate_equations, damped_steps, normal_equations
 from ik_service.robots import DeviceModel
 from ik_service.solver.collisions.collision_data import CollisionData
+from ik_service.solver.device_lock import recording
 from ik_service.solver.launches.kernel_loading import load_kernels_alone
 from ik_service.solver.lm.codes import IDLE
 from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
@@ -218,11 +219,18 @@ class Batch:
         self._launch(accept, per_island, islands, self._body_tree, *trial, slots, joint_q, accepted.body_q)
         self._refill()
 
-    def _record(self) -> wp.Graph:
-        """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them."""
+    def _record(self) -> wp.Graph | None:
+        """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them.
+
+        Returns:
+            The graph; None where launches of other threads are under way.
+        """
         self._iterate()
-        with wp.ScopedCapture(device=self._model.device) as capture:
-            for _ in range(ITERATIONS_PER_LAUNCH):
-                self._iterate()
+        with recording() as may_record:
+            if not may_record:
+                return None
+            with wp.ScopedCapture(device=self._model.device) as capture:
+                for _ in range(ITERATIONS_PER_LAUNCH):
+                    self._iterate()
         graph: wp.Graph = capture.graph
         return graph
