@@ -276,3 +276,50 @@ def test_json_results_hold_what_the_file_asks_to_include(run, tmp_path):
     path.write_text(json.dumps(body))
     run("solve", "panda", path, "-o", output, "--device", "cpu")
     assert json.loads(output.read_text())["islands"][0][0]["rows"] == ["target panda_hand"]
+
+
+def test_limits_of_the_command_are_kept(run, targets_csv, tmp_path):
+    output = tmp_path / "results.npz"
+    own = ("--joint-limits", "panda_joint1=-0.2:0.4", "--joint-limits", "panda_joint7=0:1")
+    run("solve", "panda", targets_csv, "-l", "panda_hand", "-o", output, *own, "--device", "cpu")
+    with np.load(output, allow_pickle=False) as archive:
+        joint_q, success = archive["joint_q"], archive["success"]
+    assert success[0]
+    for column, lower, upper in ((0, -0.2, 0.4), (6, 0.0, 1.0)):
+        assert ((joint_q[:, column] >= lower) & (joint_q[:, column] <= upper)).all()
+    document = {
+        "targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}],
+        "joint_limits": {"panda_joint1": [0.1, 0.2]},
+    }
+    problems = tmp_path / "problems.json"
+    problems.write_text(json.dumps(document))
+    result = run("solve", "panda", problems, "--device", "cpu")
+    row = next(csv.DictReader(io.StringIO(result.stdout)))
+    assert 0.1 <= float(row["panda_joint1"]) <= 0.2
+    overruled = run("solve", "panda", problems, "--joint-limits", "panda_joint1=-0.2:-0.1", "--device", "cpu")
+    row = next(csv.DictReader(io.StringIO(overruled.stdout)))
+    assert -0.2 <= float(row["panda_joint1"]) <= -0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("panda_joint1", "give NAME=LOWER:UPPER"),
+        ("panda_joint1=0", "give NAME=LOWER:UPPER"),
+        ("elbow=0:1", "'elbow' is not in robot 'panda'"),
+        ("panda_joint1=1:0", "not a lower and an upper limit"),
+    ],
+)
+def test_limits_that_are_none_are_refused(run, targets_csv, text, said):
+    result = run("solve", "panda", targets_csv, "-l", "panda_hand", "--joint-limits", text, "--device", "cpu", code=2)
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_target_out_of_reach_gets_the_nearest_minimum_where_asked_for(run, targets_csv, tmp_path):
+    output = tmp_path / "results.npz"
+    own = ("solve", "panda", targets_csv, "-l", "panda_hand", "-o", output, "--device", "cpu")
+    run(*own, "--approximate", "nearest")
+    with np.load(output, allow_pickle=False) as archive:
+        assert archive["seed_index"].tolist()[2] == 0
+    result = run(*own, "--approximate", "least", code=2)
+    assert "Option approximate is 'least'" in " ".join(result.stderr.split())
