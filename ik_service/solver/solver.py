@@ -147,8 +147,8 @@ class IKSolver:
             object_enabled: Which objects of the world are there, booleans [objects] or [n, objects]; None for all.
             attached: Objects that links carry, by name; changing them compiles nothing.
             joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
-                each a number or [n], or a pair of arrays [DOFs] or [n, DOFs]; or `AskedLimits`, in place of the next two
-                as well. These compile nothing; a solve with them has no derivatives.
+                each a number or [n]; a pair of arrays [DOFs] or [n, DOFs]; or `AskedLimits`, in place of the next two,
+                too. These compile nothing; a solve with them has no derivatives.
             frozen: DOFs that stay where `initial_joint_q` has them, within the robot's limits: names, a mapping from
                 names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
             max_change: How far DOFs may be from `initial_joint_q` [rad or m]: one number for all, a mapping from names
