@@ -153,8 +153,6 @@ class SolverCore:
             with DEVICE_LOCK, CacheErrorsExplained():
                 self.work.verify_given(judged, prepared)
         result = collect_result(head, self.work, prepared, settings)
-        if limits is not None:
-            result = replace(result, is_narrowed=True)
         if worlds is None or judged is not None or not (combines and self._may_combine(options)):
             return result
         if options.deadline_s is not None:  # what is left of it
@@ -198,9 +196,7 @@ class SolverCore:
                 self._upload_targets()
                 work = self.work
                 work.verification.check_collision(checked=worlds is not None and verdict)
-                work.use_limits(limits, count)
-                staged = start if limits is None else work.problems.limits.starts(limits, start)
-                work.inputs.stage(given.positions, given.orientations_xyzw, staged)
+                work.inputs.stage(given.positions, given.orientations_xyzw, work.use_limits(limits, start, count))
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
             # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.

@@ -169,7 +169,7 @@ def _collect(head: ResultHead, work: Workspace, prepared: PreparedSolve, setting
     values["constraint_error"], values["closing_joint_q"] = verified.constraint_values.read(count)
     if verified.collision is not None:
         values["clearance"], values["closest"] = verified.collision.read(count)
-    values["seeds"] = settings.seeds
+    values["seeds"], values["is_narrowed"] = settings.seeds, work.is_narrowed
     values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
     return instance_of(IKResult, values)
 

@@ -87,23 +87,29 @@ class Workspace:
         self.verification.use_rows(layout.rows)
         self.forget()
 
-    def use_limits(self, asked: AskedLimits | None, count: int) -> None:
-        """Let the next solve keep these limits; None: those of the robot."""
+    def use_limits(self, asked: AskedLimits | None, start: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+        """Let the next solve keep these limits, None: those of the robot; return where it starts within them."""
         limits = self._own_limits
         if asked is not None:
             if self._asked_limits is None:
                 lines = self.problems.capacity
                 self._asked_limits = LimitArrays(self._model, hard_limits=self._hard_limits, lines=lines)
             limits = self._asked_limits
-            limits.write(asked, count)
+            start = limits.take(asked, start, count)
         if limits is not self.problems.limits:
             self.problems.use_limits(limits, self._turns)
+        return start
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Take other tool frames and weights of the same targets; return whether an array was exchanged."""
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
         exchanged = [part.use_targets(targets) for part in (self.inputs, self.verification)]
         return any(exchanged)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the last solve had limits narrower than the robot's."""
+        return self.problems.limits is not self._own_limits
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
         """Set the numbers of a solve; `inputs` have yet to go to the device.

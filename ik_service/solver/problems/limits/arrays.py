@@ -83,34 +83,36 @@ class LimitArrays:
         """Of all DOFs, float32: one that is there or beyond is told to be at its limit; infinite alike."""
         return self._of("at_limit")
 
-    def write(self, asked: AskedLimits, count: int) -> None:
-        """Take other limits of the first problems; answers keep these."""
-        exact = (asked.lower, asked.upper)
-        rounded = self._rounded(asked)
+    def take(self, asked: AskedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
+        """Take other limits of the first problems; answers keep these.
+
+        Args:
+            asked: The limits.
+            start: Configurations of seed 0, [joint_coord_count] or [problems, joint_coord_count]; None for none.
+            count: How many problems.
+
+        Returns:
+            Where problems start within their limits, [joint_coord_count] or [problems, joint_coord_count].
+        """
+        exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
+        # rounded inwards to float32, and no further out than the robot's own limits are
+        rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
         forms: dict[str, Ends] = {"float32": rounded, "float64": exact, "draws": self._draws.within(*rounded)}
-        scalar, place, lines = self._scalar, self._place, len(asked.lower)
-        stays = asked.frozen[:, scalar]
+        lines, stays = len(asked.lower), asked.frozen[:, scalar]
         returned, told, at_limit = (
-            [np.tile(end, (lines, 1)) for end in self._own[name]] for name in ("told", "told", "at_limit")
+            [np.tile(end, (lines, 1)) for end in own[name]] for name in ("told", "told", "at_limit")
         )
         for k, (infinite, narrower) in enumerate(((-np.inf, np.maximum), (np.inf, np.minimum))):
-            returned[k][:, place] = narrower(returned[k][:, place], exact[k][:, scalar])
-            told[k][:, place] = np.where(stays, infinite, returned[k][:, place])
+            kept = narrower(own["told"][k][self._place], exact[k][:, scalar])
+            returned[k][:, self._place] = kept
+            told[k][:, self._place] = np.where(stays, infinite, kept)
             at_limit[k][:, self._dof] = np.where(stays, infinite, rounded[k][:, scalar])
         self._write(forms | {"returned": returned, "told": told, "at_limit": at_limit}, count)
-
-    def starts(self, asked: AskedLimits, start: NDArray[Any] | None) -> NDArray[np.float64]:
-        """Return where problems start, within their limits: [joint_coord_count] or [problems, joint_coord_count]."""
-        own = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
-        lines = max(len(own), len(asked.lower))
-        found = np.tile(own, (lines // len(own), 1))
-        lower, upper = (end[:, self._scalar] for end in self._rounded(asked))
-        found[:, self._place] = np.clip(found[:, self._place], lower, upper)
-        return found if lines > 1 else found[0]
-
-    def _rounded(self, asked: AskedLimits) -> Ends:
-        """Round limits inwards to float32, and no further out than those of the robot are."""
-        return [np.clip(end, *self._own["float32"]) for end in inwards(asked.lower, asked.upper)]
+        starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
+        within = np.clip(starts[:, self._place], *(end[:, scalar] for end in rounded))
+        found = np.tile(starts, (len(within) // len(starts), 1))
+        found[:, self._place] = within
+        return found if len(found) > 1 else found[0]
 
     def _of(self, form: str) -> tuple[wp.array[Any], ...]:
         return tuple(array.device for array in self._arrays[form])

@@ -4,7 +4,7 @@ joint_limits, frozen, max_change by the caller's columns -> intervals of all DOF
 -> within the limits of the robot -> of the active DOFs, a line for all problems or one for each
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,12 +85,13 @@ class LimitReading:
 
     def __init__(self, robot: RobotModel, order: CallerOrder, start: NDArray[Any] | None, problem_count: int) -> None:
         self._robot, self._order, self._count = robot, order, problem_count
-        self._lower, self._upper = robot.active_limit_lower[None].copy(), robot.active_limit_upper[None].copy()
+        self._lower, self._upper = robot.active_limit_lower[None], robot.active_limit_upper[None]
         self._frozen = np.zeros((1, robot.active_dof_count), dtype=bool)
-        self._coordinate = robot.dof_coordinate[robot.active_dof]
+        self._followers = robot.follower_dofs[robot.dof_active[robot.follower_dofs] >= 0]
         self._start = None
         if start is not None:
-            own = np.atleast_2d(np.asarray(start, np.float64))[:, np.maximum(self._coordinate, 0)]
+            place = np.maximum(robot.dof_coordinate[robot.active_dof], 0)
+            own = np.atleast_2d(np.asarray(start, np.float64))[:, place]
             self._start = np.clip(own, robot.active_limit_lower, robot.active_limit_upper)
 
     def narrow(self, given: Any) -> None:
@@ -100,13 +101,25 @@ class LimitReading:
             InputError: No pairs of numbers, or nothing is left of the limits.
         """
         robot = self._robot
-        for dof, ends in self._pairs(given):
-            if not (ends[0] <= ends[1]).all():  # false for NaN
-                raise InputError(f"joint_limits of '{robot.dof_names[dof]}' are not a lower and an upper limit.")
-            active = self._active("joint_limits", dof, is_asked=bool(np.isfinite(ends).any()))
-            if active is not None and robot.dof_multiplier[dof] != 0.0:
-                of_leader = np.sort((ends - robot.dof_offset[dof]) / robot.dof_multiplier[dof], axis=0)
-                self._within(active, *of_leader, what="joint_limits")
+        if isinstance(given, Mapping):
+            pairs = {name: _pair(f"joint_limits of '{name}'", pair) for name, pair in given.items()}
+            ends = [{name: pair[k] for name, pair in pairs.items()} for k in range(2)]
+        else:
+            ends = _pair("joint_limits", given)
+        lower, upper = (self._by_dof("joint_limits", one, s * np.inf) for one, s in zip(ends, (-1, 1), strict=True))
+        crossed = ~(lower <= upper)  # with NaN
+        if crossed.any():
+            name = robot.dof_names[np.flatnonzero(crossed.any(axis=0))[0]]
+            raise InputError(f"joint_limits of '{name}' are not a lower and an upper limit.")
+        self._refuse_rotations("joint_limits", np.isfinite(lower) | np.isfinite(upper))
+        of_active = [one[:, robot.active_dof] for one in np.broadcast_arrays(lower, upper)]
+        for dof in self._followers:
+            multiplier, offset, active = robot.dof_multiplier[dof], robot.dof_offset[dof], robot.dof_active[dof]
+            if multiplier != 0.0:
+                low, high = np.sort((np.stack([lower[:, dof], upper[:, dof]]) - offset) / multiplier, axis=0)
+                of_active[0][:, active] = np.maximum(of_active[0][:, active], low)
+                of_active[1][:, active] = np.minimum(of_active[1][:, active], high)
+        self._keep_within("joint_limits", *of_active)
 
     def keep_near(self, given: Any) -> None:
         """Narrow the limits to where DOFs are no further from the start, given as `max_change` of `read_limits`.
@@ -115,14 +128,17 @@ class LimitReading:
             InputError: No numbers, negative ones, or nothing is left of the limits.
         """
         robot, start = self._robot, self._require_start("max_change")
-        for dof, most in self._lines("max_change", given, np.inf):
-            if not (most >= 0.0).all():
-                raise InputError(f"max_change of '{robot.dof_names[dof]}' must not be negative.")
-            active = self._active("max_change", dof, is_asked=bool(np.isfinite(most).any()))
-            if active is not None and robot.dof_multiplier[dof] != 0.0:
-                of_leader = most / abs(robot.dof_multiplier[dof])
-                place = start[:, active]
-                self._within(active, place - of_leader, place + of_leader, what="max_change")
+        most = self._by_dof("max_change", given, np.inf)
+        if not (most >= 0.0).all():  # with NaN
+            name = robot.dof_names[np.flatnonzero(~(most >= 0.0).all(axis=0))[0]]
+            raise InputError(f"max_change of '{name}' must not be negative.")
+        self._refuse_rotations("max_change", np.isfinite(most))
+        of_active = most[:, robot.active_dof]
+        for dof in self._followers:
+            multiplier, active = abs(robot.dof_multiplier[dof]), robot.dof_active[dof]
+            if multiplier != 0.0:
+                of_active[:, active] = np.minimum(of_active[:, active], most[:, dof] / multiplier)
+        self._keep_within("max_change", start - of_active, start + of_active)
 
     def freeze(self, given: Any) -> None:
         """Hold DOFs where they start, whatever else is asked for, given as `frozen` of `read_limits`.
@@ -130,82 +146,63 @@ class LimitReading:
         Raises:
             InputError: No names or booleans, or there is no start.
         """
-        start = self._require_start("frozen")
+        robot, start = self._robot, self._require_start("frozen")
         if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(name, str) for name in given):
             given = dict.fromkeys(given, True)
-        for dof, stays in self._lines("frozen", given, False):
-            active = self._active("frozen", dof, is_asked=bool(stays.any()))
-            if active is None:
-                continue
-            self._make_lines(len(stays), len(start))
-            place = start[:, active]
-            self._frozen[:, active] |= stays
-            self._lower[:, active] = np.where(stays, place, self._lower[:, active])
-            self._upper[:, active] = np.where(stays, place, self._upper[:, active])
+        stays = self._by_dof("frozen", given, False)
+        self._refuse_rotations("frozen", stays)
+        self._frozen = stays[:, robot.active_dof]
+        for dof in self._followers:
+            self._frozen[:, robot.dof_active[dof]] |= stays[:, dof]
+        self._lower, self._upper = (np.where(self._frozen, start, end) for end in (self._lower, self._upper))
 
     def found(self) -> AskedLimits:
         """Return what has been read."""
-        return AskedLimits(self._lower, self._upper, self._frozen)
+        return AskedLimits(self._lower, self._upper, np.broadcast_to(self._frozen, self._lower.shape))
 
-    def _within(self, active: int, lower: Float64Array, upper: Float64Array, *, what: str) -> None:
-        """Narrow the limits of a DOF, a line for all problems or one for each."""
-        self._make_lines(len(lower))
-        self._lower[:, active] = np.maximum(self._lower[:, active], lower)
-        self._upper[:, active] = np.minimum(self._upper[:, active], upper)
-        crossed = np.flatnonzero(self._lower[:, active] > self._upper[:, active])
-        if len(crossed):
+    def _keep_within(self, what: str, lower: Float64Array, upper: Float64Array) -> None:
+        """Narrow the limits of the active DOFs, a line for all problems or one for each."""
+        self._lower, self._upper = np.maximum(self._lower, lower), np.minimum(self._upper, upper)
+        crossed = self._lower > self._upper
+        if crossed.any():
+            problem, active = np.argwhere(crossed)[0]
             name = self._robot.dof_names[self._robot.active_dof[active]]
-            where = f" in problem {crossed[0]}" if len(self._lower) > 1 else ""
+            where = f" in problem {problem}" if len(crossed) > 1 else ""
             raise InputError(f"{what} leaves no value of '{name}' that is within its other limits{where}.")
-
-    def _make_lines(self, *counts: int) -> None:
-        """Make a line for each problem where there are several."""
-        if len(self._lower) == 1 and max(counts) > 1:
-            several = (self._count, 1)
-            self._lower, self._upper, self._frozen = (
-                np.tile(lines, several) for lines in (self._lower, self._upper, self._frozen)
-            )
 
     def _require_start(self, what: str) -> Float64Array:
         if self._start is None:
             raise InputError(f"{what} needs initial_joint_q: it says where joints start.")
         return self._start
 
-    def _active(self, what: str, dof: int, *, is_asked: bool) -> int | None:
-        """Return the active DOF that moves one; None where nothing moves it, or nothing is asked of it."""
-        active = int(self._robot.dof_active[dof])
-        if not is_asked or active < 0:
-            return None
-        if self._coordinate[active] < 0:
-            name = self._robot.dof_names[dof]
+    def _refuse_rotations(self, what: str, is_asked: NDArray[np.bool_]) -> None:
+        robot = self._robot
+        turned = is_asked.any(axis=0) & (robot.dof_coordinate < 0) & (robot.dof_active >= 0)
+        if turned.any():
+            name = robot.dof_names[np.flatnonzero(turned)[0]]
             raise InputError(f"{what} cannot hold '{name}': rotations of ball and floating joints have no limits.")
-        return active
 
-    def _pairs(self, given: Any) -> Iterator[tuple[int, Float64Array]]:
-        """Give each DOF that is named with its limits, shape [2, 1 or problems]."""
-        if isinstance(given, Mapping):
-            for name, pair in given.items():
-                if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
-                    raise InputError(f"joint_limits of '{name}' must be a pair: lower and upper.")
-                ends = [self._line(f"joint_limits of '{name}'", one, np.float64) for one in pair]
-                yield self._dof(name), np.stack(np.broadcast_arrays(*ends))
-            return
-        if not isinstance(given, Sequence | np.ndarray) or len(given) != 2:
-            raise InputError("joint_limits must be a mapping from names to pairs, or a pair of arrays: lower, upper.")
-        lower, upper = (self._columns("joint_limits", one, np.float64) for one in given)
-        for column, dof in enumerate(self._order.dofs):
-            yield int(dof), np.stack(np.broadcast_arrays(lower[:, column], upper[:, column]))
+    def _by_dof(self, what: str, given: Any, default: Any) -> NDArray[Any]:
+        """Read numbers of all DOFs, shape [1 or problems, joint_dof_count]; those that are not named have the default.
 
-    def _lines(self, what: str, given: Any, nothing: Any) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Give each DOF that is named with its values, shape [1 or problems]."""
-        dtype = np.bool_ if isinstance(nothing, bool) else np.float64
+        They are given by names, one for all problems or one for each; by the caller's columns; or as one for all.
+        """
+        robot, dofs, dtype = self._robot, self._order.dofs, np.asarray(default).dtype
         if isinstance(given, Mapping):
-            for name, value in given.items():
-                yield self._dof(name), self._line(f"{what} of '{name}'", value, dtype)
-            return
-        columns = self._columns(what, given, dtype)
-        for column, dof in enumerate(self._order.dofs):
-            yield int(dof), columns[:, column]
+            columns = {
+                self._dof(name): self._line(f"{what} of '{name}'", value, dtype) for name, value in given.items()
+            }
+            found = np.full((max(map(len, columns.values()), default=1), robot.joint_dof_count), default)
+            for dof, column in columns.items():
+                found[:, dof] = column
+            return found
+        array = _array(what, given, dtype)
+        if array.shape not in ((), (len(dofs),), (self._count, len(dofs))):
+            allowed = f"[{len(dofs)}] or [{self._count}, {len(dofs)}]"
+            raise InputError(f"{what} has shape {list(array.shape)}. Allowed: {allowed}.")
+        found = np.full((len(array) if array.ndim == 2 else 1, robot.joint_dof_count), default)
+        found[:, dofs] = array
+        return found
 
     def _dof(self, name: str) -> int:
         return index_of(self._robot, "DOF", self._robot.dof_names, name)
@@ -217,18 +214,16 @@ class LimitReading:
             raise InputError(f"{what}: shape {list(array.shape)}. Allowed: one number, or [{self._count}].")
         return np.atleast_1d(array)
 
-    def _columns(self, what: str, value: Any, dtype: Any) -> NDArray[Any]:
-        """Read numbers by the caller's columns, shape [1 or problems, columns]; one number is that of all."""
-        array, width = _array(what, value, dtype), len(self._order.dofs)
-        if array.shape not in ((), (width,), (self._count, width)):
-            allowed = f"[{width}] or [{self._count}, {width}]"
-            raise InputError(f"{what} has shape {list(array.shape)}. Allowed: {allowed}.")
-        return np.broadcast_to(np.atleast_2d(array), (len(array) if array.ndim == 2 else 1, width))
+
+def _pair(what: str, given: Any) -> Sequence[Any]:
+    if not isinstance(given, Sequence | np.ndarray) or len(given) != 2:
+        raise InputError(f"{what} must be a pair: lower and upper limits.")
+    return given
 
 
 def _array(what: str, value: Any, dtype: Any) -> NDArray[Any]:
     array = np.asarray(as_numpy(what, value))
-    if array.dtype.kind not in ("b" if dtype is np.bool_ else "fiu"):
-        kind = "booleans" if dtype is np.bool_ else "numbers"
+    if array.dtype.kind not in ("b" if dtype == np.bool_ else "fiu"):
+        kind = "booleans" if dtype == np.bool_ else "numbers"
         raise InputError(f"{what} must be {kind}, got {array.dtype}.")
-    return array.astype(dtype)
+    return array.astype(dtype, copy=False)

@@ -239,7 +239,7 @@ WRONG = [
     ({"joint_limits": {"panda_joint1": 1.0}}, "must be a pair"),
     ({"joint_limits": {"panda_joint1": ("a", "b")}}, "must be numbers"),
     ({"joint_limits": {"panda_joint1": (np.zeros(3), 1.0)}}, r"shape \[3\]"),
-    ({"joint_limits": np.zeros((3, 7))}, "a pair of arrays"),
+    ({"joint_limits": np.zeros((3, 7))}, "must be a pair"),
     ({"joint_limits": (np.zeros(6), np.ones(6))}, r"shape \[6\]. Allowed: \[7\]"),
     ({"max_change": 0.1}, "needs initial_joint_q"),
     ({"max_change": -0.1, **START}, "must not be negative"),
