@@ -103,7 +103,7 @@ class LimitReading:
         robot = self._robot
         if isinstance(given, Mapping):
             pairs = {name: _pair(f"joint_limits of '{name}'", pair) for name, pair in given.items()}
-            ends = [{name: pair[k] for name, pair in pairs.items()} for k in range(2)]
+            ends: Sequence[Any] = [{name: pair[k] for name, pair in pairs.items()} for k in range(2)]
         else:
             ends = _pair("joint_limits", given)
         lower, upper = (self._by_dof("joint_limits", one, s * np.inf) for one, s in zip(ends, (-1, 1), strict=True))
@@ -218,7 +218,7 @@ class LimitReading:
 def _pair(what: str, given: Any) -> Sequence[Any]:
     if not isinstance(given, Sequence | np.ndarray) or len(given) != 2:
         raise InputError(f"{what} must be a pair: lower and upper limits.")
-    return given
+    return given[0], given[1]
 
 
 def _array(what: str, value: Any, dtype: Any) -> NDArray[Any]:
