@@ -4,6 +4,7 @@ Kernels read a mark in the settings of the solve before each attempt, which a ti
 needed, whose memory both share.
 """
 
+import math
 import threading
 import time
 import typing
@@ -24,21 +25,59 @@ from ik_service.solver.problems.parts import first_problem
 NAN = wp.constant(float("nan"))
 
 
+class _Clock:
+    """A thread that stops solves at their deadlines, started when it is first needed.
+
+    It sleeps until the earliest deadline, also where that solve has ended meanwhile: so it is seldom woken.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due = dict[object, tuple[float, Problems]]()
+        self._wakes_at = math.inf
+        self._thread: threading.Thread | None = None
+
+    def add(self, key: object, ends: float, problems: Problems) -> None:
+        """Stop problems at a time of the monotonic clock [s], unless they are removed before."""
+        with self._changed:
+            if self._thread is None or not self._thread.is_alive():
+                self._wakes_at = math.inf
+                self._thread = threading.Thread(target=self._run, name="ik-deadlines", daemon=True)
+                self._thread.start()
+            self._due[key] = (ends, problems)
+            if ends < self._wakes_at:
+                self._changed.notify()
+
+    def remove(self, key: object) -> None:
+        """Stop problems no more."""
+        with self._changed:
+            self._due.pop(key, None)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for key in [key for key, (ends, _) in self._due.items() if ends <= now]:
+                    self._due.pop(key)[1].stop()
+                self._wakes_at = min((ends for ends, _ in self._due.values()), default=math.inf)
+                self._changed.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
+
+
+_CLOCK = _Clock()
+
+
 @contextmanager
 def stopped_at(problems: Problems, ends: float) -> Iterator[None]:
     """Let no attempt begin in this block after a time of the monotonic clock [s]."""
-    timer = threading.Timer(max(0.0, ends - time.monotonic()), problems.stop)
-    timer.daemon = True
+    key = object()
     if time.monotonic() >= ends:
         problems.stop()
     else:
-        timer.start()
+        _CLOCK.add(key, ends, problems)
     try:
         yield
     finally:
-        timer.cancel()
-        if timer.ident is not None:
-            timer.join()
+        _CLOCK.remove(key)
         problems.stop(False)
 
 
