@@ -29,7 +29,8 @@ def solved(solver, panda, count):
 
 
 def test_a_robot_is_a_line_of_its_name_joints_dofs_and_links(panda):
-    assert repr(panda) == str(panda) == "<RobotModel 'panda': 7 joints, 7 DOFs (7 active), 10 links>"
+    assert repr(panda) == "<RobotModel 'panda': 7 joints, 7 DOFs (7 active), 10 links>"
+    assert str(panda).splitlines()[0] == repr(panda)  # a table, see tests/robots/files/test_sources.py
     locked = panda.lock({"panda_joint2": 0.4})
     assert repr(locked) == "<RobotModel 'panda': 7 joints, 7 DOFs (6 active), 10 links>"
     assert repr(panda.on_device("cpu")) == f"<DeviceModel on cpu of {panda!r}>"

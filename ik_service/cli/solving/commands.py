@@ -59,8 +59,9 @@ def solve(
         if random is not None:
             solved = solve_random(job, random, seed or 0, as_json=as_json)
         elif in_bulk:
-            if world is not None or joint_limits:
-                raise typer.BadParameter("--world and --joint-limits do not go with bulk jobs.")
+            for name, value in (("--world", world), ("--joint-limits", joint_limits)):
+                if value:
+                    raise typer.BadParameter(f"{name} does not go with bulk jobs.")
             solved = solve_bulk(job, files, output, bulk)
         else:
             solved = solve_file(job, files[0], output)
