@@ -7,6 +7,7 @@ Answers are judged by kinematics of the host in float64.
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,7 @@ def show_limits(report: Report) -> None:
         held = np.arange(COUNT) % joint_q.shape[1]
         frozen = held[:, None] == np.arange(joint_q.shape[1])
         place = np.where(frozen, np.clip(joint_q, low, high).astype(np.float32), start)
-        cases: list[tuple[str, dict[str, object], Callable[[Array], NDArray[np.bool_]]]] = [
+        cases: list[tuple[str, dict[str, Any], Callable[[Array], NDArray[np.bool_]]]] = [
             (
                 "joint_limits",
                 {"joint_limits": (joint_q - ROOM, joint_q + ROOM)},
@@ -74,7 +75,7 @@ def show_limits(report: Report) -> None:
             ),
         ]
         for what, arguments, is_outside in cases:
-            result: IKResult = solver.solve(positions, turns, **arguments)  # type: ignore[arg-type]  # of several kinds
+            result: IKResult = solver.solve(positions, turns, **arguments)
             answers = result.joint_q.astype(np.float64)
             good = met(robot, link, answers, positions, turns)
             wrong, bad = int(is_outside(answers).any(axis=1).sum()), int((result.success & ~good).sum())
@@ -124,7 +125,7 @@ def show_times(report: Report) -> None:
         "Time of a call", f"One target of a Panda; CPU time, least and largest mean of {REPEATS} times {CALLS}."
     )
     report.table("arguments", "least [us]", "largest [us]")
-    cases: tuple[tuple[str, Callable[[int], dict[str, object]]], ...] = (
+    cases: tuple[tuple[str, Callable[[int], dict[str, Any]]], ...] = (
         ("the target alone", lambda k: {}),
         ("and a start", lambda k: {"initial_joint_q": start[k]}),
         ("and limits of a joint", lambda k: {"joint_limits": {"panda_joint1": (-2.0, 2.0)}}),
@@ -137,7 +138,7 @@ def show_times(report: Report) -> None:
         for _ in range(REPEATS + 1):
             begin = time.process_time()
             for k in range(CALLS):
-                solver.solve(positions[k : k + 1], turns[k : k + 1], **arguments(k))  # type: ignore[arg-type]  # as above
+                solver.solve(positions[k : k + 1], turns[k : k + 1], **arguments(k))
             times.append((time.process_time() - begin) / CALLS * 1e6)
         report.row(what, f"{min(times[1:]):.1f}", f"{max(times[1:]):.1f}")
 
