@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -144,7 +143,7 @@ class SolverCore:
         if self._robot.constraint_names:  # float32 leaves them open by a micrometre
             options = replace(options, precision="float64")
         check_lines(self._objectives, self.targets.with_lines, given.problem_count)
-        started = time.monotonic()
+        started = 0.0 if options.deadline_s is None else time.monotonic()
         done = self._run(given, start, options, enabled, worlds, limits)
         if done is None:
             return None
@@ -196,12 +195,18 @@ class SolverCore:
                 self._upload_targets()
                 work = self.work
                 work.verification.check_collision(checked=worlds is not None and verdict)
-                work.inputs.stage(given.positions, given.orientations_xyzw, work.use_limits(limits, start, count))
+                staged = start
+                if limits is not None or work.is_narrowed:
+                    staged = work.use_limits(limits, start, count)
+                work.inputs.stage(given.positions, given.orientations_xyzw, staged)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
-            # Kernels of several solvers may run side by side on a CPU; a GPU has one stream for all.
-            with self._turn, nullcontext() if ends is None else stopped_at(work.problems, ends):
-                prepared.run()
+            with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
+                if ends is None:
+                    prepared.run()
+                else:
+                    with stopped_at(work.problems, ends):
+                        prepared.run()
         return None if work.inputs.is_faulty() else (prepared, settings)
 
     def _may_combine(self, options: SolverOptions) -> bool:

@@ -24,20 +24,21 @@ class SideBySide:
 
     def __init__(self) -> None:
         self._under_way = list[None]()  # an entry for each block; appending and removing one is atomic
+        self._append, self._pop = self._under_way.append, self._under_way.pop
         self._is_recording = False
         self._recorded = threading.Event()
 
     def __enter__(self) -> None:
         """Begin a block, once no recording is under way."""
-        self._under_way.append(None)  # whoever records says so and then looks here: one of the two sees the other
+        self._append(None)  # whoever records says so and then looks here: one of the two sees the other
         while self._is_recording:
-            self._under_way.pop()
+            self._pop()
             self._recorded.wait()
-            self._under_way.append(None)
+            self._append(None)
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the block."""
-        self._under_way.pop()
+        self._pop()
 
     @contextmanager
     def recording(self) -> Iterator[bool]:

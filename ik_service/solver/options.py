@@ -152,7 +152,7 @@ class SolverOptions:
             return self.seeds
         return SOLUTION_SEEDS if self.solutions > 1 and self.best_of is None else DEFAULT_SEEDS
 
-    @property
+    @cached_property
     def search_seeds(self) -> int:
         """Start configurations that the compiled engine tries per problem at most."""
         if self.seeds is not None or self.runs_all_seeds:

@@ -30,7 +30,7 @@ from ik_service.solver.paths import PathResult
 from ik_service.solver.paths.follow import followed
 from ik_service.solver.paths.result import RateLimits
 from ik_service.solver.paths.waypoints import Waypoints
-from ik_service.solver.problems.limits.asked import AskedLimits, read_limits
+from ik_service.solver.problems.limits.asked import read_limits
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.results.island_report import IslandReport
 from objectives import IKObjective, InputError
@@ -174,12 +174,12 @@ class IKSolver:
         if constraint_enabled is not None:
             enabled = read_enabled(self.robot.constraint_names, constraint_enabled, given.problem_count)
         worlds = read_worlds(self.robot, chosen, world, world_index, object_enabled, attached, given.problem_count)
-        limits = joint_limits if isinstance(joint_limits, AskedLimits) else None
-        if limits is None and (joint_limits is not None or frozen is not None or max_change is not None):
+        limits = None
+        if joint_limits is not None or frozen is not None or max_change is not None:
             asked: dict[str, Any] = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change}
             limits = read_limits(self.robot, self._order, start, given.problem_count, **asked)
-        if limits is not None and (self.options.joint_limits != "hard" or chosen.sensitivity is not None):
-            raise InputError("Limits of a solve need the options joint_limits='hard' and sensitivity=None.")
+            if self.options.joint_limits != "hard" or chosen.sensitivity is not None:
+                raise InputError("Limits of a solve need the options joint_limits='hard' and sensitivity=None.")
         result = self._core.solve(self._head, given, start, chosen, enabled=enabled, worlds=worlds, limits=limits)
         if result is None:
             inputs = (positions, orientations_xyzw, initial_joint_q, problem_count)

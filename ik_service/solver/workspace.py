@@ -47,6 +47,7 @@ class Workspace:
         inputs: Targets and starts as the caller gives them.
         verification: Answers, verified.
         weights: Weights of the targets' rows.
+        is_narrowed: Whether the last solve had limits narrower than the robot's.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Workspace:
         self._turns: Any = None  # until the rows are known
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._asked_limits: LimitArrays | None = None
+        self.is_narrowed = False
         self._asked: tuple[object, ...] = ()
         self.forget()
 
@@ -98,6 +100,7 @@ class Workspace:
             start = limits.take(asked, start, count)
         if limits is not self.problems.limits:
             self.problems.use_limits(limits, self._turns)
+            self.is_narrowed = asked is not None
         return start
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
@@ -105,11 +108,6 @@ class Workspace:
         self.weights = TargetWeights(targets, self._model.robot.length_unit)
         exchanged = [part.use_targets(targets) for part in (self.inputs, self.verification)]
         return any(exchanged)
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Whether the last solve had limits narrower than the robot's."""
-        return self.problems.limits is not self._own_limits
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
         """Set the numbers of a solve; `inputs` have yet to go to the device.

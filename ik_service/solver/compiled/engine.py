@@ -143,10 +143,11 @@ class CompiledEngine:
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
         version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
-        is_timed = settings.options.deadline_s is not None
-        variant = (settings.runs_all_seeds, settings.options.best_of is None, settings.float64_finish, is_timed)
-        arrays = (self.kernels.data_key(), id(work.problems.limits))
-        key = (*variant, size, version, given, arrays, weights.is_common, weights.pattern)
+        options, limits = settings.options, work.problems.limits
+        key = (
+            *(settings.runs_all_seeds, options.best_of is None, settings.float64_finish, options.deadline_s is None),
+            *(size, version, given, self.kernels.data_key(), limits, weights.is_common, weights.pattern),
+        )
         if key not in self.plans:
             self.plans[key] = self._plan(work, settings, weights)
             if len(self.plans) > PLANS_MAX:

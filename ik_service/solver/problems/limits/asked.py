@@ -55,7 +55,8 @@ def read_limits(
         order: Where the caller's columns stand.
         start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
         problem_count: Number of problems.
-        joint_limits: Mapping from names of DOFs to pairs of limits, or a pair of arrays by the caller's columns.
+        joint_limits: Mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what has
+            been read before, in place of the next two as well.
         frozen: Names of DOFs, a mapping from names to booleans, or booleans by the caller's columns.
         max_change: One number, a mapping from names to numbers, or numbers by the caller's columns.
 
@@ -63,6 +64,8 @@ def read_limits(
         UnknownNameError: The robot has no DOF of a name.
         InputError: A value that is not allowed, or no value of a DOF is left.
     """
+    if isinstance(joint_limits, AskedLimits):
+        return joint_limits
     reading = LimitReading(robot, order, start, problem_count)
     if joint_limits is not None:
         reading.narrow(joint_limits)
