@@ -55,8 +55,8 @@ def read_limits(
         order: Where the caller's columns stand.
         start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
         problem_count: Number of problems.
-        joint_limits: Mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what has
-            been read before, in place of the next two as well.
+        joint_limits: Mapping from names of DOFs to pairs of limits; a pair of arrays by the caller's columns; or what
+            has been read before, in place of the next two as well.
         frozen: Names of DOFs, a mapping from names to booleans, or booleans by the caller's columns.
         max_change: One number, a mapping from names to numbers, or numbers by the caller's columns.
 
