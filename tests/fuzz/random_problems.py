@@ -12,6 +12,8 @@ from tests.fuzz.judge import SCALAR, Array, Columns, Judge, Pose, apart, compose
 PLACES = np.array([1e-40, 0.0, -0.0, 5.0, 1e3, 1e6])  # sizes of positions that nobody meant [m]
 TURNS = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, -1.0]])
 OUTSIDE = np.array([0.1, 10.0, 1e4, 1e8])  # how far starts lie outside the limits [m or rad]
+WIDEST = 4.0  # narrower limits of joints without any lie between these [m or rad]
+CHANGES = np.array([0.0, 1e-9, 1e-3, 0.1, 1.0, 30.0])  # largest ones from the start [m or rad]
 LARGEST = 9e8  # the service takes numbers up to 1e9
 OFF_UNIT = 9e-4  # quaternions are taken up to 1e-3 off unit length
 TOLERANCES = (1e-320, 1e-12, 1e-6, 1e-4, 1e-3, 1e-2, 0.3, 1e9)
@@ -82,6 +84,7 @@ class Problems:
         offsets, weights: Per target, or None; a line for all, or one for each.
         start: Configurations to start from, or None.
         options: Options of the solve.
+        joint_limits, frozen, max_change: Limits of the solve by names of joints, a line for each problem.
     """
 
     kind: str
@@ -91,6 +94,9 @@ class Problems:
     weights: list[Array | None]
     start: Array | None
     options: dict[str, Any] = field(default_factory=dict)
+    joint_limits: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    frozen: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    max_change: dict[str, Array] = field(default_factory=dict)
 
     def lines(self, chosen: NDArray[np.intp]) -> "Problems":
         """Some of the problems, in any order."""
@@ -101,7 +107,20 @@ class Problems:
 
         start = None if self.start is None else self.start[chosen]
         columns = of(self.positions), of(self.orientations_xyzw), of(self.offsets), of(self.weights)
-        return Problems(self.kind, *columns, start, self.options)
+        return Problems(
+            self.kind,
+            *columns,
+            start,
+            self.options,
+            {name: (lower[chosen], upper[chosen]) for name, (lower, upper) in self.joint_limits.items()},
+            {name: stays[chosen] for name, stays in self.frozen.items()},
+            {name: most[chosen] for name, most in self.max_change.items()},
+        )
+
+    def limits(self) -> dict[str, Any]:
+        """The limits as arguments of a solve; of the kinds that there are."""
+        kinds = {"joint_limits": self.joint_limits, "frozen": self.frozen, "max_change": self.max_change}
+        return {name: given for name, given in kinds.items() if given}
 
     def targets(self, tasks: list[Task]) -> list[Target]:
         """The targets that a solver is made with."""
@@ -127,7 +146,29 @@ def draw_problems(rng: np.random.Generator, judge: Judge, robot: RobotModel, tas
     left_out = rng.random()
     if left_out < 0.2:
         (orientations if left_out < 0.12 else positions)[int(rng.integers(len(tasks)))] = None
-    return Problems(kind, positions, orientations, offsets, weights, draw_start(rng, judge, robot, count))
+    problems = Problems(kind, positions, orientations, offsets, weights, draw_start(rng, judge, robot, count))
+    if rng.random() < 0.4:
+        draw_limits(rng, judge, problems, count)
+    return problems
+
+
+def draw_limits(rng: np.random.Generator, judge: Judge, problems: Problems, count: int) -> None:
+    """Give a batch limits of its own: narrower ones, or largest changes from its starts, and joints that stay there."""
+    spans, near = judge.spans(), problems.start is not None and rng.random() < 0.5
+    for joint in judge.scalars:
+        if joint.leader or rng.random() < 0.4:
+            continue
+        ends = [(joint.lower, joint.upper), spans.get(joint.name, (-np.inf, np.inf))]
+        lower = np.clip(max(low for low, _ in ends), -WIDEST, WIDEST)
+        upper = np.clip(min(high for _, high in ends), lower, WIDEST)
+        if near:
+            problems.max_change[joint.name] = rng.choice(CHANGES, size=count)
+        else:
+            inside = np.sort(rng.uniform(lower, upper, (2, count)), axis=0)
+            inside[:, rng.random(count) < 0.1] = lower  # no room at all
+            problems.joint_limits[joint.name] = (inside[0], inside[1])
+        if problems.start is not None and rng.random() < 0.3:
+            problems.frozen[joint.name] = rng.random(count) < 0.5
 
 
 def changed(rng: np.random.Generator, kind: str, position: Array, turn: Array) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ def solve(solver: IKSolver, problems: Problems):
         if offset is not None or weights is not None:
             solver.set_target_data(k, offset=offset, row_weights=weights)
     arrays = problems.positions, problems.orientations_xyzw
-    return solver.solve(*arrays, initial_joint_q=problems.start, options=problems.options)
+    return solver.solve(*arrays, initial_joint_q=problems.start, options=problems.options, **problems.limits())
 
 
 def try_batch(rng: np.random.Generator, judge: Judge, tasks: list[Task], solvers: list[IKSolver], problems: Problems):

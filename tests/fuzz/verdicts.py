@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service import IKResult, IKStatus
-from tests.fuzz.judge import Array, Judge
+from tests.fuzz.judge import Array, Columns, Judge
 from tests.fuzz.random_problems import Problems, Task, errors_of
 
 ROUNDING = 1e-9  # of float64 along a chain of ten joints some metres long, with much room [m or rad]
@@ -89,7 +89,44 @@ def faults_of_answers(judge: Judge, tasks: list[Task], problems: Problems, resul
             found.append(f"{word} of problems {np.flatnonzero(wrong & sure)[:5].tolist()}")
     if ((result.status == IKStatus.CONVERGED) != result.success).any():
         found.append("success and status contradict each other")
+    found += faults_of_limits(judge, problems, columns, single=result.joint_q.dtype == np.float32)
     return found + faults_of_solutions(judge, tasks, problems, result)
+
+
+def faults_of_limits(judge: Judge, problems: Problems, columns: Columns, *, single: bool) -> list[str]:
+    """Which limits of the solve are broken: exactly, but where no float32 lies between them."""
+    found, spans, order = [], judge.spans(), list(columns)
+    leaders = {joint.leader for joint in judge.scalars if joint.leader}
+    for joint in judge.scalars:
+        values, own = columns[joint.name], spans.get(joint.name, (-np.inf, np.inf))
+        lower = np.full(len(values), max(joint.lower, own[0]))
+        upper = np.full(len(values), max(lower[0], min(joint.upper, own[1])))
+        start = None if problems.start is None else np.clip(problems.start[:, order.index(joint.name)], lower, upper)
+        if joint.name in problems.joint_limits:
+            ends = problems.joint_limits[joint.name]
+            lower, upper = np.maximum(lower, ends[0]), np.minimum(upper, ends[1])
+        if start is not None and joint.name in problems.max_change:
+            most = problems.max_change[joint.name]
+            lower, upper = np.maximum(lower, start - most), np.minimum(upper, start + most)
+        if start is not None and joint.name in problems.frozen:
+            stays = problems.frozen[joint.name]
+            lower, upper = np.where(stays, start, lower), np.where(stays, start, upper)
+        slack = np.zeros(len(values))
+        if single:
+            inwards = lower.astype(np.float32)
+            inwards = np.where(inwards.astype(np.float64) < lower, np.nextafter(inwards, np.float32(np.inf)), inwards)
+            # Where no float32 lies between them that is inside the robot's own limits; these leave followers room.
+            step = spacing(np.maximum(np.abs(lower), np.abs(upper)))
+            steps = FOLLOWER_ROUNDINGS if joint.name in leaders else 1.0
+            is_tight = (inwards.astype(np.float64) > upper) | (upper - lower < (steps - 1.0) * step)
+            slack[:] = np.where(is_tight, steps * step, 0.0)
+        broken = np.flatnonzero((values < lower - slack) | (values > upper + slack))
+        if broken.size:
+            p = broken[0]
+            found.append(
+                f"{joint.name} of problem {p} is {values[p]!r}, limits of the solve {lower[p]!r} to {upper[p]!r}"
+            )
+    return found
 
 
 def size_of(columns: dict[str, Array], positions: Array | None) -> Array:
