@@ -88,7 +88,7 @@ def attempt_line(task: TaskRef, p: int, s: int):
 
 
 @typed_warp.func_native("return *(volatile const wp::int32*)&wp::index(settings, place);")
-def setting_now(settings: wp.array[wp.int32], place: int) -> int:  # type: ignore[empty-body]  # as above
+def setting_now(settings: wp.array[wp.int32], place: int) -> int:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
     """Return a setting that a thread of the host may change meanwhile."""
 
 
