@@ -21,7 +21,7 @@ the solver: those of a humanoid with a posture take some 20 ms each (`python -m 
 MAX_SWITCH_COUNT = 1 << 24
 """Problems times objects of a world, or constraints, of one request in which each problem has its own list of them."""
 MAX_LIMIT_COUNT = 1 << 22
-"""Problems times active DOFs of a request that has limits of its own: some 70 MB."""
+"""Problems times active DOFs of a request that has limits of its own: two float64 and a flag each as they are read."""
 MAX_VALUE = 1e6
 """Largest magnitude of a position [m], coordinate or weight: its square is far from the largest float32."""
 MIN_WEIGHT = 1e-6
