@@ -15,7 +15,7 @@ from ik_service.robots.structure.constraint_ends import Constraint, constraint_e
 from ik_service.robots.structure.link_paths import path_between
 from ik_service.robots.structure.names import DofInfo, dof_at
 from objectives.errors import InputError
-from objectives.tasks.loop import LOOP_COMPONENTS
+from objectives.tasks.frames.loop import LOOP_COMPONENTS
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from objectives.errors import InputError
-from objectives.tasks.coupling import IKObjectiveCoupling
+from objectives.tasks.joints.coupling import IKObjectiveCoupling
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from objectives.errors import InputError
-from objectives.tasks.loop import IKObjectiveLoop
+from objectives.tasks.frames.loop import IKObjectiveLoop
 
 Transform = tuple[float, ...]
 IDENTITY: Transform = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)

@@ -22,7 +22,7 @@ from ik_service.robots.files.xml_reader import MAX_BYTES, shortened
 from ik_service.robots.number_bounds import MAX_NUMBER
 from ik_service.robots.transforms import quaternion_from_rpy
 from objectives.errors import InputError
-from objectives.tasks.coupling import COEFFICIENTS_MOST
+from objectives.tasks.joints.coupling import COEFFICIENTS_MOST
 
 SUFFIXES = (".constraints.yaml", ".constraints.json")
 """What the name of a document beside ``NAME.urdf`` has behind ``NAME``."""

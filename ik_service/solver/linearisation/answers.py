@@ -21,8 +21,8 @@ from ik_service.solver.linearisation.minimum import Minimum
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.result import IKResult, ResultHead
 from objectives.errors import InputError
-from objectives.tasks.frame_objective import OFFSET
-from objectives.tasks.pose import ORIENTATION, POSITION
+from objectives.tasks.frames.frame_objective import OFFSET
+from objectives.tasks.frames.pose import ORIENTATION, POSITION
 
 STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
 SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3

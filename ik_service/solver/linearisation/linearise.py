@@ -27,7 +27,7 @@ from ik_service.solver.linearisation.met_targets import linearise_met
 from ik_service.solver.linearisation.minimum import SINGULAR, MetRows, row_lengths
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.problems.rows.kinds import RowKind
-from objectives.tasks.frame_objective import OFFSET
+from objectives.tasks.frames.frame_objective import OFFSET
 
 ANSWERS_AT_ONCE = 256
 """Answers that are derived together."""

@@ -19,8 +19,8 @@ from ik_service.solver.linearisation.linearisation import TWIST, By, DofState, L
 from ik_service.solver.linearisation.solver_rows import HostRows
 from ik_service.solver.linearisation.target_motion import TargetIsland, TargetMotion
 from ik_service.solver.problems.rows.kinds import RowKind
-from objectives.tasks.frame_objective import OFFSET
-from objectives.tasks.pose import ORIENTATION, POSITION
+from objectives.tasks.frames.frame_objective import OFFSET
+from objectives.tasks.frames.pose import ORIENTATION, POSITION
 
 STEPS, LONGEST, SETTLED = 5, 0.5, 1e-9
 """Steps onto targets: how many at most, and lengths [m or rad] of one that leads elsewhere, and of the last."""

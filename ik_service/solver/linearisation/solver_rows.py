@@ -23,8 +23,8 @@ from ik_service.solver.problems.rows.kinds import RowKind
 from objectives.errors import InputError, UnknownNameError
 from objectives.expression_objective import ExpressionObjective
 from objectives.statement.rows import ROW_WEIGHTS
-from objectives.tasks.frame_objective import OFFSET
-from objectives.tasks.pose import ORIENTATION, POSITION
+from objectives.tasks.frames.frame_objective import OFFSET
+from objectives.tasks.frames.pose import ORIENTATION, POSITION
 
 AT_LIMIT = 1e-6
 """Distance from a limit at which a DOF counts as at it [m or rad]: float32 answers are no nearer."""

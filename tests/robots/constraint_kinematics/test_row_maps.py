@@ -9,7 +9,7 @@ from ik_service import load_robot
 from ik_service.errors import InputError
 from ik_service.robots import LoopConstraint
 from objectives.errors import UnknownNameError
-from objectives.tasks.loop import LOOP_GROUPS
+from objectives.tasks.frames.loop import LOOP_GROUPS
 from tests.robots.constraint_kinematics.mechanisms import SEEN_CLOSED, at, branches, four_bar
 
 

@@ -11,7 +11,7 @@ from ik_service.solver.linearisation import met_targets, target_motion
 from ik_service.solver.linearisation.linearisation import DofState, Linearisation
 from ik_service.solver.linearisation.met_targets import linearise_met
 from objectives import IKObjectivePosture, InputError
-from objectives.tasks.frame_objective import OFFSET
+from objectives.tasks.frames.frame_objective import OFFSET
 from tests.solver.linearisation.chain_robot import chain_robot
 
 COUNT = 9

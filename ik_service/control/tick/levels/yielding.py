@@ -22,7 +22,7 @@ from ik_service.control.tick.levels.closing import LOOP_WEIGHT
 from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import BRAKES, COMMAND, LEADING, YIELDING, TickRef
 from objectives.statement.rows import ROW_WEIGHTS
-from objectives.tasks.posture import JOINT_Q_REFERENCE
+from objectives.tasks.joints.posture import JOINT_Q_REFERENCE
 
 # Weight of the heaviest row that yields or of damping, over that of the lightest row that comes first; the second where
 # only a goal is sought, to which steps may be long.

@@ -24,7 +24,7 @@ from ik_service.robots.transforms import (
     transform_inverse,
     transform_multiply,
 )
-from objectives.tasks.closing_joint import CLOSING_COORDINATES
+from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES
 
 X, Y, Z = np.eye(3)
 FREE_AXES: Mapping[JointType, Float64Array] = {JointType.PLANAR: np.eye(3), JointType.BALL: np.eye(3)}

@@ -31,7 +31,7 @@ from objectives.frame_algebra import (
     subtract,
     vector,
 )
-from objectives.tasks.closing_joint import SIZE
+from objectives.tasks.frames.closing_joint import SIZE
 
 UPWARDS: Vector = (0.0, 0.0, 1.0)
 LYING = 1e-9

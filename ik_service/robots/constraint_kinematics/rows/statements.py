@@ -15,8 +15,8 @@ from ik_service.robots.transforms import Float64Array
 from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.frame_algebra import Frame, quaternion, vector
 from objectives.statement.rows import RowGroup, RowInputs, by_twist
-from objectives.tasks.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE
-from objectives.tasks.loop import LOOP_GROUPS
+from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE
+from objectives.tasks.frames.loop import LOOP_GROUPS
 
 TWIST = 6
 POSES = tuple(tuple(f"pose{side}_{k}" for k in range(7)) for side in range(SIDES))

@@ -7,7 +7,7 @@ from objectives.data_field import DataField
 from objectives.expression import Scalar
 from objectives.frame_algebra import Vector, dot, perpendiculars, subtract, vector
 from objectives.statement.rows import RowInputs
-from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
+from objectives.tasks.frames.frame_objective import FrameObjective, FrameRows, seen_frame
 
 POINTS, NORMALS, DIRECTIONS = "points", "normals", "directions"
 

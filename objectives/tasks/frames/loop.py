@@ -24,7 +24,7 @@ from objectives.frame_algebra import (
 from objectives.model import FloatArray, IKModel
 from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
 from objectives.statement.rows import RowGroup
-from objectives.tasks.closing_joint import CLOSING_COORDINATES, RelativeRows, relative_group
+from objectives.tasks.frames.closing_joint import CLOSING_COORDINATES, RelativeRows, relative_group
 
 OPPOSITE = 1e-12  # squared cosine of half the angle between two axes from which on they count as opposite
 UPRIGHT = (0.0, 0.0, 0.0, 1.0)

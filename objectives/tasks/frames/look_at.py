@@ -7,7 +7,7 @@ from objectives.data_field import DataField
 from objectives.expression import Scalar
 from objectives.frame_algebra import direction, rotate, subtract, vector
 from objectives.statement.rows import RowInputs
-from objectives.tasks.frame_objective import FrameObjective, FrameRows, seen_frame
+from objectives.tasks.frames.frame_objective import FrameObjective, FrameRows, seen_frame
 
 NEAREST = 1e-4  # [m] below this distance the point gives no direction, and the rows shrink to the axis itself
 AXIS, TARGET_POINT, TARGET_AXIS = "axis", "target_points", "target_axis"

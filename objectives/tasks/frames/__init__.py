@@ -1,0 +1,1 @@
+"""Objectives about frames on links: poses, directions, planes, lines and loops."""

@@ -1,0 +1,1 @@
+"""Objectives about coordinates of joints: postures, limits and couplings."""
