@@ -7,6 +7,7 @@ from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
 from objectives.tasks.frames.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
 from objectives.tasks.frames.loop import IKObjectiveLoop
+from objectives.tasks.frames.near_pose import IKObjectiveNearPose
 from objectives.tasks.frames.plane_and_line import IKObjectiveLine, IKObjectivePlane
 from objectives.tasks.frames.pose import (
     IKObjectivePose,
@@ -32,6 +33,7 @@ __all__ = [
     "IKObjectiveLine",
     "IKObjectiveLookAt",
     "IKObjectiveLoop",
+    "IKObjectiveNearPose",
     "IKObjectivePlane",
     "IKObjectivePose",
     "IKObjectivePosition",

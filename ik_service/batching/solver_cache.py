@@ -18,6 +18,7 @@ from ik_service.batching.requests.target_keys import FloatArray, joined_data
 from ik_service.robots import RobotModel
 from ik_service.robots.collision.world import World
 from ik_service.solver import IKResult, IKSolver, SolverOptions
+from ik_service.solver.inputs.targets import DATA
 from ik_service.solver.problems.limits.asked import AskedLimits
 from ik_service.solver.result import join_results
 from objectives.errors import InputError
@@ -104,7 +105,7 @@ class SolverCache:
             self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
         for k, target in enumerate(first.targets):
-            if target.offset is not None or target.row_weights is not None:
+            if any(getattr(target, name) is not None for name in DATA):
                 cached.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
         for k, objective in enumerate(cached.objectives):
             set_columns(objective, [request.objectives[k] for request in requests], counts)

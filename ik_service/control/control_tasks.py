@@ -15,10 +15,10 @@ from ik_service.errors import EngineError
 from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint
 from ik_service.robots.kinematic_robot import KinematicRobot
 from ik_service.solver.inputs.target_arrays import host_array
-from ik_service.solver.inputs.targets import Target
+from ik_service.solver.inputs.targets import Target, pose_objective
 from ik_service.solver.problems.rows.binding import require_contract
 from ik_service.solver.problems.rows.constraints import constraint_rows
-from objectives import IKObjective, IKObjectiveDamping, IKObjectivePose, IKObjectivePosture, InputError
+from objectives import IKObjective, IKObjectiveDamping, IKObjectivePosture, InputError
 from objectives.expression_objective import ExpressionObjective
 
 
@@ -60,6 +60,7 @@ class ControlTasks:
         targets: Pose targets, checked.
         further: Further tasks.
         soft: Soft rows.
+        tolerances: Distance [m] and angle [rad] within which a target counts as met.
         arrays: The controller's arrays.
         owner: The controller.
 
@@ -79,10 +80,11 @@ class ControlTasks:
         targets: Sequence[Target],
         further: Sequence[IKObjective],
         soft: SoftRows,
+        tolerances: tuple[float, float],
         arrays: TickArrays,
         owner: object,
     ) -> None:
-        self._model, self.targets = model, tuple(targets)
+        self._model, self.targets, self._tolerances = model, tuple(targets), tolerances
         self.wide: dict[tuple[int, str], WideData] = {}
         self.posture: wp.array[Any] | None = None
         self.damping = -1
@@ -142,16 +144,10 @@ class ControlTasks:
         self.wide[number, "target_orientations_xyzw"] = WideData(poses, number * POSE + 3, is_quaternion=True)
         if target.offset is not None:
             self.wide[number, "offset"] = WideData(device_array(np.atleast_2d(target.offset), wp.float64, device))
-        self.objectives.append(
-            IKObjectivePose(
-                target.link,
-                np.zeros(3),
-                np.array([0.0, 0.0, 0.0, 1.0]),
-                offset=target.offset,
-                reference_link=target.reference_link,
-                row_weights=np.atleast_2d(target.weights_in_metres(unit)),
-            )
-        )
+        weights = np.atleast_2d(target.weights_in_metres(unit))
+        deadband = None if target.frame is None else target.deadband(*self._tolerances)
+        placeholder = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
+        self.objectives.append(pose_objective(target, *placeholder, weights, deadband))
 
     def _add_soft_rows(self, soft: SoftRows, arrays: TickArrays) -> None:
         robot, unit = self._model.robot, self._model.robot.length_unit

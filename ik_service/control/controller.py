@@ -136,7 +136,8 @@ class IKController:
             model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(self.targets), resolved, clears=margin is not None)
             soft = SoftRows(posture, posture_weight, damping_weight)
-            self._tasks = ControlTasks(model, self.targets, objectives, soft, self._arrays, self)
+            allowed = position_tolerance, orientation_tolerance
+            self._tasks = ControlTasks(model, self.targets, objectives, soft, allowed, self._arrays, self)
             self._islands = TickIslands(model, self._tasks, self._arrays, robots)
             self._clearance: ClearanceLimit | None = None
             if margin is not None:

@@ -192,6 +192,7 @@ class SolverCore:
                 if worlds is not None and self.collision is not None:
                     self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
                 self._fit_workspace(count)
+                self.targets.use_tolerances(options.position_tolerance, options.orientation_tolerance)
                 self._upload_targets()
                 work = self.work
                 work.verification.check_collision(checked=worlds is not None and verdict)
@@ -285,6 +286,7 @@ class SolverCore:
             if worlds is not None and self.collision is not None:
                 self.collision.use(*worlds, self._options.margin)
             self._fit_workspace(2)
+            self.targets.use_tolerances(self._options.position_tolerance, self._options.orientation_tolerance)
             self._upload_targets()
             self.work.verification.check_collision(checked=collision)
             return self.work.recorded(self.engine.record_islands(self.work, 2, **given))

@@ -245,12 +245,14 @@ class IKSolver:
             UnknownNameError: The robot has no loop of a name, or an objective no field of a name.
             InputError: A value that is not allowed, another number of targets than of answers, other parts of them than
                 in the solve, or answers of another solver.
-            EngineError: An objective does not state its rows.
+            EngineError: An objective does not state its rows, or a target has a frame or tolerances of its own.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         count = None if self.targets else len(result)
         given = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
         given = check_targets(self.targets, list(given.positions) or None, list(given.orientations_xyzw) or None, count)
+        if any(target.frame is not None for target in self.targets):
+            raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
         if result.is_narrowed:
             raise InputError("Answers within limits of their solve have no derivatives: narrow or lock the robot's.")
         if given.problem_count != len(result):
@@ -332,20 +334,24 @@ class IKSolver:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
 
-    def set_target_data(self, target: int, *, offset: Any = None, row_weights: Any = None) -> None:
-        """Replace the tool frame or the weights of a target, from the next solve on.
+    def set_target_data(
+        self, target: int, *, offset: Any = None, row_weights: Any = None, tolerance: Any = None
+    ) -> None:
+        """Replace the tool frame, the weights or the tolerances of a target, from the next solve on.
 
-        Nothing is compiled for it, unless weights are 0 in other places than before.
+        Nothing is compiled for it, unless other rows are free than before.
 
         Args:
             target: Which of `targets`.
             offset: Tool frame as in `Target`, which must have been declared with one; None leaves it as it is.
             row_weights: Weights as in `Target`; None leaves them as they are.
+            tolerance: Tolerances as in `Target`, which must have been declared with some, or with free rows; None
+                leaves them as they are.
 
         Raises:
             InputError: There is no such target, or a value is not allowed.
         """
-        self._core.targets.replace(target, offset, row_weights)
+        self._core.targets.replace(target, offset=offset, row_weights=row_weights, tolerance=tolerance)
 
     def islands(self, problem: int = 0) -> IslandReport:
         """Tell which joints fall into which island, which rows join them, and which targets nothing can move.

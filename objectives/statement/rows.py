@@ -10,6 +10,7 @@ left tangent of every quaternion coordinate.
 """
 
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,8 @@ DECISIONS = {  # operations that take one of two values
     Operation.STEP: (0.0, 1.0),
     Operation.SIGN: (-1.0, 1.0),
 }
-SAMPLE_COUNT, ZERO_MOTION = 64, 1e-9  # poses at which invariance is tested, and what counts as zero there
+SAMPLES_LEAST, SAMPLES_MOST = 64, 1024  # poses at which invariance is tested
+ZERO_MOTION = 1e-9  # what counts as zero there
 
 
 @dataclass(frozen=True)
@@ -218,22 +220,22 @@ def _common_motion_cancels(
 ) -> bool:
     """Whether the derivatives by the twists of all frames sum to zero; by trial, since it holds everywhere or not.
 
-    Every combination of branches comes up; where these are too many, the answer is no, which is never wrong.
+    Every combination of branches of a row comes up; where these are too many, the answer is no, which is never wrong.
     """
-    sums = []
-    for row in zip(*derivatives, strict=True):
-        for parts in zip(*row, strict=True):
-            total = parts[0]
-            for part in parts[1:]:
-                total = total + part
-            sums.append(total)
+    return all(_sums_to_zero(frame_names, row) for row in zip(*derivatives, strict=True))
+
+
+def _sums_to_zero(frame_names: Sequence[Sequence[str]], by_frame: Sequence[Sequence[Expression]]) -> bool:
+    """Whether the derivatives of one row, 6 by the twist of each frame, sum to zero."""
+    sums = [functools.reduce(operator.add, parts) for parts in zip(*by_frame, strict=True)]
     decisions = [node for node in reachable(sums) if node.operation in DECISIONS]
-    if 2 ** len(decisions) > SAMPLE_COUNT:
+    if 2 ** len(decisions) > SAMPLES_MOST:
         return False
-    turns = np.arange(SAMPLE_COUNT)
+    count = max(SAMPLES_LEAST, 2 ** len(decisions))
+    turns = np.arange(count)
     drawn = {node: np.where(turns >> k & 1, *DECISIONS[node.operation]) for k, node in enumerate(decisions)}
     rng = np.random.default_rng(0)
-    values = {node.name: rng.normal(size=SAMPLE_COUNT) for node in sums[0].graph.nodes if node.name}
+    values = {node.name: rng.normal(size=count) for node in sums[0].graph.nodes if node.name}
     for names in frame_names:
         length = np.sqrt(sum(values[name] ** 2 for name in names[3:]))
         values |= {name: values[name] / length for name in names[3:]}

@@ -17,6 +17,7 @@ from ik_service.robots.transforms import (
 from tests.objectives.conftest import Scene, scene
 from tests.objectives.coupling_rows import COUPLING
 from tests.objectives.loop_rows import LOOPS
+from tests.objectives.near_rows import NEAR_POSES
 from tests.objectives.objectives_of_tests import Choices, Functions
 from tests.objectives.row_values import choices, functions, perpendiculars
 
@@ -185,9 +186,7 @@ def stated_case(name, kind, formula):
 
 CASES = [
     pose_case(
-        "position",
-        lambda data, targets: objectives.IKObjectivePosition(data.scene.tip, targets[:, :3]),
-        rows=slice(0, 3),
+        "position", lambda data, targets: objectives.IKObjectivePosition(data.scene.tip, targets[:, :3]), rows=slice(3)
     ),
     pose_case(
         "position_offset_reference",
@@ -308,7 +307,7 @@ CASES = [
             data.row_weights[problem, :1] * plane_rows(data, joint_q, problem, offset=True, reference=data.scene.other)
         ),
     ),
-    *(Case(name, make, residual) for name, (make, residual) in (LOOPS | COUPLING).items()),
+    *(Case(name, make, residual) for name, (make, residual) in (LOOPS | COUPLING | NEAR_POSES).items()),
     Case(
         "line",
         lambda data: objectives.IKObjectiveLine(data.scene.tip, target_poses(data)[:, :3], 3.0 * turned_axes(data)),

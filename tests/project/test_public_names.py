@@ -38,6 +38,7 @@ OBJECTIVES = [
     "IKObjectiveLine",
     "IKObjectiveLookAt",
     "IKObjectiveLoop",
+    "IKObjectiveNearPose",
     "IKObjectivePlane",
     "IKObjectivePose",
     "IKObjectivePosition",

@@ -1,6 +1,6 @@
 """From the document of a solve request, in any encoding, to the checked arrays for the solver."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from ik_service.batching.requests.target_keys import FloatArray
 from ik_service.robots import RobotModel, World
 from ik_service.solver import SolverOptions, Target
 from ik_service.solver.inputs.target_arrays import TargetArrays
+from ik_service.solver.inputs.targets import as_target
 from ik_service.solver.inputs.worlds import is_checked
 from objectives.errors import InputError
 
@@ -57,7 +58,8 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if not envelope.targets and not envelope.objectives:
         code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
         raise faulty_field("/targets", code, "Give targets, objectives or both.")
-    poses = [_read_target(target, robot, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
+    options = solver_options(envelope.options)
+    poses = [_read_target(target, robot, options, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
     start = None
     if envelope.initial_joint_q is not None:
         start = read_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
@@ -77,14 +79,13 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     for pointer, given in counts:
         check_count(given, count, pointer)
     enabled = read_disabled(envelope.constraints.disable, robot, count)
-    options = solver_options(envelope.options)
     around = read_surroundings(envelope.world, robot, options, count, kept)
     if "clearance" in envelope.include and not is_checked(robot, options, around.world):
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)
     _check_attempts(options, count, around.world)
     if options.sensitivity is not None:
-        _check_derived(robot, count, len(poses))
+        _check_derived(robot, count, [target for target, *_ in poses])
     within = read_asked_limits(envelope, robot, start, count)
     if within is not None and options.sensitivity is not None:
         detail = "Answers within limits of their request have no derivatives."
@@ -96,11 +97,11 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     return DecodedSolve(request, frozenset({*envelope.include, *derived}))
 
 
-def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> TargetPose:
+def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions, pointer: str) -> TargetPose:
     check_link(target.link, robot, f"{pointer}/link")
     if target.reference_link is not None:
         check_link(target.reference_link, robot, f"{pointer}/reference_link")
-    positions = orientations = weights = None
+    positions = orientations = weights = tolerance = None
     if target.positions is not None:
         positions = read_rows(target.positions, 3, f"{pointer}/positions")
     if target.orientations_xyzw is not None:
@@ -109,15 +110,26 @@ def _read_target(target: SolveTarget, robot: RobotModel, pointer: str) -> Target
     if target.row_weights is not None:
         weights = read_row_or_rows(target.row_weights, 6, f"{pointer}/row_weights")
         check_weights(weights, f"{pointer}/row_weights")
+    if target.tolerance is not None:
+        tolerance = read_row_or_rows(target.tolerance, 6, f"{pointer}/tolerance")
     offset = None if target.offset is None else read_offset(target.offset, f"{pointer}/offset")
     count = _count_of(positions, orientations)
     if not count:
         detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
         raise faulty_field(pointer, "missing_field", detail)
-    for name, array in (("orientations_xyzw", orientations), ("offset", offset), ("row_weights", weights)):
+    data = {"orientations_xyzw": orientations, "offset": offset, "row_weights": weights, "tolerance": tolerance}
+    for name, array in data.items():
         if array is not None and array.ndim == 2:
             check_count(len(array), count, f"{pointer}/{name}")
-    return Target(target.link, offset, target.reference_link, weights), positions, orientations
+    read = Target(target.link, offset, target.reference_link, weights, target.free, tolerance, target.frame)
+    if not target.free and tolerance is None:
+        return read, positions, orientations
+    try:
+        read = as_target(read, robot)
+        read.deadband(options.position_tolerance, options.orientation_tolerance)
+    except InputError as error:
+        raise faulty_field(f"{pointer}/tolerance", "invalid_value", str(error)) from error
+    return read, positions, orientations
 
 
 def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> int:
@@ -141,9 +153,12 @@ def _check_attempts(options: SolverOptions, count: int, world: World | None) -> 
         raise faulty_field("/options/solutions", "out_of_range", detail)
 
 
-def _check_derived(robot: RobotModel, count: int, targets: int) -> None:
+def _check_derived(robot: RobotModel, count: int, targets: Sequence[Target]) -> None:
     if not targets:
         raise faulty_field("/options/sensitivity", "invalid_value", "There are no targets that answers could follow.")
+    if any(target.frame is not None for target in targets):
+        detail = "Answers to targets with a frame, free axes or tolerances have no derivatives."
+        raise faulty_field("/options/sensitivity", "invalid_value", detail)
     most = limits.MAX_SENSITIVE_EFFORT // max(1, robot.active_dof_count) ** 2
     if count > most:
         detail = (

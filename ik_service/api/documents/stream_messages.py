@@ -15,6 +15,7 @@ from ik_service.api.documents.solve_request import read_solve
 from ik_service.api.errors.exceptions import faulty_field
 from ik_service.api.errors.problem_documents import error_document
 from ik_service.api.schema.limits import MAX_SEQUENCE
+from ik_service.api.schema.solve import TargetForm
 from ik_service.api.schema.stream import StreamConfiguration, StreamTarget, Tick
 from ik_service.batching.requests.solve_request import SolveRequest
 from ik_service.batching.requests.target_keys import FloatArray
@@ -79,7 +80,7 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
     request = read_solve(document, robot).request
     for k, target in enumerate(request.targets):
         if has_lines(target):
-            raise faulty_field(f"/targets/{k}", "wrong_shape", "Give one row of offset and of weights, for all ticks.")
+            raise faulty_field(f"/targets/{k}", "wrong_shape", "Give one row of each, for all ticks.")
     joint_q: FloatArray = np.asarray(robot.mid_joint_q, np.float64)
     if given.initial_joint_q is not None:
         joint_q = read_row(given.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
@@ -149,9 +150,8 @@ def error_message(error: Exception, seq: int | None, skipped: int = 0) -> dict[s
 
 def _as_target(target: StreamTarget) -> dict[str, Any]:
     """Return a target of a solve with placeholders for the columns that ticks give."""
-    fields = {"link": target.link, "offset": target.offset, "reference_link": target.reference_link}
-    given = {name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}
-    return {**fields, "row_weights": target.row_weights, **given}
+    fields = {name: getattr(target, name) for name in TargetForm.model_fields}
+    return {**fields, **{name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}}
 
 
 def _rows(name: str, value: object, templates: tuple[FloatArray | None, ...]) -> tuple[FloatArray | None, ...]:

@@ -38,18 +38,10 @@ MAX_CHANGE = nullable(_DISTANCE, {"type": "object", "additionalProperties": _DIS
 JOINT_LIMITS = WithJsonSchema({"type": "object", "additionalProperties": {"anyOf": [*row_or_rows(2)]}})
 
 
-class SolveTarget(Envelope):
-    """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
-
-    model_config = ConfigDict(json_schema_extra=refused({key: {"type": "null"} for key in _POSE}))
+class TargetForm(Envelope):
+    """What a target is beside its poses."""
 
     link: Name = Field(description="Name of the link, see `GET /v1/robots/{robot}`.")
-    positions: Annotated[Any, nullable(column(row(3)))] = Field(
-        default=None, description="One row x, y, z per problem [m]. null: the position is free."
-    )
-    orientations_xyzw: Annotated[Any, nullable(column(row(4)))] = Field(
-        default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
-    )
     offset: Offset | None = Field(default=None, description="Tool frame on the link; null is the link frame itself.")
     reference_link: Name | None = Field(
         default=None, description="Link in whose frame the target is given; null is the world."
@@ -58,6 +50,34 @@ class SolveTarget(Envelope):
         default=None,
         description="Weights of x, y, z and of the rotation about x, y, z, one row or one per problem. "
         "0 leaves an axis free, in the solve and in the judgement. null: all 1.",
+    )
+    free: list[Literal["x", "y", "z", "rx", "ry", "rz"]] = Field(
+        default=[],
+        max_length=6,
+        description="Axes of `frame` along which and about which the link may be anywhere.",
+    )
+    tolerance: Annotated[Any, nullable(*row_or_rows(6, 0.0))] = Field(
+        default=None,
+        description="How far the link may be off along x, y, z [m] and about x, y, z [rad], one row or one per "
+        "problem; 0 is as near as the options say. Beside one free rotation the other two are the same: a cone about "
+        "the free axis. Errors count from the tolerance less that of the options, so that `success` means within it.",
+    )
+    frame: Literal["reference", "target", "tool", "world"] | None = Field(
+        default=None,
+        description="Frame of the axes. null: the tool's with `free` or `tolerance`, else that of `reference_link`.",
+    )
+
+
+class SolveTarget(TargetForm):
+    """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
+
+    model_config = ConfigDict(json_schema_extra=refused({key: {"type": "null"} for key in _POSE}))
+
+    positions: Annotated[Any, nullable(column(row(3)))] = Field(
+        default=None, description="One row x, y, z per problem [m]. null: the position is free."
+    )
+    orientations_xyzw: Annotated[Any, nullable(column(row(4)))] = Field(
+        default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
     )
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ik_service.api.schema import limits
-from ik_service.api.schema.fields import Envelope, Name, Offset
-from ik_service.api.schema.solve import SolveOptions
+from ik_service.api.schema.fields import Envelope
+from ik_service.api.schema.solve import SolveOptions, TargetForm
 
 Encoding = Literal["json", "msgpack"]
 
@@ -23,16 +23,12 @@ class CloseCode(IntEnum):
     TRY_LATER = 1013
 
 
-class StreamTarget(Envelope):
-    """A link that is to follow targets."""
+class StreamTarget(TargetForm):
+    """A link that is to follow targets; data have one row for all ticks."""
 
-    link: Name
     constrain: Literal["pose", "position", "orientation"] = Field(
         default="pose", description="What every tick gives for this link; the rest is free."
     )
-    offset: Offset | None = None
-    reference_link: Name | None = None
-    row_weights: Any = None
 
 
 class StreamConfiguration(Envelope):

@@ -137,7 +137,7 @@ class SolveRequest:
 
     def _first_of_each_pattern(self) -> NDArray[np.intp]:
         """The first problem of each pattern of rows that are on."""
-        weights: list[Any] = [target.row_weights for target in self.targets]
+        weights: list[Any] = [target.weights() for target in self.targets]
         weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
         weights.append(self.constraint_enabled)
         varying = [array.astype(np.float32) > 0.0 for array in weights if array is not None and array.ndim == 2]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ik_service.batching.requests.objective_data import joined_lines, patterns_on
 from ik_service.solver import Target
 from ik_service.solver.inputs.reading import has_lines
+from ik_service.solver.inputs.targets import DATA
 
 FloatArray = NDArray[np.floating[Any]]
 """Of float32 or float64; what comes as float32 is not copied to be wider."""
@@ -20,25 +21,28 @@ Selection = slice | NDArray[np.intp]
 
 def structure_of(target: Target) -> tuple[object, ...]:
     """Return all that a solver must be built for."""
-    return (target.link, target.reference_link, target.offset is None, target.row_weights is None)
+    given = tuple(getattr(target, name) is None for name in DATA)
+    return (target.link, target.reference_link, target.frame, *given)
 
 
 def code_of(target: Target, rows_on: NDArray[np.bool_]) -> tuple[object, ...]:
     """Return what kernels depend on: the frames and the rows that are on, but no values."""
-    return (target.link, target.reference_link, target.offset is None, rows_on.tobytes())
+    return (target.link, target.reference_link, target.frame, target.offset is None, rows_on.tobytes())
 
 
 def rows_on(target: Target, has_position: bool, has_orientation: bool) -> NDArray[np.bool_]:
     """Return which rows are given and have a weight above 0, one line for each pattern there is, [patterns, 6]."""
     given = _given_rows(has_position, has_orientation)
-    return given if target.row_weights is None else patterns_on(np.asarray(target.row_weights) * given[0])
+    if target.row_weights is None and target.tolerance is None:
+        return given
+    return patterns_on(target.weights() * given[0])
 
 
 def part_of(target: Target, problems: Selection) -> Target:
     """Return the target of some of the problems."""
     if not has_lines(target):
         return target
-    return replace(target, offset=rows_of(target.offset, problems), row_weights=rows_of(target.row_weights, problems))
+    return replace(target, **{name: rows_of(getattr(target, name), problems) for name in DATA})
 
 
 def rows_of(array: Any, problems: Selection) -> Any:
@@ -47,14 +51,14 @@ def rows_of(array: Any, problems: Selection) -> Any:
 
 
 def joined_data(targets: Sequence[Target], counts: Sequence[int]) -> dict[str, FloatArray | None]:
-    """Return tool frames and weights of one target in several requests, a line for every problem, by name.
+    """Return the data of one target in several requests, a line for every problem, by name.
 
     Args:
         targets: The target in each request, of equal structures.
         counts: Its number of problems.
     """
     data: dict[str, FloatArray | None] = {}
-    for name in ("offset", "row_weights"):
+    for name in DATA:
         columns = [column for column in (getattr(target, name) for target in targets) if column is not None]
         data[name] = joined_lines(columns, counts) if columns else None
     return data

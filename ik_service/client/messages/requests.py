@@ -23,39 +23,61 @@ LONGEST_TIMEOUT_S = 1e6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SolveTarget:
-    """A target of one link in every problem.
+class TargetForm:
+    """What a target is beside its poses.
 
     Attributes:
         link: The link.
-        positions: Target positions [m], shape [n, 3]; None leaves the position free.
-        orientations_xyzw: Target orientations, shape [n, 4]; None leaves the orientation free.
         offset_position: Position of the tool in the link frame [m], shape [3] or [n, 3].
         offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4] or [n, 4].
         reference_link: Link in whose frame the target is given; None is the world.
         row_weights: Weights of x, y, z and of the rotation about x, y, z, shape [6] or [n, 6]; 0 leaves an axis free.
+        free: Axes of `frame` along which and about which the link may be anywhere: "x", "y", "z", "rx", "ry", "rz".
+        tolerance: How far it may be off along them [m] and about them [rad], shape [6] or [n, 6]; None is not at all.
+        frame: "tool", "target", "reference" or "world"; None is the tool's with `free` or `tolerance`, else the
+            reference.
     """
 
     link: str
-    positions: ArrayLike | None = None
-    orientations_xyzw: ArrayLike | None = None
     offset_position: ArrayLike | None = None
     offset_orientation_xyzw: ArrayLike | None = None
     reference_link: str | None = None
     row_weights: ArrayLike | None = None
+    free: Sequence[str] = ()
+    tolerance: ArrayLike | None = None
+    frame: Literal["reference", "target", "tool", "world"] | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the target as in an HTTP request, with arrays as columns."""
+        """Return the target as in a request, with arrays as columns."""
         offset = {"position": _array(self.offset_position), "orientation_xyzw": _array(self.offset_orientation_xyzw)}
         fields = {
             "link": self.link,
-            "positions": _array(self.positions),
-            "orientations_xyzw": _array(self.orientations_xyzw),
             "offset": _given(offset) or None,
             "reference_link": self.reference_link,
             "row_weights": _array(self.row_weights),
+            "free": _names("free", self.free) or None,
+            "tolerance": _array(self.tolerance),
+            "frame": self.frame,
         }
         return _given(fields)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SolveTarget(TargetForm):
+    """A target of one link in every problem.
+
+    Attributes:
+        positions: Target positions [m], shape [n, 3]; None leaves the position free.
+        orientations_xyzw: Target orientations, shape [n, 4]; None leaves the orientation free.
+    """
+
+    positions: ArrayLike | None = None
+    orientations_xyzw: ArrayLike | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the target as in an HTTP request, with arrays as columns."""
+        poses = {"positions": _array(self.positions), "orientations_xyzw": _array(self.orientations_xyzw)}
+        return {**super().document(), **_given(poses)}
 
 
 @dataclass(frozen=True)

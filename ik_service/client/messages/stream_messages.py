@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import ClientError, ServiceError
-from ik_service.client.messages.requests import Encoding, SolveTarget, as_list
+from ik_service.client.messages.requests import Encoding, TargetForm, as_list
 from ik_service.result_schema import EDGE_COLUMNS
 
 Message = str | bytes
@@ -18,35 +18,18 @@ _STREAMED = tuple(column.edge_name for column in EDGE_COLUMNS if column.streamed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StreamTarget:
-    """A link that follows targets in a stream.
+class StreamTarget(TargetForm):
+    """A link that follows targets in a stream; its data have one line for all steps.
 
     Attributes:
-        link: The link.
         constrain: What every step gives: "pose", "position" or "orientation"; the rest is free.
-        offset_position: Position of the tool in the link frame [m], shape [3].
-        offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4].
-        reference_link: Link in whose frame targets are given; None is the world.
-        row_weights: Weights of x, y, z and of the rotation about x, y, z, shape [6]; 0 leaves an axis free.
     """
 
-    link: str
     constrain: Literal["pose", "position", "orientation"] = "pose"
-    offset_position: ArrayLike | None = None
-    offset_orientation_xyzw: ArrayLike | None = None
-    reference_link: str | None = None
-    row_weights: ArrayLike | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the target as in the message to the service."""
-        fixed = SolveTarget(
-            link=self.link,
-            offset_position=self.offset_position,
-            offset_orientation_xyzw=self.offset_orientation_xyzw,
-            reference_link=self.reference_link,
-            row_weights=self.row_weights,
-        )
-        return {**fixed.document(), "constrain": self.constrain}
+        return {**super().document(), "constrain": self.constrain}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

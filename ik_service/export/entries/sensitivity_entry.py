@@ -40,7 +40,7 @@ class SensitivityEntry:
         count: Answers in the file of the example.
 
     Raises:
-        EngineError: The robot closes loops, its joints cannot move all rows of its targets, or an island of it is so
+        EngineError: The robot closes loops, a target has a frame or tolerances of its own, its joints cannot move all rows of its targets, or an island of it is so
             large that a call would take too much stack.
     """
 
@@ -52,6 +52,8 @@ class SensitivityEntry:
     def __init__(self, solver: IKSolver, prefix: str, *, orientations: bool, count: int) -> None:
         if solver.robot.every_constraint:
             raise EngineError(f"Robot '{solver.robot.name}' closes loops: how answers follow targets is not in C then.")
+        if any(target.frame is not None for target in solver.targets):
+            raise EngineError("Answers to targets with a frame, free axes or tolerances have no derivatives.")
         self._solver, self._prefix, self._orientations, self._count = solver, prefix, orientations, count
         tools = [identity_transform() if one.offset is None else np.ravel(one.offset) for one in solver.targets]
         self._tools = np.array(tools, np.float64)

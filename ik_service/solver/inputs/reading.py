@@ -10,7 +10,7 @@ from ik_service.robots import RobotModel
 from ik_service.robots.structure.caller_order import CallerOrder
 from ik_service.solver.inputs.foreign_arrays import as_numpy
 from ik_service.solver.inputs.target_arrays import TargetArrays, check_targets, host_array, plain_targets
-from ik_service.solver.inputs.targets import Target
+from ik_service.solver.inputs.targets import DATA, Target
 from objectives import IKObjective, InputError
 
 FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz that make xyzw
@@ -78,8 +78,8 @@ def read_start(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any, p
 
 
 def has_lines(target: Target) -> bool:
-    """Return whether a target has an offset or weights per problem."""
-    return any(value is not None and np.ndim(value) == 2 for value in (target.offset, target.row_weights))
+    """Return whether a target has data per problem."""
+    return any(np.ndim(getattr(target, name)) == 2 for name in DATA)
 
 
 def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_count: int) -> None:
@@ -92,9 +92,9 @@ def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_co
         if isinstance(objective, IKObjective):
             objective.require_problem_count(problem_count)
     for target in targets:
-        for name in ("offset", "row_weights"):
+        for name in DATA:
             value = getattr(target, name)
-            lines = 1 if value is None or np.ndim(value) == 1 else len(value)
+            lines = len(value) if np.ndim(value) == 2 else 1
             if lines not in (1, problem_count):
                 raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
 

@@ -108,8 +108,13 @@ def _is_plain(array: object, width: int) -> bool:
     return type(array) is np.ndarray and array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] == width
 
 
-def host_array(name: str, value: object) -> NDArray[np.float64]:
+def host_array(name: str, value: object, *, may_be_infinite: bool = False) -> NDArray[np.float64]:
     """Return any array as float64 on the host: NumPy, Warp, DLPack or nested sequences.
+
+    Args:
+        name: What it is, for messages.
+        value: The array.
+        may_be_infinite: Whether infinity is allowed.
 
     Raises:
         InputError: Not numbers, or numbers that are not finite; the message gives the first one's index.
@@ -122,6 +127,8 @@ def host_array(name: str, value: object) -> NDArray[np.float64]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers: {error}") from error
     bad = ~(np.abs(array) <= NUMBER_MAX)
+    if may_be_infinite:
+        bad &= array != np.inf
     if bad.any():
         index = tuple(int(k) for k in np.argwhere(bad)[0])
         allowed = f"finite numbers up to {NUMBER_MAX:g} in size"

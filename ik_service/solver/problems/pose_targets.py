@@ -5,9 +5,10 @@ from typing import Any
 
 from ik_service.robots import RobotModel
 from ik_service.solver.inputs.reading import has_lines
-from ik_service.solver.inputs.targets import Target, as_target, replaced, touched_trees
+from ik_service.solver.inputs.targets import Target, as_target, pose_objective, replaced, touched_trees
 from ik_service.solver.problems.arrays import Problems
-from objectives import IKObjectivePose
+from objectives import IKObjectiveNearPose, IKObjectivePose
+from objectives.tasks.frames.near_pose import DEADBAND
 
 
 class PoseTargets:
@@ -33,24 +34,18 @@ class PoseTargets:
         self._robot = robot
         self._take(tuple(as_target(target, robot) for target in targets))
         self.touches = touched_trees(robot, self.all)
-        self.objectives: tuple[IKObjectivePose, ...] = ()
+        self.objectives: tuple[IKObjectiveNearPose | IKObjectivePose, ...] = ()
         self.is_replaced = False
+        self._tolerances: tuple[float, float] | None = None
 
     def _take(self, targets: tuple[Target, ...]) -> None:
         self.all = targets
         self.with_lines = [target for target in targets if has_lines(target)]
 
-    def make_objectives(self, problems: Problems) -> tuple[IKObjectivePose, ...]:
+    def make_objectives(self, problems: Problems) -> tuple[IKObjectiveNearPose | IKObjectivePose, ...]:
         """Make the objectives, over the arrays of the problems, and return them."""
         self.objectives = tuple(
-            IKObjectivePose(
-                target.link,
-                problems.positions[k],
-                problems.orientations_xyzw[k],
-                offset=target.offset,
-                reference_link=target.reference_link,
-                row_weights=problems.row_weights[k],
-            )
+            pose_objective(target, problems.positions[k], problems.orientations_xyzw[k], problems.row_weights[k])
             for k, target in enumerate(self.all)
         )
         return self.objectives
@@ -62,20 +57,34 @@ class PoseTargets:
             objective.set_data("target_orientations_xyzw", problems.orientations_xyzw[k])
             objective.set_data("row_weights", problems.row_weights[k])
 
-    def replace(self, number: int, offset: Any, row_weights: Any) -> None:
-        """Take another tool or other weights of a target; `upload` brings them to the device.
+    def replace(self, number: int, **data: Any) -> None:
+        """Take other data of a target, None for what it has; `upload` brings them to the device.
 
         Raises:
             InputError: There is no such target, or a value is not allowed.
         """
-        self._take(replaced(self.all, number, offset, row_weights, self._robot))
+        self._take(replaced(self.all, number, data, self._robot))
         self.is_replaced = True
 
+    def use_tolerances(self, position: float, orientation: float) -> None:
+        """Count errors of targets with tolerances of their own from these, less what a solve allows [m], [rad].
+
+        Raises:
+            InputError: A tolerance of a target is above 0 and below that of the solve.
+        """
+        allowed = position, orientation
+        if allowed != self._tolerances and any(target.frame is not None for target in self.all):
+            for target in self.all:
+                target.deadband(*allowed)
+            self._tolerances, self.is_replaced = allowed, True
+
     def upload(self) -> bool:
-        """Copy replaced offsets to the device; return whether an array was exchanged for a larger one."""
+        """Copy replaced offsets and deadbands to the device; return whether an array was exchanged for a larger one."""
         versions = [objective.data_version for objective in self.objectives]
         for objective, target in zip(self.objectives, self.all, strict=True):
             if target.offset is not None:
                 objective.set_offset(target.offset)
+            if target.frame is not None and self._tolerances is not None:
+                objective.set_data(DEADBAND, target.deadband(*self._tolerances))
         self.is_replaced = False
         return versions != [objective.data_version for objective in self.objectives]

@@ -20,6 +20,7 @@ from ik_service.robots import DeviceModel
 from ik_service.robots.transforms import identity_transform
 from ik_service.solver.collisions.collision_data import CollisionData
 from ik_service.solver.inputs.targets import Target
+from ik_service.solver.inputs.tolerances import FRAMES
 from ik_service.solver.launches import typed_warp
 from ik_service.solver.options import SolverOptions
 from ik_service.solver.problems.host_device_array import HostColumns, HostDeviceArray
@@ -42,6 +43,7 @@ from ik_service.solver.results.float64_kinematics import (
 )
 from ik_service.solver.results.row_verification import RowVerification
 from objectives.data_field import fitting_array
+from objectives.tasks.frames.near_pose import DEADBAND, DEADBAND_WIDTH
 
 NAN = wp.constant(wp.float64(math.nan))
 INFINITE = wp.constant(wp.float64(math.inf))
@@ -99,7 +101,7 @@ def _final_configuration(
             joint_q_out[p, c] = float(q)
 
 
-@typed_warp.func_native(packet_function("target_errors"))
+@typed_warp.func_native(packet_function("target_errors", frames=", ".join(map(str.upper, FRAMES))))
 def write_target_errors(
     p: int,
     place: int,
@@ -113,6 +115,8 @@ def write_target_errors(
     positions: wp.array3d[wp.float64],
     orientations_xyzw: wp.array3d[wp.float64],
     row_weights: wp.array2d[float],
+    frame: int,
+    deadband: wp.array2d[float],
     position_error_out: wp.array2d[wp.float64],
     orientation_error_out: wp.array2d[wp.float64],
 ) -> None:
@@ -136,6 +140,8 @@ def _target_errors(
     positions: wp.array3d[wp.float64],  # [problem_capacity, targets, 3]
     orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4]
     row_weights: wp.array2d[float],  # [problem_capacity, 6]
+    frame: int,  # of the rows, by its place in FRAMES; -1: the reference frame, without deadband
+    deadband: wp.array2d[float],  # [1 or problems, 7]: see IKObjectiveNearPose
     # out
     position_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
     orientation_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
@@ -154,6 +160,8 @@ def _target_errors(
         positions,
         orientations_xyzw,
         row_weights,
+        frame,
+        deadband,
         position_error_out,
         orientation_error_out,
     )
@@ -234,6 +242,7 @@ class Verification:
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False)
         self._collision: CollisionVerdict | None = None
         self._target_row: Any = None  # until the rows are known
+        self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)
         links = [target.link for target in targets]
         self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
         self._tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
@@ -247,7 +256,7 @@ class Verification:
 
     def use_rows(self, rows: Rows) -> None:
         """Take the rows of a solver; the launches have to be recorded anew."""
-        target_rows = [rows.start[k] for k in rows.of_kind(RowKind.TARGET)]
+        self._rows, target_rows = rows, [rows.start[k] for k in rows.of_kind(RowKind.TARGET)]
         self._target_row = wp.array(target_rows, dtype=wp.int32, device=self._model.device)
         capacity, trees = self.columns["island_success"].device.shape
         self._row_verification = RowVerification(self._model, rows, trees, capacity)
@@ -333,7 +342,7 @@ class Verification:
         for k, (target, tool) in enumerate(zip(targets, self._tools, strict=True)):
             inputs = [*which, self._robot, device["judged_q"], k, len(targets), tool]
             inputs += [int(target.reference_link is not None), given.positions.device]
-            inputs += [given.orientations_xyzw.device, problems.row_weights[k], *errors]
+            inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *errors]
             steps.append((_target_errors, inputs))
         rows = self._row_verification
         compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
@@ -348,6 +357,14 @@ class Verification:
         if self.collision is not None:
             steps += self.collision.steps(which, device["judged_q"], device["success"], device["status"])
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+
+    def _nearness(self, target: int) -> tuple[int, wp.array[Any]]:
+        """Frame of a target's rows, and what counts as no error in it."""
+        frame = self._targets[target].frame
+        if frame is None:
+            return -1, self._no_deadband
+        objective: Any = self._rows.objectives[target]
+        return FRAMES.index(frame), objective.data(DEADBAND)
 
 
 def _tool(target: Target) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """What the objectives that control a frame on a link have in common: its offset, and the link from which it is seen."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from objectives.data_field import DataField
 from objectives.element_table import Element
@@ -46,7 +46,7 @@ def _group(rows: FrameRows, fields: Sequence[tuple[str, int]], *, relative: bool
 class FrameObjective(ExpressionObjective):
     """An objective about a frame on a link, with offset and reference link if wanted; a subclass states its rows."""
 
-    _rows: ClassVar[FrameRows]
+    _rows: FrameRows
 
     def __init__(
         self,

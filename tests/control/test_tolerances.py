@@ -1,0 +1,69 @@
+"""A controller with tolerances: the tool is kept within them, and what they leave open follows the posture."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKStatus, Target
+from ik_service.control import IKController
+from objectives import InputError
+from tests.control.conftest import follow, pose_of
+from tests.control.test_priorities import HOME, LINK, POSTURE, circle
+from tests.objectives.loop_rows import matrix_of
+
+CONE = np.radians(15.0)
+TICKS = 2000
+
+
+def tilts(robot, joint_q, poses):
+    """Angles between the z axes of the hand and of where it is to be [rad]."""
+    tool = matrix_of(robot.forward_kinematics(joint_q, [LINK]).orientations_xyzw[:, 0])[:, :, 2]
+    aim = matrix_of(poses[:, 3:])[:, :, 2]
+    return np.arctan2(np.linalg.norm(np.cross(tool, aim), axis=1), (tool * aim).sum(axis=1))
+
+
+def distances(robot, joint_q, poses):
+    return np.linalg.norm(robot.forward_kinematics(joint_q, [LINK]).positions[:, 0] - poses[:, :3], axis=1)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, CONE])
+def test_the_axis_of_the_tool_stays_in_its_cone_on_a_circle(panda, tolerance):
+    poses = circle(panda, TICKS)
+    target = Target(LINK, free=["rz"], tolerance=[0.0, 0.0, 0.0, tolerance, tolerance, 0.0])
+    run = follow(IKController(panda, [target], posture=POSTURE, posture_weight=0.1), HOME, poses)
+    assert (run.status[100:] == IKStatus.CONVERGED).all()
+    assert distances(panda, run.joint_q, poses)[100:].max() < 1e-4
+    tilt = tilts(panda, run.joint_q, poses)
+    assert tilt.max() <= max(tolerance, 1e-3)
+    if tolerance:
+        assert tilt[-1] > 0.9 * CONE  # the posture draws the hand to the edge
+
+
+def test_what_is_open_lowers_the_cost_of_the_posture(panda):
+    poses = np.tile(pose_of(panda, HOME, LINK), (TICKS, 1))
+    targets = LINK, Target(LINK, free=["rz"]), Target(LINK, free=["rz"], tolerance=[0, 0, 0, CONE, CONE, 0])
+    far = []
+    for target in targets:
+        run = follow(IKController(panda, [target], posture=POSTURE, posture_weight=0.1), HOME, poses)
+        far.append(np.linalg.norm(run.joint_q[-1] - POSTURE))
+    assert far[0] > far[1] + 0.05
+    assert far[1] > far[2] + 0.05
+
+
+def test_a_tolerance_of_each_robot_gives_the_ticks_that_it_has_alone(panda):
+    tolerance = np.zeros((2, 6))
+    tolerance[1] = [0.0, 0.0, 0.02, CONE, CONE, CONE]
+    poses = np.tile(pose_of(panda, POSTURE, LINK), (2, 1))
+    both = IKController(panda, [Target(LINK, tolerance=tolerance)], robots=2)
+    alone = [IKController(panda, [Target(LINK, tolerance=own)]) for own in tolerance]
+    for controller in (both, *alone):
+        controller.reset(HOME)
+    for _ in range(50):
+        found = both.step(poses[:, None]).joint_q.copy()
+        for k, controller in enumerate(alone):
+            assert controller.step(poses[k]).joint_q.tobytes() == found[k].tobytes()
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
+def test_a_tolerance_below_that_of_the_controller_is_refused(panda):
+    with pytest.raises(InputError, match="Allowed: 0, or from position_tolerance"):
+        IKController(panda, [Target(LINK, tolerance=[1e-5] * 6)])
