@@ -23,7 +23,7 @@ LONGEST_TIMEOUT_S = 1e6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TargetForm:
+class TargetFields:
     """What a target is beside its poses.
 
     Attributes:
@@ -63,7 +63,7 @@ class TargetForm:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SolveTarget(TargetForm):
+class SolveTarget(TargetFields):
     """A target of one link in every problem.
 
     Attributes:

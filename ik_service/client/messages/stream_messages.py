@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import ClientError, ServiceError
-from ik_service.client.messages.requests import Encoding, TargetForm, as_list
+from ik_service.client.messages.requests import Encoding, TargetFields, as_list
 from ik_service.result_schema import EDGE_COLUMNS
 
 Message = str | bytes
@@ -18,7 +18,7 @@ _STREAMED = tuple(column.edge_name for column in EDGE_COLUMNS if column.streamed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StreamTarget(TargetForm):
+class StreamTarget(TargetFields):
     """A link that follows targets in a stream; its data have one line for all steps.
 
     Attributes:

@@ -40,8 +40,8 @@ class SensitivityEntry:
         count: Answers in the file of the example.
 
     Raises:
-        EngineError: The robot closes loops, a target has a frame or tolerances of its own, its joints cannot move all rows of its targets, or an island of it is so
-            large that a call would take too much stack.
+        EngineError: The robot closes loops, a target has a frame or tolerances of its own, its joints cannot move all
+            rows of its targets, or an island of it is so large that a call would take too much stack.
     """
 
     name, prologue = "sensitivity", ""
